@@ -1,0 +1,1 @@
+"""Archival imagery as Zarr, without copying a byte of it."""

@@ -1,0 +1,1 @@
+"""Chunk bytes to arrays and back: pure functions; `adapter` alone knows zarr's codec classes."""

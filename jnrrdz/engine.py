@@ -1,0 +1,1 @@
+"""xarray engine (the entry point)."""

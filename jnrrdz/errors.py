@@ -1,0 +1,58 @@
+"""What can go wrong, as exceptions that say where.
+
+May touch nothing.  Every error that jnrrdz raises on purpose is a `JnrrdzError`; its text is one
+line that names the source, the field and the byte offset as far as they are known.
+"""
+
+from typing import Self
+
+
+class JnrrdzError(Exception):
+    """Anything that jnrrdz refuses or finds broken, with its place."""
+
+    def __init__(
+        self, message: str, *, url: str | None = None, offset: int | None = None, field: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.url = url
+        self.offset = offset
+        self.field = field
+
+    def __str__(self) -> str:
+        """`url: field: message (at byte offset)`, on one line, leaving out what is not known."""
+        parts = [part for part in (self.url, self.field, self.message) if part]
+        text = ": ".join(parts).replace("\n", " ")
+        return text if self.offset is None else f"{text} (at byte {self.offset})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the place, so that a worker's error arrives whole."""
+        state = {"url": self.url, "offset": self.offset, "field": self.field}
+        return type(self), (self.message,), state
+
+    def at(self, *, url: str | None = None, offset: int | None = None, field: str | None = None) -> Self:
+        """Return the same error, with the places that it did not know yet filled in."""
+        self.url = self.url if self.url is not None else url
+        self.offset = self.offset if self.offset is not None else offset
+        self.field = self.field if self.field is not None else field
+        return self
+
+
+class MalformedError(JnrrdzError):
+    """The bytes contradict their format or themselves."""
+
+
+class UnsupportedError(JnrrdzError):
+    """The bytes are fine, but jnrrdz (or a library that it needs) does not read this."""
+
+
+class UnrepresentableError(JnrrdzError):
+    """The result cannot be expressed in the target (a manifest form, a Zarr data type)."""
+
+
+class UntrustedSourceError(JnrrdzError):
+    """A manifest reaches for a source that its reader did not allow."""
+
+
+class DriftError(JnrrdzError):
+    """A source is no longer what it was when it was scanned."""

@@ -1,0 +1,1 @@
+"""What a virtual array is, and how it is spelt in Zarr's terms.  Pure."""

@@ -1,0 +1,1 @@
+"""References to arrays: manifests, the store over them, trust, and the xarray engine."""

@@ -1,0 +1,1 @@
+"""Source and layout to model: one module a format."""

@@ -1,0 +1,1 @@
+"""Bytes only: where they are opened, read by range, and cached."""

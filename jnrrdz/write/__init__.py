@@ -1,0 +1,1 @@
+"""Model to references: one module a target."""
