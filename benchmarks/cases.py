@@ -1,0 +1,194 @@
+"""What is compared with what: indexing, opening, full reads, windows over HTTP, header scans.
+
+May touch the data sets, a temporary folder and loopback ports.  What jnrrdz reads is compared with
+what an independent reader decodes: a fast wrong answer stops the run.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import data
+import fsspec
+import jobs
+import numpy as np
+import rasterio
+import readers
+import tifffile
+import zarr
+from measure import Case, Sample, timed
+from numpy.typing import NDArray
+from rasterio.windows import Window
+from server import Remote, serving
+
+import jnrrdz
+
+LATENCY = 0.020
+WINDOW = 1024
+WINDOWS = 30
+VSICURL = {"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR", "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".tif"}
+
+
+def finest(manifest: Path, **options: object) -> zarr.Array:
+    """Return the full-resolution array of a manifest."""
+    group = jnrrdz.open_group(str(manifest), **options)
+    return group["0/data"] if "0" in group else group["data"]
+
+
+def million(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield indexing of the many-tile file, then opening of what came of it."""
+    source = str(data.many_tiles(sizes.tiles))
+    outs = {name: str(work / name) for name in ("tifffile.json", "jnrrdz.json", "jnrrdz.parquet")}
+
+    def job(which: Callable[[str, str], None], *arguments: str) -> Callable[[], Sample]:
+        return lambda: Sample(**jobs.run(which, *arguments))
+
+    yield Case(
+        f"index {sizes.tiles:,} tiles",
+        "tifffile write_fsspec",
+        {
+            "tifffile write_fsspec": job(jobs.tifffile_index, source, outs["tifffile.json"]),
+            "jnrrdz JSON": job(jobs.jnrrdz_json, source, outs["jnrrdz.json"]),
+            "jnrrdz Parquet": job(jobs.jnrrdz_parquet, source, outs["jnrrdz.parquet"]),
+        },
+    )
+    yield Case(
+        f"open {sizes.tiles:,} references",
+        "fsspec, jnrrdz's JSON",
+        {
+            "fsspec, jnrrdz's JSON": job(jobs.fsspec_open, outs["jnrrdz.json"]),
+            "jnrrdz JSON, one chunk": job(jobs.jnrrdz_open, outs["jnrrdz.json"]),
+            "jnrrdz Parquet, one chunk": job(jobs.jnrrdz_open, outs["jnrrdz.parquet"]),
+        },
+    )
+
+
+def full_read(title: str, path: Path, work: Path) -> Case:
+    """Return the full read of one local COG at two threads."""
+    decoder, manifest = readers.Decoder(path), work / f"{path.stem}.json"
+    jnrrdz.index(str(path), str(manifest))
+    array = finest(manifest)
+
+    def through_jnrrdz() -> NDArray[Any]:
+        return array[...]
+
+    expected = decoder.read()
+    got = through_jnrrdz()
+    same(np.moveaxis(got, 0, -1) if got.ndim == 3 else got, expected, title)
+    del got
+    return Case(
+        title,
+        "decode only",
+        {
+            "decode only": lambda: timed(decoder.read),
+            "jnrrdz": lambda: timed(through_jnrrdz),
+            "tifffile": lambda: timed(readers.tifffile_full, path),
+            "rasterio": lambda: timed(readers.rasterio_full, path),
+        },
+        rounds=5,
+    )
+
+
+def same(got: NDArray[Any], expected: NDArray[Any], what: str) -> None:
+    """Stop the run where pixels differ."""
+    if not np.array_equal(got, expected):
+        raise ValueError(f"{what}: the pixels differ, so the times mean nothing")
+
+
+def corners(size: int) -> list[tuple[int, int]]:
+    """Return first rows and columns of windows, the same ones in every run."""
+    draw = random.Random(11)
+    return [(draw.randrange(size - WINDOW), draw.randrange(size - WINDOW)) for _ in range(WINDOWS)]
+
+
+def counted(remote: Remote, function: Callable[[], Any]) -> tuple[Sample, Any]:
+    """Return seconds, requests and bytes of one call, and its result."""
+    remote.tally()
+    start = time.perf_counter()
+    result = function()
+    seconds, tally = time.perf_counter() - start, remote.tally()
+    return Sample(seconds=seconds, requests=tally["requests"], nbytes=tally["bytes"]), result
+
+
+def windows(path: Path, work: Path) -> Case:
+    """Return windows of a COG over HTTP; opening it does not count."""
+    with tifffile.TiffFile(path) as tiff:
+        image = tiff.pages.first.asarray()
+    places, manifest = corners(image.shape[0]), work / "remote.json"
+
+    def with_rasterio() -> Sample:
+        with (
+            serving(path.parent, LATENCY) as remote,
+            rasterio.Env(**VSICURL),
+            rasterio.open(f"/vsicurl/{remote.root}/{path.name}") as source,
+        ):
+            read = [partial(source.read, 1, window=Window(c, r, WINDOW, WINDOW)) for r, c in places]
+            return counted(remote, lambda: [one() for one in read])[0]
+
+    def with_jnrrdz() -> Sample:
+        with serving(path.parent, LATENCY) as remote:
+            jnrrdz.index(f"{remote.root}/{path.name}", str(manifest), overwrite=True)
+            array = finest(manifest, allow=[remote.root])
+            sample, got = counted(remote, lambda: [array[r : r + WINDOW, c : c + WINDOW] for r, c in places])
+        for (r, c), pixels in zip(places, got, strict=True):
+            same(pixels, image[r : r + WINDOW, c : c + WINDOW], f"window at row {r}, column {c}")
+        return sample
+
+    title = f"{WINDOWS} windows of {WINDOW}x{WINDOW}, HTTP with {LATENCY * 1000:.0f} ms"
+    return Case(title, "rasterio /vsicurl", {"rasterio /vsicurl": with_rasterio, "jnrrdz": with_jnrrdz})
+
+
+def header_scan(path: Path, work: Path) -> Case:
+    """Return what it takes to learn a remote COG's layout."""
+
+    def remotely(function: Callable[[str], object]) -> Callable[[], Sample]:
+        def run() -> Sample:
+            with serving(path.parent, LATENCY) as remote, rasterio.Env(**VSICURL):
+                return counted(remote, partial(function, f"{remote.root}/{path.name}"))[0]
+
+        return run
+
+    contenders = {"rasterio open": rasterio_open, "tifffile over fsspec": tifffile_open}
+    contenders["jnrrdz index"] = lambda url: jnrrdz.index(url, str(work / "scan.json"), overwrite=True)
+    cases = {name: remotely(function) for name, function in contenders.items()}
+    return Case(f"header scan of a COG, HTTP with {LATENCY * 1000:.0f} ms", "rasterio open", cases)
+
+
+def rasterio_open(url: str) -> None:
+    """Open a COG and look at its georeferencing."""
+    with rasterio.open(f"/vsicurl/{url}") as source:
+        source.crs.to_wkt()
+
+
+def tifffile_open(url: str) -> None:
+    """Read all tags of a COG through fsspec's defaults."""
+    with fsspec.open(url, "rb") as file, tifffile.TiffFile(file) as tiff:
+        [page.dataoffsets for page in tiff.pages]
+
+
+def deflate(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of the deflate COG."""
+    title = f"full read, {sizes.deflate} squared uint16, deflate + predictor"
+    yield full_read(title, data.deflate_cog(sizes.deflate), work)
+
+
+def jpeg(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of the JPEG COG."""
+    yield full_read(f"full read, {sizes.jpeg} squared RGB, JPEG", data.jpeg_cog(sizes.jpeg), work)
+
+
+def http(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield windows and the header scan of the deflate COG over HTTP."""
+    yield windows(data.deflate_cog(sizes.deflate), work)
+    yield header_scan(data.deflate_cog(sizes.deflate), work)
+
+
+TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
+    "million": million,
+    "deflate": deflate,
+    "jpeg": jpeg,
+    "http": http,
+}

@@ -1,0 +1,184 @@
+"""The files that the benchmarks read: made once, kept in `.benchmarks/`.
+
+May touch the disk below `.benchmarks/`.  Pictures are terrain of a natural spectrum with sensor
+noise, so that deflate with predictor 2 halves them and JPEG at quality 75 has real work.  The
+million-tile file is BigTIFF 1.0 (https://www.awaresystems.be/imaging/tiff/bigtiff.html), written
+by hand because no library writes a million tiles in seconds.  `python benchmarks/data.py` makes
+them all.
+"""
+
+import argparse
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import rasterio
+import rasterio.shutil
+from numpy.typing import NDArray
+from rasterio.transform import from_origin
+from rasterio.windows import Window
+
+CACHE = Path(__file__).resolve().parent.parent / ".benchmarks"
+PERIOD = 4096
+BAND = 2048
+TILE = 512
+SMALL_TILE = 16
+GEO = {"crs": "EPSG:32633", "transform": from_origin(300_000, 5_000_040, 10, 10)}
+COG_OPTIONS = {"driver": "COG", "BLOCKSIZE": TILE, "NUM_THREADS": 2, "OVERVIEWS": "AUTO", "BIGTIFF": "IF_SAFER"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large each data set is."""
+
+    deflate: int
+    jpeg: int
+    tiles: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a synthetic picture looks like."""
+
+    samples: int
+    dtype: str
+    scale: float
+    """Difference between the lowest and the highest ground."""
+    noise: float
+    """Standard deviation of the sensor."""
+
+
+ELEVATION = Picture(samples=1, dtype="uint16", scale=12_000.0, noise=6.0)
+ORTHOPHOTO = Picture(samples=3, dtype="uint8", scale=200.0, noise=20.0)
+FULL = Sizes(deflate=16384, jpeg=8192, tiles=1_000_000)
+QUICK = Sizes(deflate=4096, jpeg=2048, tiles=40_000)
+
+
+def cache() -> Path:
+    """Return the folder that keeps the data sets, made where it is missing."""
+    CACHE.mkdir(exist_ok=True)
+    return CACHE
+
+
+def terrain(size: int, seed: int) -> NDArray[np.float32]:
+    """Return a periodic height field between 0 and 1 whose amplitudes fall with frequency."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.fft.fftfreq(size)[:, None], np.fft.rfftfreq(size)[None, :]
+    frequency = np.hypot(rows, columns)
+    frequency[0, 0] = 1.0
+    spectrum = np.fft.rfft2(rng.standard_normal((size, size))) / frequency**1.8
+    spectrum[0, 0] = 0.0
+    height = np.fft.irfft2(spectrum, s=(size, size)).astype(np.float32)
+    height -= height.min()
+    return height / height.max()
+
+
+def bands(size: int, picture: Picture) -> Iterator[NDArray[np.generic]]:
+    """Yield bands of rows, (samples, rows, size) each, noise drawn anew everywhere."""
+    period = min(size, PERIOD)
+    fields = [terrain(period, seed) for seed in range(picture.samples)]
+    rng = np.random.default_rng(7)
+    top = np.iinfo(picture.dtype).max
+    for start in range(0, size, min(BAND, size)):
+        rows = np.arange(start, start + min(BAND, size)) % period
+        band = np.stack([np.tile(field[rows], (1, size // period)) for field in fields]) * np.float32(picture.scale)
+        band += (rng.standard_normal(band.shape, dtype=np.float32) + 4) * np.float32(picture.noise)
+        yield np.clip(band, 0, top).astype(picture.dtype)
+
+
+def draw(path: Path, size: int, picture: Picture) -> None:
+    """Write the picture as a plain tiled TIFF, to be copied into its final form."""
+    profile = {"driver": "GTiff", "width": size, "height": size, "count": picture.samples, "dtype": picture.dtype}
+    profile |= {"tiled": True, "interleave": "pixel", **GEO}
+    if picture.samples > 1:
+        profile["photometric"] = "RGB"
+    with rasterio.open(path, "w", **profile) as target:
+        row = 0
+        for band in bands(size, picture):
+            target.write(band, window=Window(0, row, size, band.shape[1]))
+            row += band.shape[1]
+
+
+def cog(name: str, size: int, picture: Picture, **options: object) -> Path:
+    """Return the COG of that name, made through GDAL where it is not there yet."""
+    path = cache() / f"{name}-{size}.tif"
+    if not path.exists():
+        plain, partial = path.with_suffix(".plain"), path.with_suffix(".partial")
+        draw(plain, size, picture)
+        rasterio.shutil.copy(plain, partial, **COG_OPTIONS, **options)
+        plain.unlink()
+        partial.rename(path)
+    return path
+
+
+def deflate_cog(size: int) -> Path:
+    """Return a uint16 COG, deflate with predictor 2, tiles of 512, with overviews."""
+    return cog("deflate", size, ELEVATION, COMPRESS="DEFLATE", PREDICTOR="YES")
+
+
+def jpeg_cog(size: int) -> Path:
+    """Return an RGB COG, JPEG in YCbCr at quality 75, tiles of 512, with overviews."""
+    return cog("jpeg", size, ORTHOPHOTO, COMPRESS="JPEG", QUALITY=75)
+
+
+def small_tiles() -> list[bytes]:
+    """Return 64 deflated tiles of 16x16 uint8 that differ in content and length."""
+    ramp = np.add.outer(np.arange(SMALL_TILE), np.arange(SMALL_TILE))
+    return [zlib.compress((ramp * (k % 8) // (1 + k // 8) + k).astype(np.uint8).tobytes()) for k in range(64)]
+
+
+def many_tiles(count: int) -> Path:
+    """Return a one-image BigTIFF of about `count` deflated tiles of 16x16, near square."""
+    across = int(count**0.5)
+    count = across * across
+    path = cache() / f"tiles-{count}.tif"
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(b"".join(_many_tiles(across)))
+        partial.rename(path)
+    return path
+
+
+def _many_tiles(across: int) -> list[bytes]:
+    """Return header, IFD, offsets, byte counts and tiles: each array where the IFD says."""
+    pool = small_tiles()
+    picks = np.random.default_rng(3).integers(0, len(pool), across * across)
+    counts = np.array([len(tile) for tile in pool], "<u4")[picks]
+    header, entries = 16, 10
+    offsets_at = header + 8 + 20 * entries + 8
+    counts_at = offsets_at + 8 * len(picks)
+    first = counts_at + 4 * len(picks)
+    offsets = (np.cumsum(counts, dtype="<u8") - counts + first).astype("<u8")
+    side = across * SMALL_TILE
+    short, long, long8 = 3, 4, 16
+    table = [
+        (256, long, 1, side),
+        (257, long, 1, side),
+        (258, short, 1, 8),
+        (259, short, 1, 8),  # deflate
+        (262, short, 1, 1),  # black is zero
+        (277, short, 1, 1),
+        (322, short, 1, SMALL_TILE),
+        (323, short, 1, SMALL_TILE),
+        (324, long8, len(picks), offsets_at),
+        (325, long, len(picks), counts_at),
+    ]
+    ifd = struct.pack("<Q", entries) + b"".join(struct.pack("<HHQQ", *row) for row in table) + struct.pack("<Q", 0)
+    tiles = b"".join([pool[pick] for pick in picks.tolist()])
+    return [struct.pack("<2sHHHQ", b"II", 43, 8, 0, header), ifd, offsets.tobytes(), counts.tobytes(), tiles]
+
+
+def main() -> None:
+    """Make every data set and say where it is."""
+    parser = argparse.ArgumentParser(description="Make the benchmarks' data sets.")
+    parser.add_argument("--quick", action="store_true", help="small ones")
+    sizes = QUICK if parser.parse_args().quick else FULL
+    for path in (many_tiles(sizes.tiles), jpeg_cog(sizes.jpeg), deflate_cog(sizes.deflate)):
+        print(f"{path.relative_to(Path.cwd(), walk_up=True)}  {path.stat().st_size / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The project's own files agree with each other: README, Makefile, pins, version, licence."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/README.md", "CHANGELOG.md"]
+PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[0-9][A-Za-z0-9.+!]*$")
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    matches = {line: PIN.match(line) for line in lines}
+    assert [line for line, match in matches.items() if match is None] == []
+    return {canonical(match[1]) for match in matches.values()}
+
+
+def requirements():
+    extras = PYPROJECT["project"]["optional-dependencies"].values()
+    every = [*PYPROJECT["project"]["dependencies"], *(line for extra in extras for line in extra)]
+    names = {canonical(re.match(r"[A-Za-z0-9._-]+", line)[0]) for line in every}
+    return names - {"jnrrdz"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_make_command_that_is_documented_exists(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    assert set(re.findall(r"(?:`|    )make ([a-z]+)", text)) <= TARGETS
+
+
+def test_readme_shows_the_two_commands():
+    assert re.findall(r"^ {4}make ([a-z]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE) == [
+        "demo",
+        "test",
+    ]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_between_documents_lead_somewhere(document):
+    path = ROOT / document
+    links = re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_help_lists_every_public_target():
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    described = set(re.findall(r"^([a-z]+):.*## ", MAKEFILE, re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z]+)", shown, re.MULTILINE)) == described == TARGETS
+
+
+def test_pins_are_names_and_versions_only():
+    assert pins()
+
+
+def test_everything_required_is_pinned():
+    assert requirements() - pins() == set()
+
+
+def test_version_is_told_once():
+    version = PYPROJECT["project"]["version"]
+    assert importlib.metadata.version("jnrrdz") == version
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_package_knows_its_version():
+    jnrrdz = pytest.importorskip("jnrrdz")
+    assert jnrrdz.__version__ == PYPROJECT["project"]["version"]
+
+
+def test_licence_is_whole():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert text.lstrip().startswith("Apache License")
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_python_version_file_names_a_python_that_is_new_enough():
+    least = PYPROJECT["project"]["requires-python"].removeprefix(">=")
+    chosen = (ROOT / ".python-version").read_text(encoding="utf-8").strip()
+    assert tuple(map(int, chosen.split("."))) >= tuple(map(int, least.split(".")))
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder with the Makefile and what it reads, and no .venv."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def fake_python(folder, name, body):
+    path = folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def make(clone, target):
+    """Run make where only the fake Pythons and the plain tools are found."""
+    tools = clone / "bin"
+    for tool in ("sh", "touch", "rm", "mkdir", "ln"):
+        if not (tools / tool).exists():
+            (tools / tool).symlink_to(shutil.which(tool))
+    makefile = (clone / "Makefile").read_text(encoding="utf-8").replace("/usr/bin/python3", "")
+    (clone / "Makefile").write_text(makefile, encoding="utf-8")
+    environment = {"PATH": str(tools), "HOME": str(clone)}
+    command = [shutil.which("make"), target]
+    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_make_says_which_pythons_it_tried(clone):
+    fake_python(clone, "python3", 'case "$2" in *platform*) echo 3.11.2;; *) exit 1;; esac')
+    fake_python(clone, "python3.13", "exit 127")
+    fake_python(clone, "python3.12", 'case "$2" in *platform*) echo 3.12.1;; *version_info*) ;; *) exit 1;; esac')
+    result = make(clone, "lint")
+    assert result.returncode != 0
+    assert "needs Python 3.12 or newer" in result.stdout
+    assert "python3: Python 3.11.2, too old" in result.stdout
+    assert "python3.13: does not run" in result.stdout
+    assert "python3.12: Python 3.12.1 without venv or ensurepip" in result.stdout
+    assert "python3.14: not there" in result.stdout
+
+
+def test_make_takes_the_first_python_that_works_and_installs_once(clone):
+    good = """case "$*" in
+      *platform*) echo 3.13.9;;
+      *"-m venv"*) mkdir -p .venv/bin; ln -s "$0" .venv/bin/python; ln -s "$0" .venv/bin/mypy;;
+      *"pip --version"*) ;;
+      *"pip install"*) echo "$*" >> installs;;
+    esac"""
+    fake_python(clone, "python3", "exit 127")
+    fake_python(clone, "python3.13", good)
+    first = make(clone, "types")
+    assert first.returncode == 0, first.stderr
+    assert "python3.13 (Python 3.13.9)" in first.stdout
+    assert "Installing" not in make(clone, "types").stdout
+    os.utime(clone / "constraints.txt", (4e9, 4e9))
+    assert "Installing" in make(clone, "types").stdout
+    installs = (clone / "installs").read_text(encoding="utf-8").splitlines()
+    assert len(installs) == 2
+    assert all("--constraint constraints.txt" in line and "--editable .[dev]" in line for line in installs)
+
+
+FLOOR = {"exact": 0.6, "wrong": 0, "error": 0}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        (["exact"] * 6 + ["refused"] * 4, []),
+        (["exact"] * 5 + ["partial"] * 5, ["50.0% exact"]),
+        (["exact"] * 9 + ["wrong"], ["1 wrong"]),
+        (["exact"] * 8 + ["error"] * 2, ["2 error"]),
+        (["wrong", "error"], ["1 wrong", "1 error", "0.0% exact"]),
+        ([], ["no file"]),
+    ],
+)
+def test_floors(verdicts, words):
+    spec = importlib.util.spec_from_file_location("check_floors", ROOT / "tests" / "check_floors.py")
+    check_floors = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check_floors)
+    found = check_floors.faults(verdicts, FLOOR)
+    assert len(found) == len(words)
+    assert all(word in fault for word, fault in zip(words, found, strict=True))
+
+
+def test_floors_are_complete():
+    floors = json.loads((ROOT / "tests" / "conformance_floors.json").read_text(encoding="utf-8"))
+    assert all(set(floor) == set(FLOOR) for floor in floors.values())
