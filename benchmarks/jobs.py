@@ -1,10 +1,10 @@
 """What is measured in a process of its own, because its peak memory counts too.
 
-May touch the files that it is given.  `python benchmarks/jobs.py NAME ARGUMENTS...` prints one
-line of JSON: seconds and peak memory, imports left out of the seconds and told apart in memory.
+May touch the files that it is given.  `python benchmarks/jobs.py NAME WARM_UP WARM_UP_OUT SOURCE OUT`
+does the job on a small input first, so that imports are over when the clock starts, and prints one
+line of JSON: seconds, peak memory, and how far that is above the peak after the warm-up.
 """
 
-import importlib
 import json
 import resource
 import subprocess
@@ -54,14 +54,9 @@ def fsspec_open(manifest: str, _: str) -> None:
     ReferenceFileSystem(manifest).cat("zarr.json")
 
 
-IMPORTS = {
-    tifffile_index: ("tifffile", "zarr"),
-    jnrrdz_json: ("jnrrdz",),
-    jnrrdz_parquet: ("jnrrdz", "pyarrow.parquet"),
-    jnrrdz_open: ("jnrrdz", "zarr", "imagecodecs", "pyarrow.parquet"),
-    fsspec_open: ("fsspec.implementations.reference", "fsspec.implementations.local"),
+JOBS: dict[str, Callable[[str, str], None]] = {
+    job.__name__: job for job in (tifffile_index, jnrrdz_json, jnrrdz_parquet, jnrrdz_open, fsspec_open)
 }
-JOBS: dict[str, Callable[[str, str], None]] = {job.__name__: job for job in IMPORTS}
 
 
 def peak() -> int:
@@ -76,21 +71,20 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def run(job: Callable[[str, str], None], source: str, out: str = "") -> dict[str, float]:
+def run(name: str, warm_up: tuple[str, str], arguments: tuple[str, str]) -> dict[str, float]:
     """Return seconds and peak memory of one job in a fresh interpreter."""
-    command = [sys.executable, __file__, job.__name__, source, out]
+    command = [sys.executable, __file__, name, *warm_up, *arguments]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(answer.stdout.splitlines()[-1])
 
 
-def main(name: str, source: str, out: str) -> None:
-    """Run one job and print what it took."""
+def main(name: str, *arguments: str) -> None:
+    """Run one job on the small input, then on the large one, and print what the latter took."""
     job = JOBS[name]
-    for module in IMPORTS[job]:
-        importlib.import_module(module)
+    job(*arguments[:2])
     before = peak()
     start = time.perf_counter()
-    job(source, out)
+    job(*arguments[2:])
     seconds = time.perf_counter() - start
     print(json.dumps({"seconds": seconds, "peak": peak(), "rise": peak() - before}))
 
