@@ -1,0 +1,168 @@
+"""Outputs that are there whole or not at all.
+
+May touch the file system and fsspec.  A local file or directory is made beside its place and renamed
+into it; a remote one is made in a local temporary directory first and uploaded when it is complete.
+Whatever goes wrong in between (a signal too), nothing is left behind and an older output stays.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from jnrrdz.errors import JnrrdzError
+
+
+@contextmanager
+def new_file(
+    target: str, *, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes become the file `target` when the block ends without an error."""
+    fs, place = _locate(target, storage_options)
+    if fs.isdir(place):
+        raise JnrrdzError("is a directory; name a file", url=target)
+    if not overwrite and fs.exists(place):
+        raise _exists(target)
+    with _workplace(fs, place, target) as work:
+        with work.open("wb") as stream:
+            yield stream
+            _sync(stream)
+        if isinstance(fs, LocalFileSystem):
+            work.replace(place)
+            _sync_directory(Path(place).parent)
+        else:
+            fs.put_file(str(work), place)
+
+
+@contextmanager
+def new_directory(
+    target: str, *, last: str, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> Iterator[Path]:
+    """Yield a local directory that becomes `target` when the block ends without an error.
+
+    `last` is the file that makes the rest readable: it is uploaded after all others, and only a
+    directory that holds it (or nothing) is ever replaced.
+    """
+    fs, place = _locate(target, storage_options)
+    _check_directory(fs, place, target, last=last, overwrite=overwrite)
+    with _workplace(fs, place, target) as work:
+        work.mkdir()
+        yield work
+        if isinstance(fs, LocalFileSystem):
+            _sync_tree(work)
+            _swap(work, Path(place))
+        else:
+            _upload(fs, work, place, last)
+
+
+def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return the file system and the path in it, its parent's existence checked."""
+    try:
+        fs, place = fsspec.core.url_to_fs(target, **(storage_options or {}))
+    except (ValueError, ImportError) as error:
+        raise JnrrdzError(f"cannot be written: {error}", url=target) from error
+    if isinstance(fs, LocalFileSystem) and not Path(place).parent.is_dir():
+        raise JnrrdzError("the directory to write to does not exist", url=target)
+    if isinstance(fs, LocalFileSystem) and fs.exists(place) and not (fs.isfile(place) or fs.isdir(place)):
+        raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
+    return fs, place
+
+
+def _exists(target: str) -> JnrrdzError:
+    return JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
+
+
+def _check_directory(fs: Any, place: str, target: str, *, last: str, overwrite: bool) -> None:
+    if not fs.exists(place):
+        return
+    if not overwrite:
+        raise _exists(target)
+    if not fs.isdir(place):
+        raise JnrrdzError("is a file, and a directory would replace it; remove it or name another place", url=target)
+    if fs.ls(place, detail=False) and not fs.exists(f"{place}/{last}"):
+        raise JnrrdzError(f"is a directory without {last}, not a manifest, and is not replaced", url=target)
+
+
+@contextmanager
+def _workplace(fs: Any, place: str, target: str) -> Iterator[Path]:
+    """Yield a path where nothing is yet, on the same volume as a local place; what is left there goes."""
+    name = f".{Path(place).name}.{secrets.token_hex(4)}.tmp"
+    local = isinstance(fs, LocalFileSystem)
+    # no mkstemp: its files are private, while these follow the umask as any output does
+    parent = Path(place).parent if local else Path(tempfile.mkdtemp(prefix="jnrrdz-"))
+    work = parent / name
+    try:
+        yield work
+    except OSError as error:
+        raise JnrrdzError(f"cannot be written: {error.strerror or error}", url=target) from error
+    finally:
+        _remove(work if local else parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _swap(work: Path, place: Path) -> None:
+    """Put `work` in the place of a directory that may exist, which comes back if that fails."""
+    old = work.with_suffix(".old")
+    if place.exists():
+        place.rename(old)
+    try:
+        work.rename(place)
+    finally:
+        if old.exists() and not place.exists():
+            old.rename(place)
+    _sync_directory(place.parent)
+    _remove(old)
+
+
+def _upload(fs: Any, work: Path, place: str, last: str) -> None:
+    """Copy a tree, the file `last` at the end; the older tree goes first, for the two share their names."""
+    if fs.exists(place):
+        fs.rm(place, recursive=True)
+    files = sorted(path for path in work.rglob("*") if path.is_file())
+    done = False
+    try:
+        for path in sorted(files, key=lambda path: path.name == last):
+            remote = f"{place}/{path.relative_to(work).as_posix()}"
+            fs.makedirs(remote.rpartition("/")[0], exist_ok=True)
+            fs.put_file(str(path), remote)
+        done = True
+    finally:
+        if not done and fs.exists(place):
+            fs.rm(place, recursive=True)
+
+
+def _sync(stream: BinaryIO) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _sync_tree(root: Path) -> None:
+    for path in [*root.rglob("*"), root]:
+        if path.is_dir():
+            _sync_directory(path)
+        else:
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    """Make renames last; a no-op where directories cannot be opened, as on Windows."""
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,230 @@
+"""A tree of virtual arrays as a commit of an Icechunk repository.
+
+May touch the model, icechunk, zarr's bridge from async code and the writers' shared modules.  Follows
+https://icechunk.io/en/stable/guides/virtual/.  The repository names the directory of every source as a
+container of virtual chunks; its reader has to authorise them (`authorize_virtual_chunk_access`).  Where
+it is known when a source was last modified, every reference to it says so, and Icechunk refuses to read a
+source that was modified since.
+"""
+
+import importlib
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+import numpy as np
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.model.array import VirtualArray, VirtualGroup
+from jnrrdz.model.zarr_json import dumps, tree_json
+from jnrrdz.write.atomic import new_directory
+from jnrrdz.write.place import is_local, local_path
+from jnrrdz.write.spans import Spans, spans
+
+BRANCH = "main"
+_LAST = "repo"
+"""The file that makes a directory a repository."""
+
+_S3_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region", "anon": "anonymous"}
+_S3_CREDENTIALS = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
+
+
+def write(  # noqa: PLR0913 - the writers' common signature
+    root: VirtualGroup,
+    target: str,
+    *,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Commit the references of a tree to a repository at `target`, a new one unless `overwrite`.
+
+    An existing repository keeps its history; the commit replaces what its branch held.
+    """
+    if relative:
+        raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
+    found = {path: _single(array, path, single_range=single_range) for path, array in root.arrays()}
+    with _repository(root, target, dict(storage_options or {}), overwrite=overwrite) as repository:
+        session = repository.writable_session(BRANCH)
+        sync(session.store.clear())
+        _fill(session.store, root, found)
+        session.commit(f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz")
+
+
+def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
+    found = spans(array.refs, path, single_range=single_range)
+    if len(found.scattered):
+        chunk = int(found.scattered[0])
+        raise UnrepresentableError(
+            "a chunk of several ranges, and Icechunk has one for each; --single-range (single_range=True) "
+            "refers to all bytes between them, or write JSON or Parquet",
+            url=array.refs.sources[found.source[chunk]],
+            field=f"{path}, chunk {chunk}",
+        )
+    return found
+
+
+# The repository
+
+
+def _icechunk() -> Any:
+    try:
+        return importlib.import_module("icechunk")
+    except ImportError as error:
+        raise UnsupportedError(f"Icechunk is not installed ({error}); pip install 'jnrrdz[icechunk]'") from error
+
+
+@contextmanager
+def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, overwrite: bool) -> Iterator[Any]:
+    """Yield a repository that knows the containers; a new one is gone if the block fails."""
+    icechunk = _icechunk()
+    containers = _containers(icechunk, root, options)
+    try:
+        storage = _storage(icechunk, target, options)
+        if overwrite and icechunk.Repository.exists(storage):
+            yield _existing(icechunk, storage, containers)
+        elif is_local(target):
+            with new_directory(target, last=_LAST, overwrite=overwrite) as work:
+                yield _new(icechunk, icechunk.local_filesystem_storage(str(work)), containers)
+        else:
+            with _removed_on_failure(icechunk, storage, target, options):
+                yield _new(icechunk, storage, containers)
+    except icechunk.IcechunkError as error:
+        raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
+
+
+def _new(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
+    config = icechunk.RepositoryConfig.default()
+    for container in containers:
+        config.set_virtual_chunk_container(container)
+    return icechunk.Repository.create(storage, config)
+
+
+def _existing(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
+    config = icechunk.Repository.fetch_config(storage) or icechunk.RepositoryConfig.default()
+    for container in containers:
+        config.set_virtual_chunk_container(container)
+    repository = icechunk.Repository.open(storage, config)
+    repository.save_config()
+    return repository
+
+
+@contextmanager
+def _removed_on_failure(icechunk: Any, storage: Any, target: str, options: dict[str, Any]) -> Iterator[None]:
+    if icechunk.Repository.exists(storage):
+        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            fs, place = fsspec.core.url_to_fs(target, **options)
+            if fs.exists(place):
+                fs.rm(place, recursive=True)
+
+
+def _storage(icechunk: Any, target: str, options: dict[str, Any]) -> Any:
+    if is_local(target):
+        return icechunk.local_filesystem_storage(local_path(target))
+    parts = urlsplit(target)
+    if parts.scheme != "s3":
+        raise UnsupportedError("repositories are written to local directories and to s3:// only", url=target)
+    credentials = {name: options[key] for key, name in _S3_CREDENTIALS.items() if key in options}
+    place = {"bucket": parts.netloc, "prefix": parts.path.strip("/"), **_s3(options), **credentials}
+    return icechunk.s3_storage(**place, from_env=None if credentials else True)
+
+
+def _s3(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what s3fs's options mean to icechunk."""
+    given = {**options, **options.get("client_kwargs", {})}
+    known = {name: given[key] for key, name in _S3_OPTIONS.items() if key in given}
+    endpoint = known.get("endpoint_url")
+    return known | ({"force_path_style": True, "allow_http": endpoint.startswith("http:")} if endpoint else {})
+
+
+def _containers(icechunk: Any, root: VirtualGroup, options: dict[str, Any]) -> list[Any]:
+    prefixes = {f"{_uri(url).rpartition('/')[0]}/" for url in _urls(root)}
+    return [
+        icechunk.VirtualChunkContainer(prefix, _container_store(icechunk, prefix, options))
+        for prefix in sorted(prefixes)
+    ]
+
+
+def _container_store(icechunk: Any, prefix: str, options: dict[str, Any]) -> Any:
+    scheme = urlsplit(prefix).scheme
+    if scheme == "file":
+        return icechunk.local_filesystem_store(local_path(prefix))
+    if scheme == "s3":
+        return icechunk.s3_store(**_s3(options))
+    if scheme in ("http", "https"):
+        return icechunk.http_store()
+    raise UnsupportedError("Icechunk reads virtual chunks from file, s3 and http(s) here", url=prefix)
+
+
+# What a commit holds
+
+
+def _fill(store: Any, root: VirtualGroup, found: Mapping[str, Spans]) -> None:
+    for key, document in tree_json(root, consolidated=False).items():
+        _set(store, key, dumps(document).encode("ascii"))
+    modified = {record.url: record.modified for record in root.sources}
+    for path, array in root.arrays():
+        _set_references(store, path, array, found[path], modified)
+        for chunk, data in array.refs.inline.items():
+            index = np.unravel_index(chunk, array.grid) if array.grid else ()
+            _set(store, "/".join([path, "c", *map(str, index)]), data)
+
+
+def _set(store: Any, key: str, data: bytes) -> None:
+    sync(store.set(key, default_buffer_prototype().buffer.from_bytes(data)))
+
+
+def _set_references(
+    store: Any, path: str, array: VirtualArray, found: Spans, modified: Mapping[str, str | None]
+) -> None:
+    """Set the references to each source in one call, for a call has one time of modification."""
+    present = np.ones(len(found.source), bool)
+    present[list(array.refs.inline)] = False
+    for number, url in enumerate(array.refs.sources):
+        # an array of objects, so that all chunks share one string
+        urls = np.array(["", _uri(url)], object)
+        locations = urls[((found.source == number) & present).astype(np.intp)].tolist()
+        refused = store.set_virtual_refs_arr(
+            path,
+            array.grid,
+            locations,
+            found.start.astype(np.uint64),
+            found.length.astype(np.uint64),
+            checksum=_last_second(modified.get(url), url),
+        )
+        if refused:
+            raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=url, field=path)
+
+
+def _last_second(modified: str | None, url: str) -> datetime | None:
+    """Return the time of modification rounded up, for Icechunk keeps whole seconds."""
+    if modified is None:
+        return None
+    try:
+        seconds = datetime.fromisoformat(modified).timestamp()
+    except ValueError as error:
+        raise MalformedError(f"{modified!r} is no RFC 3339 time", url=url, field="modified") from error
+    return datetime.fromtimestamp(math.ceil(seconds), UTC)
+
+
+def _urls(root: VirtualGroup) -> list[str]:
+    return list(dict.fromkeys(url for _, array in root.arrays() for url in array.refs.sources))
+
+
+def _uri(url: str) -> str:
+    """Return the URL of a source as Icechunk reads it: absolute, a local path percent-encoded."""
+    return Path(local_path(url)).as_uri() if is_local(url) else url

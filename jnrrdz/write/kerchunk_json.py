@@ -1,0 +1,131 @@
+"""Kerchunk references, version 1, as a JSON file with Zarr v3 keys.
+
+May touch the model, pyarrow's string kernels and the writers' shared modules.  Follows
+https://fsspec.github.io/kerchunk/spec.html.  One reference stands on each line, the metadata first and
+then the chunks in C order, so that a reader may take the file in blocks:
+
+    {"version":1,"refs":{
+    "zarr.json":"{...}",
+    "data/c/0/0":["url",offset,length],
+    "data/c/0/1":["url",[[offset,length],[offset,length]]],
+    "data/c/0/2":"base64:..."
+    }}
+
+The third form, a chunk of several ranges, is that of osml-imagery-io; stock fsspec refuses it.  A
+missing chunk has no line.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from json import dumps as quoted
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from jnrrdz.model.array import VirtualArray, VirtualGroup
+from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.model.zarr_json import dumps, tree_json
+from jnrrdz.write.atomic import new_file
+from jnrrdz.write.place import relocate
+from jnrrdz.write.spans import MISSING, Spans, spans
+
+BLOCK = 1 << 14
+"""Chunks that are made into text at once; it bounds the memory."""
+
+
+def write(  # noqa: PLR0913 - the writers' common signature
+    root: VirtualGroup,
+    target: str,
+    *,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the references of a tree to the file or URL `target`, whole or not at all."""
+    placed = relocate(root, target) if relative else root
+    with new_file(target, overwrite=overwrite, storage_options=storage_options) as stream:
+        dump(placed, stream, single_range=single_range)
+
+
+def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False) -> None:
+    """Write the references of a tree to an open stream, in blocks."""
+    separator = '{"version":1,"refs":{\n'
+    for key, document in tree_json(root).items():
+        stream.write(f"{separator}{quoted(key)}:{quoted(dumps(document))}".encode())
+        separator = ",\n"
+    for path, array in root.arrays():
+        stream.writelines(_blocks(path, array, single_range=single_range))
+    stream.write(b"\n}}\n")
+
+
+def _blocks(path: str, array: VirtualArray, *, single_range: bool) -> Iterator[pa.Buffer]:
+    """Yield the lines of an array's chunks, each with the comma that ends the line before it."""
+    found = spans(array.refs, path, single_range=single_range)
+    keys = _keys(path, array.grid)
+    inline = np.sort(np.fromiter(array.refs.inline, np.int64))
+    for first in range(0, array.refs.chunks, BLOCK):
+        part = found.slice(first, min(first + BLOCK, array.refs.chunks))
+        held = inline[slice(*np.searchsorted(inline, (first, first + BLOCK)))]
+        present = part.source != MISSING
+        present[held - first] = True
+        chunks = np.flatnonzero(present) + first
+        values = _values(array.refs, part, first, held).filter(pa.array(present))
+        yield _text(pc.binary_join_element_wise(*keys(chunks), values, ""))
+
+
+def _keys(path: str, grid: tuple[int, ...]) -> Callable[[NDArray[np.int64]], list[pa.Array]]:
+    """Return what gives, for some chunks, the parts of the text from the line's start to its value."""
+    opening = f",\n{quoted(f'{path}/c')[:-1]}"
+    parts = [pa.array([f"/{index}" for index in range(size)]) for size in grid]
+
+    def text(chunks: NDArray[np.int64]) -> list[pa.Array]:
+        indices = np.unravel_index(chunks, grid) if grid else ()
+        columns = [part.take(pa.array(index)) for part, index in zip(parts, indices, strict=True)]
+        return [pa.repeat(opening, len(chunks)), *columns, pa.repeat('":', len(chunks))]
+
+    return text
+
+
+def _values(refs: ChunkRefs, part: Spans, first: int, inline: NDArray[np.int64]) -> pa.Array:
+    """Return the value of every chunk of a block as JSON text; what stands for a missing one has no meaning."""
+    urls = pa.array([f"[{quoted(url)}," for url in (*refs.sources, "")])
+    url = urls.take(pa.array(part.source % len(urls)))
+    values = pc.binary_join_element_wise(url, _decimal(part.start), ",", _decimal(part.length), "]", "")
+    if len(part.scattered):
+        lists = _range_lists(refs, part.scattered + first)
+        texts = pc.binary_join_element_wise(url.take(pa.array(part.scattered)), lists, "]", "")
+        values = _replaced(values, part.scattered, texts)
+    if len(inline):
+        encoded = [f'"base64:{base64.b64encode(refs.inline[chunk]).decode("ascii")}"' for chunk in inline.tolist()]
+        values = _replaced(values, inline - first, pa.array(encoded))
+    return values
+
+
+def _range_lists(refs: ChunkRefs, chunks: NDArray[np.int64]) -> pa.Array:
+    """Return `[[offset,length],...]` of each of some chunks."""
+    counts = refs.counts[chunks]
+    ends = np.cumsum(counts)
+    rows = np.arange(ends[-1]) + np.repeat(refs.indptr[chunks] - (ends - counts), counts)
+    texts = pc.binary_join_element_wise("[", _decimal(refs.offset[rows]), ",", _decimal(refs.length[rows]), "]", "")
+    grouped = pa.ListArray.from_arrays(pa.array(np.concatenate(([0], ends)), pa.int32()), texts)
+    return pc.binary_join_element_wise("[", pc.binary_join(grouped, ","), "]", "")
+
+
+def _replaced(values: pa.Array, where: NDArray[np.int64], texts: pa.Array) -> pa.Array:
+    mask = np.zeros(len(values), bool)
+    mask[where] = True
+    return pc.replace_with_mask(values, pa.array(mask), texts)
+
+
+def _decimal(numbers: NDArray[np.int64]) -> pa.Array:
+    return pa.array(np.ascontiguousarray(numbers)).cast(pa.string())
+
+
+def _text(lines: pa.Array) -> pa.Buffer:
+    """Return the lines one after another: that is how Arrow keeps them."""
+    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])) if len(lines) else pa.py_buffer(b"")

@@ -1,0 +1,127 @@
+import os
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+import zarr
+
+from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.model.codec import bytes_
+from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.write import icechunk as writer
+
+icechunk = pytest.importorskip("icechunk")
+
+
+def group(children, **more):
+    built = {name: group(child) if isinstance(child, dict) else child for name, child in children.items()}
+    return VirtualGroup(built, **more)
+
+
+def opened(target, source):
+    prefix = f"{source.path.parent.as_uri()}/"
+    access = {prefix: icechunk.credentials.LocalFileSystemAccess}
+    storage = icechunk.local_filesystem_storage(str(target))
+    repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)
+    return zarr.open_group(repository.readonly_session("main").store, mode="r")
+
+
+def modified(path):
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat().replace("+00:00", "Z")
+
+
+def test_stock_icechunk_and_zarr_read_every_kind_of_chunk(tree, source, tmp_path):
+    children, seen = tree
+    target = tmp_path / "repository"
+    writer.write(group(children, attributes={"k": 1}), str(target))
+    root = opened(target, source)
+    assert root.attrs["k"] == 1
+    for path, values in seen.items():
+        np.testing.assert_array_equal(root[path][...], values)
+
+
+def test_a_source_modified_since_is_noticed(source, tmp_path):
+    array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
+    record = SourceRecord(source.url, modified=modified(source.path))
+    writer.write(VirtualGroup({"data": array}, sources=(record,)), str(tmp_path / "r"))
+    root = opened(tmp_path / "r", source)
+    np.testing.assert_array_equal(root["data"][:], seen)
+    later = source.path.stat().st_mtime + 5
+    os.utime(source.path, (later, later))
+    with pytest.raises(icechunk.IcechunkError, match="has changed"):
+        root["data"][:]
+
+
+def test_several_sources_each_with_its_own_time(source, tmp_path):
+    array, seen = source.array(np.arange(8, dtype="<u2"), (2,), missing={3}, fill=5)
+    other = source.path.with_name("other.bin")
+    other.write_bytes(source.data)
+    refs = ChunkRefs(
+        (source.url, str(other)), array.refs.indptr, np.array([0, 1, 1], "i4"), array.refs.offset, array.refs.length
+    )
+    both = VirtualArray((8,), array.dtype, (2,), array.codecs, refs, ("x",), fill_value=5)
+    records = (SourceRecord(source.url), SourceRecord(str(other), modified=modified(other)))
+    writer.write(VirtualGroup({"data": both}, sources=records), str(tmp_path / "r"))
+    root = opened(tmp_path / "r", source)
+    np.testing.assert_array_equal(root["data"][:], seen)
+    for path in (source.path, other):
+        os.utime(path, (4e9, 4e9))
+    np.testing.assert_array_equal(root["data"][:2], seen[:2])
+    with pytest.raises(icechunk.IcechunkError, match="has changed"):
+        root["data"][2:]
+
+
+def test_overwriting_is_a_commit_that_keeps_the_history(source, tmp_path):
+    older, _ = source.array(np.arange(8, dtype="<u2"), (4,))
+    newer, seen = source.array(np.arange(50, 58, dtype="<u2"), (4,))
+    target = str(tmp_path / "r")
+    writer.write(VirtualGroup({"old": older}), target)
+    with pytest.raises(JnrrdzError, match="exists already; --overwrite"):
+        writer.write(VirtualGroup({"new": newer}), target)
+    writer.write(VirtualGroup({"new": newer}), target, overwrite=True)
+    root = opened(target, source)
+    assert list(root) == ["new"]
+    np.testing.assert_array_equal(root["new"][:], seen)
+    history = icechunk.Repository.open(icechunk.local_filesystem_storage(target)).ancestry(branch="main")
+    assert len(list(history)) == 3
+
+
+@pytest.mark.parametrize("error", [OSError(5, "lost"), KeyboardInterrupt()])
+@pytest.mark.parametrize("older", [False, True])
+def test_a_failure_midway_leaves_nothing(source, tmp_path, monkeypatch, error, older):
+    array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
+    target = tmp_path / "r"
+    if older:
+        writer.write(VirtualGroup({"old": array}), str(target))
+
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(writer, "_set_references", failing)
+    with pytest.raises((JnrrdzError, OSError, KeyboardInterrupt)):
+        writer.write(VirtualGroup({"new": array}), str(target), overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == (["data", "r"] if older else ["data"])
+    if older:
+        np.testing.assert_array_equal(opened(target, source)["old"][:], seen)
+
+
+def test_what_icechunk_cannot_say(source, tmp_path):
+    array, _ = source.array(np.arange(8, dtype="<u2"), (4,), scattered={1})
+    root = VirtualGroup({"data": array})
+    with pytest.raises(UnrepresentableError, match=r"data, chunk 1: .*--single-range"):
+        writer.write(root, str(tmp_path / "r"))
+    with pytest.raises(UnrepresentableError, match="absolute URLs only"):
+        writer.write(root, str(tmp_path / "r"), single_range=True, relative=True)
+    with pytest.raises(UnsupportedError, match="local directories and to s3://"):
+        writer.write(root, "memory://r", single_range=True)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_source_that_icechunk_cannot_reach_is_refused(tmp_path):
+    array = VirtualArray(
+        (1,), np.dtype("u1"), (1,), (bytes_(None),), ChunkRefs.single("ftp://host/a.tif", [1], [1]), ("x",)
+    )
+    with pytest.raises(UnsupportedError, match="ftp://host/: Icechunk reads"):
+        writer.write(VirtualGroup({"data": array}), str(tmp_path / "r"))
+    assert list(tmp_path.iterdir()) == []
