@@ -39,6 +39,13 @@ def jnrrdz_parquet(source: str, out: str) -> None:
 
 
 def jnrrdz_open(manifest: str, _: str) -> None:
+    """Open a manifest with jnrrdz."""
+    import jnrrdz
+
+    jnrrdz.open_group(manifest)["data"]
+
+
+def jnrrdz_open_and_read(manifest: str, _: str) -> None:
     """Open a manifest with jnrrdz and read one chunk from the middle."""
     import jnrrdz
 
@@ -55,7 +62,8 @@ def fsspec_open(manifest: str, _: str) -> None:
 
 
 JOBS: dict[str, Callable[[str, str], None]] = {
-    job.__name__: job for job in (tifffile_index, jnrrdz_json, jnrrdz_parquet, jnrrdz_open, fsspec_open)
+    job.__name__: job
+    for job in (tifffile_index, jnrrdz_json, jnrrdz_parquet, jnrrdz_open, jnrrdz_open_and_read, fsspec_open)
 }
 
 

@@ -1,1 +1,215 @@
-"""The library's functions."""
+"""The library's functions: scan, write, index, open.
+
+May touch everything below it.  Each function takes paths or URLs as text, whatever fsspec opens,
+and raises JnrrdzError alone for what is wrong with them.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import xarray as xr
+import zarr
+
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.model.array import VirtualGroup
+from jnrrdz.read.manifest import from_group, is_reference_manifest
+from jnrrdz.read.store import ReferenceStore
+from jnrrdz.read.store import open_store as _open_store
+from jnrrdz.read.xarray import dataset, datasets
+from jnrrdz.scan import Scanned, scan_source
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.source.fsspec import open_source
+from jnrrdz.source.url import local_path
+
+type Options = Mapping[str, Any] | None
+
+FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
+ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What an index run made and what it cost."""
+
+    source: str
+    output: str
+    format: str
+    arrays: int
+    chunks: int
+    requests: int
+    bytes_read: int
+
+
+def scan_with_cost(src: str | os.PathLike[str], *, overviews: bool = True, storage_options: Options = None) -> Scanned:
+    """Return the virtual group of a source with the requests and bytes that finding it took."""
+    text = os.fspath(src)
+    path = local_path(text)
+    # the real path, so that a manifest names what it reads and no symbolic link on the way to it
+    source = open_source(text if path is None else os.path.realpath(path), storage_options=storage_options)
+    try:
+        return scan_source(source, ScanOptions(overviews=overviews))
+    finally:
+        source.close()
+
+
+def scan(src: str | os.PathLike[str], *, overviews: bool = True, storage_options: Options = None) -> VirtualGroup:
+    """Return what a source holds, as a virtual group: metadata and references, no pixels."""
+    return scan_with_cost(src, overviews=overviews, storage_options=storage_options).group
+
+
+def format_of(out: str) -> str:
+    """Return the manifest format that an output's name asks for."""
+    return next((name for ending, name in ENDINGS.items() if out.rstrip("/").endswith(ending)), "json")
+
+
+def write(  # noqa: PLR0913
+    group: VirtualGroup,
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002  the word that users know
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Options = None,
+) -> None:
+    """Write a virtual group as a manifest, whole or not at all."""
+    target = os.fspath(out)
+    name = format or format_of(target)
+    if name not in FORMATS:
+        raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
+    module = import_module(f"jnrrdz.write.{FORMATS[name]}")
+    module.write(
+        group,
+        target,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        storage_options=storage_options,
+    )
+
+
+def index(  # noqa: PLR0913
+    src: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002  the word that users know
+    single_range: bool = False,
+    relative: bool = False,
+    overviews: bool = True,
+    overwrite: bool = False,
+    storage_options: Options = None,
+    target_options: Options = None,
+) -> Indexed:
+    """Scan a source and write its manifest; options are fsspec's, for the source and for the output."""
+    found = scan_with_cost(src, overviews=overviews, storage_options=storage_options)
+    write(
+        found.group,
+        out,
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        storage_options=target_options,
+    )
+    arrays = [array for _, array in found.group.arrays() if array.shape]
+    return Indexed(
+        os.fspath(src),
+        os.fspath(out),
+        format or format_of(os.fspath(out)),
+        len(arrays),
+        sum(array.refs.chunks for array in arrays),
+        found.requests,
+        found.bytes_read,
+    )
+
+
+def open_store(
+    refs: str | os.PathLike[str] | VirtualGroup,
+    *,
+    allow: Sequence[str] = (),
+    storage_options: Options = None,
+    source_options: Options = None,
+) -> ReferenceStore:
+    """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
+
+    `storage_options` are fsspec's for what is opened here, `source_options` for the sources that a
+    manifest names, and `allow` are further prefixes that it may reach.
+    """
+    if isinstance(refs, VirtualGroup):
+        return ReferenceStore(from_group(refs), source_options=source_options, allow=("*",))
+    text = os.fspath(refs)
+    if _is_manifest(text):
+        return _open_store(text, storage_options=storage_options, source_options=source_options, allow=allow)
+    group = scan(text, storage_options=storage_options)
+    own = source_options if source_options is not None else storage_options
+    return ReferenceStore(from_group(group), source_options=own, allow=("*",))
+
+
+def _is_manifest(text: str) -> bool:
+    """Whether references are opened, not a source; a remote one is told by its name."""
+    if local_path(text) is not None:
+        return is_reference_manifest(text) or text.endswith((".json", *ENDINGS))
+    return text.rstrip("/").endswith((".json", ".parquet", ".parq"))
+
+
+def open_group(
+    refs: str | os.PathLike[str] | VirtualGroup,
+    *,
+    allow: Sequence[str] = (),
+    storage_options: Options = None,
+    source_options: Options = None,
+) -> zarr.Group:
+    """Return the root group of a manifest (or of a source scanned now), read-only."""
+    store = open_store(refs, allow=allow, storage_options=storage_options, source_options=source_options)
+    try:
+        return zarr.open_group(store, mode="r", zarr_format=3)
+    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+        raise JnrrdzError(f"its metadata are not those of a Zarr v3 group: {error}", url=str(store)) from error
+
+
+def open_dataset(  # noqa: PLR0913
+    refs: str | os.PathLike[str] | VirtualGroup,
+    *,
+    group: str | None = None,
+    allow: Sequence[str] = (),
+    storage_options: Options = None,
+    source_options: Options = None,
+    chunks: Any = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Return the full-resolution image (or one group) of a manifest or source; options are xarray's."""
+    kwargs = {"allow": tuple(allow), "storage_options": storage_options, "source_options": source_options}
+    given = {name: value for name, value in kwargs.items() if value}
+    return xr.open_dataset(refs, engine="jnrrdz", group=group, chunks=chunks, **given, **options)  # type: ignore[arg-type]
+
+
+def open_datatree(
+    refs: str | os.PathLike[str] | VirtualGroup,
+    *,
+    allow: Sequence[str] = (),
+    storage_options: Options = None,
+    source_options: Options = None,
+    **options: Any,
+) -> xr.DataTree:
+    """Return every group of a manifest or source as a tree of datasets; options are xarray's."""
+    kwargs = {"allow": tuple(allow), "storage_options": storage_options, "source_options": source_options}
+    given = {name: value for name, value in kwargs.items() if value}
+    return xr.open_datatree(refs, engine="jnrrdz", **given, **options)  # type: ignore[arg-type]
+
+
+__all__ = [
+    "Indexed",
+    "dataset",
+    "datasets",
+    "index",
+    "open_dataset",
+    "open_datatree",
+    "open_group",
+    "open_store",
+    "scan",
+    "scan_with_cost",
+    "write",
+]

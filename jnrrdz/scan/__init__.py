@@ -1,1 +1,89 @@
-"""Source and layout to model: one module a format."""
+"""Source and layout to model: `SCANNERS` tells by a source's first bytes which format's scanner reads it.
+
+May touch the source protocol, layouts and the model.  Each format is one module or folder here and
+no scanner knows another; each is a callable of the form `Scan`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.layout.tiff import is_tiff
+from jnrrdz.model.array import SourceRecord, VirtualGroup
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.tiff import scan_tiff
+from jnrrdz.source.base import ByteSource
+from jnrrdz.source.readahead import ReadAhead
+
+type Sniff = Callable[[bytes], bool]
+type Scan = Callable[[ReadAhead, str, ScanOptions], VirtualGroup]
+
+HEAD = 64
+"""Bytes that every `Sniff` is given; fewer where the source is shorter."""
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """One format: how it is recognised and how it is read."""
+
+    name: str
+    sniff: Sniff
+    scan: Scan
+
+
+SCANNERS = (Scanner("TIFF", is_tiff, scan_tiff),)
+
+KNOWN = {
+    b"\x0d\x0a\x1a\x0a": "JPEG 2000",
+    b"NITF": "NITF",
+    b"NSIF": "NSIF",
+    b"JNRRD": "JNRRD",
+    b"NRRD": "NRRD",
+    b"\x89HDF": "HDF5",
+    b"\x89PNG": "PNG",
+    b"\xff\xd8\xff": "JPEG",
+    b"\xff\x4f\xff\x51": "JPEG 2000",
+    b"CDF": "netCDF 3",
+    b"PK\x03\x04": "ZIP",
+    b"\x1f\x8b": "gzip",
+    b"<": "XML or HTML",
+    b"{": "JSON",
+}
+"""Formats that are recognised in order to be refused by name."""
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What a scan found, and what it cost."""
+
+    group: VirtualGroup
+    format: str
+    requests: int
+    bytes_read: int
+
+
+def scan_source(source: ByteSource, options: ScanOptions) -> Scanned:
+    """Return the virtual group of one source, its validators recorded."""
+    read = ReadAhead(source)
+    head = read(0, min(HEAD, read.size))
+    scanner = next((known for known in SCANNERS if known.sniff(head)), None)
+    if scanner is None:
+        raise _refusal(head, source.url)
+    group = scanner.scan(read, source.url, options)
+    seen = source.validators
+    record = SourceRecord(source.url, seen.size, seen.etag, seen.version, seen.modified)
+    whole = VirtualGroup(group.children, group.attributes, (record,))
+    return Scanned(whole, scanner.name, read.requests, read.bytes_read)
+
+
+def _refusal(head: bytes, url: str) -> Exception:
+    readable = ", ".join(scanner.name for scanner in SCANNERS)
+    if not head:
+        return MalformedError("the source is empty", url=url, offset=0)
+    name = next(
+        (name for magic, name in KNOWN.items() if magic in {head[: len(magic)], head[4 : 4 + len(magic)]}), None
+    )
+    if name is not None:
+        return UnsupportedError(f"{name}, where jnrrdz reads {readable}", url=url, offset=0, field="format")
+    shown = head[:8].hex(" ")
+    return UnsupportedError(f"starts with {shown}; jnrrdz reads {readable}", url=url, offset=0, field="format")

@@ -1,0 +1,90 @@
+"""What the bytes of an image codec say of their own size, compared with the chunk that they must fill.
+
+May touch errors and the layout tables only.  A few bytes can declare gigabytes: this is looked at
+before a decoder allocates anything.  Schemes that are told the size of their output (deflate, LZW,
+ZSTD, LZMA, PackBits) stop there by themselves and need no look.
+"""
+
+from collections.abc import Callable
+
+from jnrrdz.errors import MalformedError
+from jnrrdz.layout.tiff_tags import Compression
+
+type Size = tuple[int, int, int]
+"""Height, width, samples."""
+
+MARK = 0xFF
+SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
+STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
+
+
+def jpeg_size(data: bytes | memoryview) -> Size | None:
+    """Return what a JPEG's frame header declares; None where there is no frame header."""
+    at, end = 0, len(data) - 9
+    while at < end:
+        if data[at] != MARK:
+            return None
+        marker = data[at + 1]
+        if marker == MARK:
+            at += 1
+        elif marker in STANDALONE:
+            at += 2
+        elif marker in SOF:
+            height = int.from_bytes(data[at + 5 : at + 7], "big")
+            return height, int.from_bytes(data[at + 7 : at + 9], "big"), data[at + 9]
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
+
+
+def png_size(data: bytes | memoryview) -> Size | None:
+    """Return what a PNG's IHDR declares."""
+    if bytes(data[12:16]) != b"IHDR":
+        return None
+    return int.from_bytes(data[20:24], "big"), int.from_bytes(data[16:20], "big"), 1
+
+
+def webp_size(data: bytes | memoryview) -> Size | None:
+    """Return what a WebP's first chunk declares."""
+    head = bytes(data[:30])
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(head[27:30], "little"), 1 + int.from_bytes(head[24:27], "little"), 3
+    if kind == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF), 3
+    if kind == b"VP8 ":
+        return int.from_bytes(head[28:30], "little") & 0x3FFF, int.from_bytes(head[26:28], "little") & 0x3FFF, 3
+    return None
+
+
+def lerc_size(data: bytes | memoryview) -> Size | None:
+    """Return what a LERC2 blob's header declares."""
+    if bytes(data[:6]) != b"Lerc2 ":
+        return None
+    version = int.from_bytes(data[6:10], "little")
+    start = 14 if version >= 3 else 10  # noqa: PLR2004  a checksum stands there from version 3 on
+    height, width = (int.from_bytes(data[i : i + 4], "little") for i in (start, start + 4))
+    depth = int.from_bytes(data[start + 8 : start + 12], "little") if version >= 4 else 1  # noqa: PLR2004
+    return height, width, depth
+
+
+READERS: dict[int, Callable[[bytes | memoryview], Size | None]] = {
+    Compression.JPEG: jpeg_size,
+    Compression.OLD_JPEG: jpeg_size,
+    Compression.PNG: png_size,
+    Compression.WEBP: webp_size,
+}
+
+
+def check_declared(compression: int, data: bytes | memoryview, height: int, width: int, samples: int) -> None:
+    """Refuse data that declare more pixels than a chunk of `height` x `width` x `samples` has."""
+    read = READERS.get(compression)
+    size = None if read is None else read(data)
+    if size is None:
+        return
+    if size[0] > height or size[1] > width or size[2] > max(samples, 4):
+        raise MalformedError(
+            f"{Compression(compression).name} data declare {size[0]} x {size[1]} x {size[2]} "
+            f"in a chunk of {height} x {width} x {samples}"
+        )

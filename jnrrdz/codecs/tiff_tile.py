@@ -1,0 +1,221 @@
+"""Tiles and strips of a TIFF to arrays: a synthetic TIFF of one strip, parsed once, decodes every chunk.
+
+May touch numpy, tifffile, imagecodecs, the layout tables and the model; no I/O, no zarr.  tifffile
+decodes what it can; libtiff (through imagecodecs) the rest.  What a chunk declares is compared with
+the chunk's size before anything is decoded.
+Spec: docs/codecs/tiff-tile/README.md
+"""
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from jnrrdz.codecs.declared import check_declared
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.layout.tiff_tags import Compression, FieldType, Photometric, Planar, Tag, name_of
+from jnrrdz.model.codec import TiffTileConfig
+
+type Shape = tuple[int, ...]
+type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
+
+JPEGS = {Compression.JPEG, Compression.OLD_JPEG}
+LIBTIFF_ONLY = {Compression.NEXT, Compression.THUNDERSCAN, Compression.SGILOG, Compression.SGILOG24}
+DECODER_ERRORS = (
+    ValueError,
+    TypeError,
+    RuntimeError,  # every error of imagecodecs' decoders
+    NotImplementedError,
+    OverflowError,
+    struct.error,
+    IndexError,
+    KeyError,
+    MemoryError,
+    tifffile.TiffFileError,
+)
+"""What the libraries raise at bytes that they cannot decode."""
+
+
+def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes) -> bytes:
+    """Return a TIFF whose only strip is `data`, `width` x `height` pixels, tagged as the source is."""
+    order = "<" if config.byte_order == "little" else ">"
+    separate = config.planar_config == Planar.SEPARATE
+    samples = 1 if separate else config.samples_per_pixel
+    tags: list[tuple[int, int, tuple[int, ...] | bytes]] = [
+        (Tag.ImageWidth, FieldType.LONG, (width,)),
+        (Tag.ImageLength, FieldType.LONG, (height,)),
+        (Tag.BitsPerSample, FieldType.SHORT, config.bits_per_sample[:samples]),
+        (Tag.Compression, FieldType.SHORT, (config.compression,)),
+        (Tag.PhotometricInterpretation, FieldType.SHORT, (_photometric(config, separate=separate),)),
+        (Tag.FillOrder, FieldType.SHORT, (config.fill_order,)),
+        (Tag.StripOffsets, FieldType.LONG, (0,)),
+        (Tag.SamplesPerPixel, FieldType.SHORT, (samples,)),
+        (Tag.RowsPerStrip, FieldType.LONG, (height,)),
+        (Tag.StripByteCounts, FieldType.LONG, (len(data),)),
+        (Tag.PlanarConfiguration, FieldType.SHORT, (Planar.CHUNKY,)),
+        (Tag.SampleFormat, FieldType.SHORT, config.sample_format[:samples]),
+    ]
+    if config.predictor != 1:
+        tags.append((Tag.Predictor, FieldType.SHORT, (config.predictor,)))
+    if config.t4_options is not None:
+        tags.append((Tag.T4Options, FieldType.LONG, (config.t4_options,)))
+    if config.extra_samples and not separate:
+        tags.append((Tag.ExtraSamples, FieldType.SHORT, config.extra_samples))
+    if config.ycbcr_subsampling:
+        tags.append((Tag.YCbCrSubSampling, FieldType.SHORT, config.ycbcr_subsampling))
+    if config.lerc_parameters:
+        tags.append((Tag.LERCParameters, FieldType.LONG, config.lerc_parameters))
+    if config.photometric == Photometric.PALETTE:
+        tags.append((Tag.ColorMap, FieldType.SHORT, (0,) * (3 << min(config.bits_per_sample[0], 16))))
+    if config.jpeg_tables is not None:
+        tags.append((Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables))
+    return _assembled(order, sorted(tags), data)
+
+
+def _photometric(config: TiffTileConfig, *, separate: bool) -> int:
+    """One plane of several is grey, whatever the planes together are."""
+    return Photometric.MINISBLACK if separate else config.photometric
+
+
+def _assembled(order: str, tags: list[tuple[int, int, tuple[int, ...] | bytes]], data: bytes) -> bytes:
+    """Return header, one IFD, the values that do not fit in it, and the data."""
+    codes = {FieldType.SHORT: "H", FieldType.LONG: "I"}
+    values = [
+        value if isinstance(value, bytes) else struct.pack(f"{order}{len(value)}{codes[FieldType(kind)]}", *value)
+        for _, kind, value in tags
+    ]
+    end = 8 + 2 + 12 * len(tags) + 4
+    loose = [len(value) + len(value) % 2 if len(value) > 4 else 0 for value in values]  # noqa: PLR2004  a field's room
+    start = end + sum(loose)
+    ifd, heap = struct.pack(order + "H", len(tags)), b""
+    for (tag, kind, value), packed, room in zip(tags, values, loose, strict=True):
+        field = packed.ljust(4, b"\0")
+        if room:
+            field = struct.pack(order + "I", end + len(heap))
+            heap += packed.ljust(room, b"\0")
+        if tag == Tag.StripOffsets:
+            field = struct.pack(order + "I", start)
+        ifd += struct.pack(order + "HHI", tag, kind, len(value)) + field
+    magic = b"II*\0" if order == "<" else b"MM\0*"
+    return magic + struct.pack(order + "I", 8) + ifd + bytes(4) + heap + data
+
+
+class TileDecoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: TiffTileConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config = config
+        self.shape = shape
+        self.dtype = dtype
+        self.fill_value = fill_value
+        self.samples = 1 if config.planar_config == Planar.SEPARATE else config.samples_per_pixel
+        expected = (config.tile_height, config.tile_width)
+        lead = int(np.prod(shape[:-2], dtype=np.int64))
+        if shape[-2:] != expected or lead != self.samples:
+            raise MalformedError(
+                f"chunks of shape {shape} where tiles of {self.samples} x {expected} were declared",
+                field="tiff-tile",
+            )
+        if config.compression not in Compression:
+            raise UnsupportedError(f"compression {config.compression}", field="tiff-tile")
+
+    @property
+    def _can_tifffile(self) -> bool:
+        return self.config.compression not in LIBTIFF_ONLY and not self._is_subsampled_raw
+
+    @property
+    def _is_subsampled_raw(self) -> bool:
+        """YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does."""
+        config = self.config
+        return config.photometric == Photometric.YCBCR and config.compression in {
+            Compression.NONE,
+            Compression.LZW,
+            Compression.DEFLATE,
+            Compression.DEFLATE_OLD,
+            Compression.PACKBITS,
+            Compression.ZSTD,
+            Compression.LZMA,
+        }
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Yield the sizes (height, width) that a chunk may have: whole, then cut at the image's edges."""
+        config = self.config
+        heights = {config.tile_height: None, config.image_height % config.tile_height or config.tile_height: None}
+        widths = {config.tile_width: None, config.image_width % config.tile_width or config.tile_width: None}
+        yield from ((height, width) for height in heights for width in widths)
+
+    @cached_property
+    def _pages(self) -> dict[tuple[int, int, bool], Decode]:
+        """The decode function of tifffile for every size, with and without a JFIF header in the chunk."""
+        return {
+            (height, width, jfif): self._page(height, width, jfif=jfif)
+            for height, width in self.sizes()
+            for jfif in ((False, True) if self.config.compression in JPEGS else (False,))
+        }
+
+    def _page(self, height: int, width: int, *, jfif: bool) -> Decode:
+        # tifffile looks for JFIF in the first segment of the file and decides the colours by it
+        stub = b"\xff\xd8\xff\xe0\0\x10JFIF\0\0" if jfif else bytes(12)
+        with tifffile.TiffFile(io.BytesIO(synthetic_tiff(self.config, width, height, stub))) as tif:
+            page = tif.pages[0]
+            decode: Decode = page.decode
+        return decode
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's pixels, short tiles padded with the fill value."""
+        check_declared(self.config.compression, data, self.config.tile_height, self.config.tile_width, self.samples)
+        try:
+            if self._can_tifffile:
+                return self._fitted(self._by_tifffile(data))
+            return self._fitted(self._by_libtiff(data))
+        except JnrrdzError:
+            raise
+        except DECODER_ERRORS as error:
+            scheme = name_of(Compression, self.config.compression)
+            raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
+
+    def _by_tifffile(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return pixels in tifffile's order (row, column, sample); an edge's size if not the whole one fits."""
+        jfif = self.config.compression in JPEGS and bytes(data[6:10]) == b"JFIF"
+        first: Exception | None = None
+        for height, width in self.sizes():
+            extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
+            try:
+                pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
+            except DECODER_ERRORS as error:
+                first = first or error
+                continue
+            if pixels is not None:
+                return pixels.reshape(height, width, -1)
+        raise first or MalformedError("no pixels")
+
+    def _by_libtiff(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return pixels in the order (row, column, sample), through libtiff."""
+        first: Exception | None = None
+        for height, width in self.sizes():
+            try:
+                pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
+            except DECODER_ERRORS as error:
+                first = first or error
+                continue
+            return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
+        raise first or MalformedError("no pixels")
+
+    def _fitted(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """Return (row, column, sample) pixels in the chunk's shape and type."""
+        height, width, samples = pixels.shape
+        if samples != self.samples:
+            raise MalformedError(f"{samples} samples a pixel where {self.samples} belong")
+        typed = pixels.astype(self.dtype, copy=False) if pixels.dtype != self.dtype else pixels
+        planes = np.moveaxis(typed, -1, 0)
+        if (height, width) != self.shape[-2:]:
+            whole = np.full((samples, *self.shape[-2:]), self.fill_value, self.dtype)
+            whole[:, :height, :width] = planes
+            planes = whole
+        return planes.reshape(self.shape)

@@ -1,0 +1,193 @@
+"""The numbers of TIFF: field types, tags, and the values that tags take.
+
+Tables only.  TIFF 6.0, its technical notes, BigTIFF, and the private tags and schemes that GDAL,
+libtiff and tifffile know.
+Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
+"""
+
+from enum import IntEnum
+
+
+class FieldType(IntEnum):
+    """How a tag's values are stored."""
+
+    BYTE = 1
+    ASCII = 2
+    SHORT = 3
+    LONG = 4
+    RATIONAL = 5
+    SBYTE = 6
+    UNDEFINED = 7
+    SSHORT = 8
+    SLONG = 9
+    SRATIONAL = 10
+    FLOAT = 11
+    DOUBLE = 12
+    IFD = 13
+    LONG8 = 16
+    SLONG8 = 17
+    IFD8 = 18
+
+
+NUMPY_CODE: dict[int, str] = {
+    FieldType.BYTE: "u1",
+    FieldType.ASCII: "S1",
+    FieldType.SHORT: "u2",
+    FieldType.LONG: "u4",
+    FieldType.RATIONAL: "2u4",
+    FieldType.SBYTE: "i1",
+    FieldType.UNDEFINED: "u1",
+    FieldType.SSHORT: "i2",
+    FieldType.SLONG: "i4",
+    FieldType.SRATIONAL: "2i4",
+    FieldType.FLOAT: "f4",
+    FieldType.DOUBLE: "f8",
+    FieldType.IFD: "u4",
+    FieldType.LONG8: "u8",
+    FieldType.SLONG8: "i8",
+    FieldType.IFD8: "u8",
+}
+"""The numpy type of one value; the byte order goes in front."""
+
+
+class Tag(IntEnum):
+    """Tags that jnrrdz reads."""
+
+    NewSubfileType = 254
+    SubfileType = 255
+    ImageWidth = 256
+    ImageLength = 257
+    BitsPerSample = 258
+    Compression = 259
+    PhotometricInterpretation = 262
+    FillOrder = 266
+    ImageDescription = 270
+    Make = 271
+    Model = 272
+    StripOffsets = 273
+    Orientation = 274
+    SamplesPerPixel = 277
+    RowsPerStrip = 278
+    StripByteCounts = 279
+    XResolution = 282
+    YResolution = 283
+    PlanarConfiguration = 284
+    T4Options = 292
+    T6Options = 293
+    ResolutionUnit = 296
+    Software = 305
+    DateTime = 306
+    Artist = 315
+    Predictor = 317
+    ColorMap = 320
+    TileWidth = 322
+    TileLength = 323
+    TileOffsets = 324
+    TileByteCounts = 325
+    SubIFDs = 330
+    ExtraSamples = 338
+    SampleFormat = 339
+    JPEGTables = 347
+    JPEGProc = 512
+    YCbCrCoefficients = 529
+    YCbCrSubSampling = 530
+    YCbCrPositioning = 531
+    ReferenceBlackWhite = 532
+    ImageDepth = 32997
+    TileDepth = 32998
+    Copyright = 33432
+    ModelPixelScale = 33550
+    ModelTiepoint = 33922
+    ModelTransformation = 34264
+    GeoKeyDirectory = 34735
+    GeoDoubleParams = 34736
+    GeoAsciiParams = 34737
+    GDAL_METADATA = 42112
+    GDAL_NODATA = 42113
+    LERCParameters = 50674
+
+
+class SubfileType(IntEnum):
+    """Bits of NewSubfileType."""
+
+    REDUCED = 1
+    PAGE = 2
+    MASK = 4
+
+
+class Compression(IntEnum):
+    """Schemes by the names that their users know."""
+
+    NONE = 1
+    CCITT_RLE = 2
+    CCITT_T4 = 3
+    CCITT_T6 = 4
+    LZW = 5
+    OLD_JPEG = 6
+    JPEG = 7
+    DEFLATE = 8
+    NEXT = 32766
+    CCITT_RLEW = 32771
+    PACKBITS = 32773
+    THUNDERSCAN = 32809
+    DEFLATE_OLD = 32946
+    JPEG2000 = 34712
+    SGILOG = 34676
+    SGILOG24 = 34677
+    LERC = 34887
+    LZMA = 34925
+    JETRAW = 48124
+    PNG = 34933
+    ZSTD = 50000
+    WEBP = 50001
+    JPEGXL = 50002
+    JPEGXL_DNG = 52546
+
+
+class Photometric(IntEnum):
+    """What a pixel's values mean."""
+
+    MINISWHITE = 0
+    MINISBLACK = 1
+    RGB = 2
+    PALETTE = 3
+    MASK = 4
+    SEPARATED = 5
+    YCBCR = 6
+    CIELAB = 8
+    ICCLAB = 9
+    ITULAB = 10
+    CFA = 32803
+    LOGL = 32844
+    LOGLUV = 32845
+
+
+class Planar(IntEnum):
+    """Whether the samples of a pixel stand together."""
+
+    CHUNKY = 1
+    SEPARATE = 2
+
+
+class Predictor(IntEnum):
+    """What was done before compressing."""
+
+    NONE = 1
+    HORIZONTAL = 2
+    FLOATING_POINT = 3
+
+
+class SampleFormat(IntEnum):
+    """How a sample's bits are to be read."""
+
+    UINT = 1
+    INT = 2
+    IEEEFP = 3
+    VOID = 4
+    COMPLEXINT = 5
+    COMPLEXIEEEFP = 6
+
+
+def name_of[E: IntEnum](kind: type[E], value: int) -> str:
+    """Return `NAME (value)` where the value has a name, else the bare value."""
+    return f"{kind(value).name} ({value})" if value in kind else str(value)

@@ -1,0 +1,49 @@
+"""A VirtualiZarr parser over every scanner.
+
+May touch the api and VirtualiZarr's types.
+Interface: https://virtualizarr.readthedocs.io/en/stable/custom_parsers.html
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jnrrdz.api import scan
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.model.array import VirtualArray, VirtualGroup
+
+if TYPE_CHECKING:
+    from obspec_utils.registry import ObjectStoreRegistry
+    from virtualizarr.manifests import ManifestStore
+
+
+@dataclass(frozen=True)
+class Parser:
+    """`virtualizarr.open_virtual_dataset(url, registry=registry, parser=jnrrdz.Parser())`.
+
+    `group` names the group to take (an overview, a page); left out, it is the full-resolution image.
+    """
+
+    group: str | None = None
+    single_range: bool = False
+    storage_options: Mapping[str, Any] | None = None
+
+    def __call__(self, url: str, registry: "ObjectStoreRegistry[Any]") -> "ManifestStore":
+        """Return the manifest store of one source."""
+        from jnrrdz.write.virtualizarr import to_manifest_store  # noqa: PLC0415  VirtualiZarr is slow to import
+
+        root = scan(url, storage_options=self.storage_options)
+        return to_manifest_store(_chosen(root, self.group, url), registry, single_range=self.single_range)
+
+
+def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:
+    """Return the named group, or the first one on the way down that holds an image."""
+    found = root
+    for name in (group or "").strip("/").split("/") if group else ():
+        child = found.children.get(name)
+        if not isinstance(child, VirtualGroup):
+            raise JnrrdzError("no such group", url=url, field=group)
+        found = child
+    while group is None and not any(isinstance(child, VirtualArray) for child in found.children.values()):
+        found = next(child for child in found.children.values() if isinstance(child, VirtualGroup))
+    return VirtualGroup(found.children, found.attributes, root.sources)

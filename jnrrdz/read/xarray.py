@@ -1,0 +1,133 @@
+"""Datasets from a reference store: which group is meant, and coordinates from the affine.
+
+May touch xarray, zarr and read's own modules.  x and y are computed from the grid mapping's
+GeoTransform, as 1-D coordinates with an ordinary index, so that `sel` works by slices; no manifest
+holds them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from xarray.backends.zarr import ZarrBackendEntrypoint
+
+from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.read.store import ReferenceStore
+
+ROOT = "zarr.json"
+GEO_TRANSFORM = 6
+
+
+def _document(store: ReferenceStore, path: str) -> dict[str, Any]:
+    key = f"{path}/{ROOT}" if path else ROOT
+    data = store.manifest.documents.get(key)
+    if data is None:
+        raise JnrrdzError("no such group", url=str(store), field=path or "/")
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise MalformedError("metadata that are no object", url=str(store), field=key)
+    return found
+
+
+def _children(store: ReferenceStore, path: str) -> list[str]:
+    """Return the names of the nodes right below a group, in the manifest's order."""
+    prefix = f"{path}/" if path else ""
+    names = (key[len(prefix) :].split("/") for key in store.manifest.documents if key.startswith(prefix))
+    return [parts[0] for parts in names if parts[1:] == [ROOT]]
+
+
+def default_group(store: ReferenceStore) -> str:
+    """Return the path of the group that holds the full-resolution image of a store."""
+    path = ""
+    while True:
+        children = _children(store, path)
+        below = [f"{path}/{name}" if path else name for name in children]
+        kinds = {child: _document(store, child) for child in below}
+        if any(doc.get("node_type") == "array" and len(doc.get("shape", ())) > 1 for doc in kinds.values()):
+            return path
+        groups = [child for child, doc in kinds.items() if doc.get("node_type") == "group"]
+        if not groups:
+            return path
+        path = _finest(_document(store, path), path, groups)
+
+
+def _finest(document: Mapping[str, Any], path: str, groups: list[str]) -> str:
+    """Return the first level that the multiscales name, else the first group."""
+    layout = document.get("attributes", {}).get("multiscales", {})
+    levels = layout.get("layout", []) if isinstance(layout, dict) else []
+    named = [f"{path}/{level['asset']}" if path else level["asset"] for level in levels if "asset" in level]
+    return next((name for name in named if name in groups), groups[0])
+
+
+def dataset(
+    store: ReferenceStore,
+    *,
+    group: str | None = None,
+    drop_variables: str | Iterable[str] | None = None,
+    **decoding: Any,
+) -> xr.Dataset:
+    """Return the dataset of one group, the full-resolution image where none is named."""
+    path = default_group(store) if group is None else group.strip("/")
+    _document(store, path)
+    found: xr.Dataset = ZarrBackendEntrypoint().open_dataset(
+        store,  # type: ignore[arg-type]  # zarr stores are taken, whatever the annotation says
+        group=path or None,
+        zarr_format=3,
+        consolidated=True,
+        drop_variables=drop_variables,
+        **decoding,
+    )
+    return _with_coordinates(found)
+
+
+def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
+    """Return the dataset with the grid mapping as a coordinate, and with x and y where rows are straight."""
+    mappings = {name for name in found.variables if "GeoTransform" in found[name].attrs}
+    mappings |= {name for name in found.variables if "crs_wkt" in found[name].attrs}
+    result = found.set_coords([name for name in mappings if name in found.data_vars])
+    for name in mappings:
+        result = result.assign_coords(_axes(result, result[name].attrs))
+    return result
+
+
+def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> dict[str, xr.Variable]:
+    """Return the coordinates of pixel centres; none for a rotated image, whose rows are at no one y."""
+    numbers = [float(text) for text in str(mapping.get("GeoTransform", "")).split()]
+    if len(numbers) != GEO_TRANSFORM or numbers[2] or numbers[4]:
+        return {}
+    starts = {"x": (numbers[0], numbers[1]), "y": (numbers[3], numbers[5])}
+    return {
+        axis: xr.Variable((axis,), start + step * (np.arange(found.sizes[axis]) + 0.5), _meaning(axis, mapping))
+        for axis, (start, step) in starts.items()
+        if axis in found.sizes and axis not in found.coords
+    }
+
+
+def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
+    """Return CF attributes of an axis."""
+    geographic = mapping.get("grid_mapping_name") == "latitude_longitude"
+    names = (
+        {"x": "longitude", "y": "latitude"}
+        if geographic
+        else {
+            "x": "projection_x_coordinate",
+            "y": "projection_y_coordinate",
+        }
+    )
+    return {"axis": axis.upper(), "standard_name": names[axis]}
+
+
+def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any) -> dict[str, xr.Dataset]:
+    """Return the datasets of all groups at and below one, by path."""
+    top = (group or "").strip("/")
+    found: dict[str, xr.Dataset] = {}
+    waiting = [top]
+    while waiting:
+        path = waiting.pop()
+        below = [f"{path}/{name}" if path else name for name in _children(store, path)]
+        waiting += [child for child in below if _document(store, child).get("node_type") == "group"]
+        relative = path[len(top) :].strip("/")
+        found[f"/{relative}"] = dataset(store, group=path, **options)
+    return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

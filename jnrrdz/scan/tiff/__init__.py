@@ -1,0 +1,118 @@
+"""A TIFF's images to virtual groups: which pages are images of their own, which are overviews of another.
+
+May touch the TIFF layout, the model, and the read-ahead it is given.
+Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf,
+https://docs.ogc.org/is/21-026/21-026.html (Cloud Optimized GeoTIFF)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.layout.tiff import TiffLayout
+from jnrrdz.layout.tiff_image import TiffImage, tiff_image
+from jnrrdz.layout.tiff_tags import Tag
+from jnrrdz.model.array import Node, VirtualGroup
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.tiff.arrays import Place, virtual_array
+from jnrrdz.scan.tiff.geo import Geo, geo_of, levels_attributes
+from jnrrdz.source.readahead import ReadAhead
+
+VARIABLE = "data"
+
+
+@dataclass
+class Picture:
+    """An image and the smaller versions of it, finest first."""
+
+    main: TiffImage
+    reduced: list[TiffImage] = field(default_factory=list)
+
+
+def scan_tiff(read: ReadAhead, url: str, options: ScanOptions) -> VirtualGroup:
+    """Return the group of a TIFF: its only image, or a group for each of its images."""
+    try:
+        layout = TiffLayout(read, read.size)
+        pictures = _pictures(layout, options)
+        if not pictures:
+            raise MalformedError("no image in it", field="IFD")
+        if len(pictures) == 1:
+            return _picture_group(layout, pictures[0], url)
+        return _pages(layout, pictures, url)
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
+
+
+def _pages(layout: TiffLayout, pictures: list[Picture], url: str) -> VirtualGroup:
+    """Return a group for each image; one that cannot be read is named in the attributes, unless it is the first."""
+    children: dict[str, Node] = {}
+    refused: list[dict[str, str]] = []
+    for number, picture in enumerate(pictures):
+        name = f"page_{number}"
+        try:
+            children[name] = _picture_group(layout, picture, url)
+        except UnsupportedError as error:
+            if number == 0:
+                raise
+            refused.append({"image": name, "reason": str(error)})
+    return VirtualGroup(children, {"refused": refused} if refused else {})
+
+
+def _pictures(layout: TiffLayout, options: ScanOptions) -> list[Picture]:
+    """Return the images of the chain, each with the reduced ones that follow it or hang below it."""
+    found: list[Picture] = []
+    for ifd in layout.chain():
+        image = tiff_image(layout, ifd)
+        if image.is_mask:
+            continue
+        if image.is_reduced and found:
+            found[-1].reduced.append(image)
+            continue
+        found.append(Picture(image, list(_below(layout, image)) if options.overviews else []))
+    for picture in found:
+        picture.reduced = list(_levels(picture)) if options.overviews else []
+    return found
+
+
+def _below(layout: TiffLayout, image: TiffImage) -> Iterable[TiffImage]:
+    """Yield the reduced images among an image's SubIFDs."""
+    for start in layout.ints(image.ifd, Tag.SubIFDs):
+        for ifd in layout.chain(start):
+            sub = tiff_image(layout, ifd)
+            if sub.is_reduced and not sub.is_mask:
+                yield sub
+
+
+def _levels(picture: Picture) -> Iterable[TiffImage]:
+    """Yield the reduced images that are levels of the main one: same samples, ever smaller."""
+    main = picture.main
+    last = (main.length, main.width)
+    for image in sorted(picture.reduced, key=lambda image: -image.width * image.length):
+        size = (image.length, image.width)
+        same = (image.samples, image.bits, image.formats) == (main.samples, main.bits, main.formats)
+        if same and size != last and size[0] <= last[0] and size[1] <= last[1]:
+            last = size
+            yield image
+
+
+def _picture_group(layout: TiffLayout, picture: Picture, url: str) -> VirtualGroup:
+    """Return the group of one image: its variable, or a group for each level."""
+    geo = geo_of(layout, picture.main)
+    if not picture.reduced:
+        return _level(layout, picture, picture.main, url, geo, {})
+    children: dict[str, Node] = {}
+    for number, image in enumerate([picture.main, *picture.reduced]):
+        children[str(number)] = _level(layout, picture, image, url, geo, {})
+    shapes = [(image.length, image.width) for image in (picture.main, *picture.reduced)]
+    return VirtualGroup(children, levels_attributes(geo, shapes))
+
+
+def _level(  # noqa: PLR0913, PLR0917
+    layout: TiffLayout, picture: Picture, image: TiffImage, url: str, geo: Geo, extra: dict[str, Any]
+) -> VirtualGroup:
+    """Return the group of one level: its variable and the grid mapping."""
+    here = geo.at_level((picture.main.length, picture.main.width), (image.length, image.width))
+    attributes = {**here.array_attributes(), **extra}
+    array = virtual_array(layout, image, Place(url, picture.main, attributes))
+    return VirtualGroup({VARIABLE: array, **here.variables()}, here.group_attributes((image.length, image.width)))

@@ -1,0 +1,218 @@
+"""What a source's URL means: its scheme, its local path, its parts made comparable.
+
+May touch errors, yarl (the parser that the HTTP client itself uses, so that what is compared is
+what is opened), symbolic links, the home and the working directory; opens nothing.
+RFC 3986 (URLs), RFC 8089 (file URLs); what has no `://` is a path, as in fsspec.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from typing import Self
+from urllib.parse import quote, unquote
+
+import yarl
+
+from jnrrdz.errors import JnrrdzError
+
+HTTP = frozenset({"http", "https"})
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
+_FILE = re.compile(r"(?:file|local):", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ONE_TREE = frozenset({"memory"})
+_ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
+_BRACKETED_HOST = re.compile(r"^(https?://[^/?#]*?)\[[0-9A-Fa-f:.%]*\]", re.IGNORECASE)
+
+
+def scheme(url: str) -> str:
+    """Return the scheme in lower case, synonyms made one; `file` for every local form."""
+    found = _SCHEME.match(url)
+    if found is None:
+        return "file"
+    name = found[1].lower()
+    return _ALIASES.get(name, name)
+
+
+def is_chained(url: str) -> bool:
+    """Whether the URL stacks file systems (`zip://a::s3://b`), as fsspec reads `::`."""
+    return "::" in _BRACKETED_HOST.sub(r"\1", url)
+
+
+def is_absolute(url: str) -> bool:
+    """Whether the URL says by itself where it is."""
+    return _SCHEME.match(url) is not None or _FILE.match(url) is not None or url.startswith("/")
+
+
+def local_path(url: str) -> str | None:
+    """Return the path that a plain path or a file URL names, None for anything elsewhere.
+
+    A plain path stands for itself; a file URL is percent-decoded (RFC 8089).
+    """
+    if is_chained(url) or scheme(url) != "file":
+        return None
+    found = _FILE.match(url)
+    if found is None:
+        return os.path.expanduser(url)  # noqa: PTH111  # pathlib would also rewrite the path
+    rest = url[found.end() :]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if not slash or host.lower() not in {"", "localhost"}:
+            raise JnrrdzError(f"a file URL on host {host!r}; file:///absolute/path would work", url=url)
+        rest = f"/{path}"
+    return unquote(rest)
+
+
+def origin(url: str) -> tuple[str, int] | None:
+    """Return host and port of an HTTP URL, None for other schemes."""
+    if is_chained(url) or scheme(url) not in HTTP:
+        return None
+    parsed = _parse_http(url)
+    return _host(parsed), parsed.port or 0
+
+
+@dataclass(frozen=True)
+class Location:
+    """A remote URL in the one form in which two spellings of it are equal."""
+
+    scheme: str
+    authority: str
+    parts: tuple[str, ...]
+    query: str = ""
+    text: str = field(default="", compare=False)
+    """The URL as it was spelt."""
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Return the location of a URL that has a scheme and is not chained.
+
+        HTTP paths are decoded once, with backslashes and doubled slashes as single slashes: servers
+        differ in what they do with them.  Keys of object stores are literal, all but `.` and `..`.
+        """
+        name = scheme(url)
+        if name in HTTP:
+            parsed = _parse_http(url)
+            parts = [part for part in unquote(parsed.raw_path).replace("\\", "/").split("/") if part]
+            return cls(name, f"{_host(parsed)}:{parsed.port}", _undotted(parts), parsed.raw_query_string, url)
+        path = url.partition("://")[2].lstrip("/")
+        authority, _, path = ("", "", path) if name in _ONE_TREE else path.partition("/")
+        if not authority and name not in _ONE_TREE:
+            raise JnrrdzError("a URL without a host or bucket", url=url)
+        return cls(name, authority, _undotted(path.rstrip("/").split("/")) if path else (), "", url)
+
+    def within(self, directory: "Place") -> bool:
+        """Whether this lies at or below the directory, on the same host or in the same bucket."""
+        if not isinstance(directory, Location):
+            return False
+        same = (self.scheme, self.authority) == (directory.scheme, directory.authority)
+        return same and self.parts[: len(directory.parts)] == directory.parts
+
+    def parent(self) -> "Location":
+        """Return the directory that holds this."""
+        return replace(self, parts=self.parts[:-1], query="")
+
+    def url(self) -> str:
+        """Return the URL of just this location, in a spelling that no server reads as another."""
+        if self.scheme not in HTTP:
+            return f"{self.scheme}://{self.authority}/{'/'.join(self.parts)}"
+        path = "/".join(quote(part, safe="!$&'()*+,;=:@~") for part in self.parts)
+        host, _, port = self.authority.rpartition(":")
+        shown = f"[{host}]" if ":" in host else host
+        usual = (self.scheme, port) in {("http", "80"), ("https", "443")}
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{shown}{'' if usual else ':' + port}/{path}{query}"
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A local path, and the path that it is once symbolic links are followed."""
+
+    path: str = field(compare=False)
+    real: str
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Return the file at a path, which need not exist."""
+        # `..` is resolved before links, as in URLs; POSIX lets `//` at the start be another root
+        lexical = re.sub("^/+", "/", os.path.abspath(path))  # noqa: PTH100
+        return cls(lexical, os.path.realpath(lexical))
+
+    @property
+    def text(self) -> str:
+        """The real path: what is checked is what is opened."""
+        return self.real
+
+    def within(self, directory: "Place") -> bool:
+        """Whether the real file lies at or below the real directory."""
+        return isinstance(directory, LocalFile) and is_under(self.real, directory.real)
+
+    def parent(self) -> "LocalFile":
+        """Return the directory that holds this."""
+        return LocalFile.of(os.path.dirname(self.path))  # noqa: PTH120
+
+    def url(self) -> str:
+        """Return the real path."""
+        return self.real
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Stacked file systems, compared as text."""
+
+    text: str
+
+    def within(self, directory: "Place") -> bool:
+        """Whether the text continues the other's, at a component's end."""
+        return isinstance(directory, Chain) and "/.." not in self.text and is_under(self.text, directory.text)
+
+    def parent(self) -> "Chain":
+        """Return the directory that holds this."""
+        return Chain(self.text.rpartition("/")[0])
+
+    def url(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+type Place = Location | LocalFile | Chain
+
+
+def place(url: str) -> Place:
+    """Return where an absolute URL, or a path (from the working directory), leads."""
+    if _CONTROL.search(url):
+        raise JnrrdzError("a control character in the URL", url=url)
+    if is_chained(url):
+        return Chain(url)
+    path = local_path(url)
+    return Location.of(url) if path is None else LocalFile.of(path)
+
+
+def is_under(path: str, directory: str) -> bool:
+    """Whether a path is a directory or below it, in whole components."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _parse_http(url: str) -> yarl.URL:
+    try:
+        parsed = yarl.URL(url)
+    except ValueError as error:
+        raise JnrrdzError(f"not a URL: {error}", url=url) from error
+    if not parsed.raw_host:
+        raise JnrrdzError("a URL without a host", url=url)
+    return parsed
+
+
+def _host(parsed: yarl.URL) -> str:
+    """Return the host as DNS compares it."""
+    return (parsed.raw_host or "").lower().rstrip(".")
+
+
+def _undotted(parts: list[str]) -> tuple[str, ...]:
+    """Return the components with `.` and `..` carried out; nothing is above the root."""
+    kept: list[str] = []
+    for part in parts:
+        if part == "..":
+            del kept[-1:]
+        elif part != ".":
+            kept.append(part)
+    return tuple(kept)
