@@ -16,7 +16,7 @@ type Number = Callable[..., float | None]
 
 _LONG = ("ProjNatOriginLongGeoKey", "ProjFalseOriginLongGeoKey", "ProjCenterLongGeoKey")
 _LAT = ("ProjNatOriginLatGeoKey", "ProjFalseOriginLatGeoKey", "ProjCenterLatGeoKey")
-_POLE = _LONG
+_POLE = ("ProjStraightVertPoleLongGeoKey", *_LONG)
 _EAST = ("ProjFalseEastingGeoKey", "ProjCenterEastingGeoKey", "ProjFalseOriginEastingGeoKey")
 _NORTH = ("ProjFalseNorthingGeoKey", "ProjCenterNorthingGeoKey", "ProjFalseOriginNorthingGeoKey")
 _SCALE = ("ProjScaleAtNatOriginGeoKey", "ProjScaleAtCenterGeoKey")
