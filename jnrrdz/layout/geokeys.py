@@ -1,6 +1,6 @@
 """GeoTIFF's tags as facts: the keys of the directory, and where the pixels lie.
 
-May touch errors only.  Follows OGC GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html).
+May touch errors and the TIFF tag numbers only.  Follows OGC GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html).
 Where a file lies about counts, the limit is what libgeotiff accepts, since that is what writers
 were tested against: one key that points outside its tag makes the whole directory unreadable, a
 citation that runs over the end of its tag is cut.
@@ -14,22 +14,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from jnrrdz.errors import MalformedError
+from jnrrdz.layout.tiff_tags import Tag
 
 type Affine = tuple[float, float, float, float, float, float]
 """a, b, c, d, e, f with x = a*column + b*row + c and y = d*column + e*row + f, pixel corners."""
 
 type GeoKeyValue = int | float | str | tuple[int, ...] | tuple[float, ...]
-
-
-class Tag(IntEnum):
-    """The TIFF tags that hold georeferencing."""
-
-    ModelPixelScaleTag = 33550
-    ModelTiepointTag = 33922
-    ModelTransformationTag = 34264
-    GeoKeyDirectoryTag = 34735
-    GeoDoubleParamsTag = 34736
-    GeoAsciiParamsTag = 34737
 
 
 class GeoKey(IntEnum):
@@ -159,11 +149,11 @@ def _value(
             return offset
         case 0:
             raise _malformed(f"{count} values in a place for one", key)
-        case Tag.GeoKeyDirectoryTag:
+        case Tag.GeoKeyDirectory:
             return _numbers(key, directory, offset, count)
-        case Tag.GeoDoubleParamsTag:
+        case Tag.GeoDoubleParams:
             return _numbers(key, doubles, offset, count)
-        case Tag.GeoAsciiParamsTag:
+        case Tag.GeoAsciiParams:
             return _citation(key, text, offset, count)
     raise _malformed(f"values in tag {location}, which holds none", key)
 
@@ -234,7 +224,7 @@ def _from_matrix(matrix: Sequence[float]) -> Affine | None:
     return (a, b, c, d, e, f)
 
 
-_MATRIX_FIELD = Tag.ModelTransformationTag.name
+_MATRIX_FIELD = Tag.ModelTransformation.name
 
 
 def _corner_from_centre(affine: Affine) -> Affine:

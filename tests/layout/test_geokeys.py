@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, Tag, georeference, parse_geokeys
+from jnrrdz.layout.geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, georeference, parse_geokeys
+from jnrrdz.layout.tiff_tags import Tag
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -25,14 +26,14 @@ def directory(entries, count=None, head=(1, 1, 0)):
 def gdal(geokeys, doubles=(), ascii_="", places=((), (), ())):
     """What rasterio sees: EPSG code, affine, control points."""
     tags = [
-        (Tag.GeoKeyDirectoryTag, "H", geokeys),
-        (Tag.GeoDoubleParamsTag, "d", doubles),
-        (Tag.ModelPixelScaleTag, "d", places[0]),
-        (Tag.ModelTiepointTag, "d", places[1]),
-        (Tag.ModelTransformationTag, "d", places[2]),
+        (Tag.GeoKeyDirectory, "H", geokeys),
+        (Tag.GeoDoubleParams, "d", doubles),
+        (Tag.ModelPixelScale, "d", places[0]),
+        (Tag.ModelTiepoint, "d", places[1]),
+        (Tag.ModelTransformation, "d", places[2]),
     ]
     extra = [(int(tag), kind, len(values), tuple(values), True) for tag, kind, values in tags if len(values)]
-    extra += [(int(Tag.GeoAsciiParamsTag), "s", 0, ascii_, True)] if ascii_ else []
+    extra += [(int(Tag.GeoAsciiParams), "s", 0, ascii_, True)] if ascii_ else []
     buffer = io.BytesIO()
     tifffile.imwrite(buffer, np.zeros((8, 8), "u1"), extratags=extra, metadata=None)
     with rasterio.MemoryFile(buffer.getvalue()) as memory, memory.open() as image:

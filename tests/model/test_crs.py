@@ -22,6 +22,7 @@ from rasterio.crs import CRS
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.geokeys import GeoKey, GeoKeys, georeference, parse_geokeys
 from jnrrdz.model.crs import Crs, cf_attributes, crs_from_geokeys
+from jnrrdz.model.crs_parts import citation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -97,7 +98,16 @@ DEFINITIONS = {
 }
 
 
-REGISTERED = {"EPSG:32633", "EPSG:4326", "EPSG:4807", "EPSG:27572", "EPSG:3031", "EPSG:3857", "EPSG:2053", "EPSG:4979"}
+REGISTERED = {
+    "EPSG:32633",
+    "EPSG:4326",
+    "EPSG:4807",
+    "EPSG:27572",
+    "EPSG:3031",
+    "EPSG:3857",
+    "EPSG:2053",
+    "EPSG:4979",
+} | {"EPSG:7415"}
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=DEFINITIONS)
@@ -198,6 +208,11 @@ AS_GDAL = {
         | {"ProjRectifiedGridAngle": 11.0, "ProjCenterEasting": 7.0, "ProjCenterNorthing": 8.0},
         None,
     ),
+    "to the south-west": (PROJECTED | {"ProjMethod": 27, "ProjNatOriginLong": 5.0}, None),
+    "a code's base in grads": (
+        PROJECTED | {"GeogAngularUnits": 9105, "ProjMethod": 1, "ProjNatOriginLat": 55.0},
+        None,
+    ),
     "a registered conversion": (PROJECTED | {"Projection": 16033}, None),
     "in grads": (
         PROJECTED | {"GeodeticCRS": 4807, "ProjMethod": 9, "ProjNatOriginLat": 55.0, "ProjScaleAtNatOrigin": 0.999},
@@ -224,6 +239,8 @@ AS_GDAL_WITH_HEIGHT = {
     "a datum as a height": ({"Vertical": 5103}, "EPSG:32633"),
     "a 2D code as a height": ({"Vertical": 4326}, "EPSG:32633"),
     "a private height": ({"Vertical": 40000}, "EPSG:32633"),
+    "a private unit": ({"Vertical": 5703, "VerticalUnits": 40000}, "EPSG:32633"),
+    "a private unit alone": ({"VerticalUnits": 40000}, "EPSG:32633"),
     "a height of its own": ({"Vertical": 32767, "VerticalCitation": "mine", "VerticalUnits": 9002}, None),
     "a datum alone": ({"Vertical": 32767, "VerticalDatum": 5103, "VerticalCitation": "mine"}, None),
     "a unit alone": ({"VerticalUnits": 9001}, None),
@@ -336,6 +353,10 @@ def test_cf_attributes_come_back_as_the_same_crs():
     assert pyproj.CRS.from_cf({"crs_wkt": wkt}) == pyproj.CRS("EPSG:32633")
     bare = pyproj.CRS.from_cf(attributes).coordinate_operation
     assert [parameter.value for parameter in bare.params] == [0, 15, 0.9996, 500000, 0]
+
+
+def test_imagine_citations_begin_after_the_copyright():
+    assert citation(IMAGINE) == {"Projection Name": "UTM", "Units": "feet", "GeoTIFF Units": "feet"}
 
 
 def test_importing_the_model_leaves_pyproj_alone():
