@@ -2,9 +2,9 @@
 
 May touch the model, icechunk, zarr's bridge from async code and the writers' shared modules.  Follows
 https://icechunk.io/en/stable/guides/virtual/.  The repository names the directory of every source as a
-container of virtual chunks; its reader has to authorise them (`authorize_virtual_chunk_access`).  Where
-it is known when a source was last modified, every reference to it says so, and Icechunk refuses to read a
-source that was modified since.
+container of virtual chunks; its reader has to authorise them (`authorize_virtual_chunk_access`).  Every
+reference carries what is known of its source's state, the ETag on S3 or else the time of modification, and
+Icechunk refuses to read a source that is no longer in it.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.model.array import VirtualArray, VirtualGroup
+from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.zarr_json import dumps, tree_json
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import is_local, local_path
@@ -176,9 +176,9 @@ def _container_store(icechunk: Any, prefix: str, options: dict[str, Any]) -> Any
 def _fill(store: Any, root: VirtualGroup, found: Mapping[str, Spans]) -> None:
     for key, document in tree_json(root, consolidated=False).items():
         _set(store, key, dumps(document).encode("ascii"))
-    modified = {record.url: record.modified for record in root.sources}
+    records = {record.url: record for record in root.sources}
     for path, array in root.arrays():
-        _set_references(store, path, array, found[path], modified)
+        _set_references(store, path, array, found[path], records)
         for chunk, data in array.refs.inline.items():
             index = np.unravel_index(chunk, array.grid) if array.grid else ()
             _set(store, "/".join([path, "c", *map(str, index)]), data)
@@ -189,9 +189,9 @@ def _set(store: Any, key: str, data: bytes) -> None:
 
 
 def _set_references(
-    store: Any, path: str, array: VirtualArray, found: Spans, modified: Mapping[str, str | None]
+    store: Any, path: str, array: VirtualArray, found: Spans, records: Mapping[str, SourceRecord]
 ) -> None:
-    """Set the references to each source in one call, for a call has one time of modification."""
+    """Set the references to each source in one call, for a call has one checksum."""
     present = np.ones(len(found.source), bool)
     present[list(array.refs.inline)] = False
     for number, url in enumerate(array.refs.sources):
@@ -204,20 +204,24 @@ def _set_references(
             locations,
             found.start.astype(np.uint64),
             found.length.astype(np.uint64),
-            checksum=_last_second(modified.get(url), url),
+            checksum=checksum(records.get(url, SourceRecord(url))),
         )
         if refused:
             raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=url, field=path)
 
 
-def _last_second(modified: str | None, url: str) -> datetime | None:
-    """Return the time of modification rounded up, for Icechunk keeps whole seconds."""
-    if modified is None:
+def checksum(record: SourceRecord) -> str | datetime | None:
+    """Return what Icechunk compares with the source before it reads; times rounded up, for it keeps whole seconds."""
+    # elsewhere an ETag may be weak, or other than what Icechunk sees in its place
+    if record.etag is not None and urlsplit(record.url).scheme == "s3":
+        return record.etag
+    if record.modified is None:
         return None
     try:
-        seconds = datetime.fromisoformat(modified).timestamp()
+        seconds = datetime.fromisoformat(record.modified).timestamp()
     except ValueError as error:
-        raise MalformedError(f"{modified!r} is no RFC 3339 time", url=url, field="modified") from error
+        message = f"{record.modified!r} is no RFC 3339 time"
+        raise MalformedError(message, url=record.url, field="modified") from error
     return datetime.fromtimestamp(math.ceil(seconds), UTC)
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from jnrrdz.model.array import VirtualArray, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.model.zarr_json import dumps, tree_json
+from jnrrdz.write.arrow import booleans, integers, joined, text, texts
 from jnrrdz.write.atomic import new_file
 from jnrrdz.write.place import relocate
 from jnrrdz.write.spans import MISSING, Spans, spans
@@ -73,32 +74,32 @@ def _blocks(path: str, array: VirtualArray, *, single_range: bool) -> Iterator[p
         present = part.source != MISSING
         present[held - first] = True
         chunks = np.flatnonzero(present) + first
-        values = _values(array.refs, part, first, held).filter(pa.array(present))
-        yield _text(pc.binary_join_element_wise(*keys(chunks), values, ""))
+        values = _values(array.refs, part, first, held).filter(booleans(present))
+        yield _buffer(joined(*keys(chunks), values))
 
 
-def _keys(path: str, grid: tuple[int, ...]) -> Callable[[NDArray[np.int64]], list[pa.Array]]:
+def _keys(path: str, grid: tuple[int, ...]) -> Callable[[NDArray[np.int64]], list[pa.Array | str]]:
     """Return what gives, for some chunks, the parts of the text from the line's start to its value."""
-    opening = f",\n{quoted(f'{path}/c')[:-1]}"
-    parts = [pa.array([f"/{index}" for index in range(size)]) for size in grid]
+    start = f",\n{quoted(f'{path}/c')[:-1]}"
+    parts = [texts(f"/{index}" for index in range(size)) for size in grid]
 
-    def text(chunks: NDArray[np.int64]) -> list[pa.Array]:
+    def opening(chunks: NDArray[np.int64]) -> list[pa.Array | str]:
         indices = np.unravel_index(chunks, grid) if grid else ()
-        columns = [part.take(pa.array(index)) for part, index in zip(parts, indices, strict=True)]
-        return [pa.repeat(opening, len(chunks)), *columns, pa.repeat('":', len(chunks))]
+        columns = [part.take(integers(index)) for part, index in zip(parts, indices, strict=True)]
+        return [start, *columns, '":']
 
-    return text
+    return opening
 
 
 def _values(refs: ChunkRefs, part: Spans, first: int, inline: NDArray[np.int64]) -> pa.Array:
     """Return the value of every chunk of a block as JSON text; what stands for a missing one has no meaning."""
-    urls = pa.array([f"[{quoted(url)}," for url in (*refs.sources, "")])
-    url = urls.take(pa.array(part.source % len(urls)))
-    values = pc.binary_join_element_wise(url, _decimal(part.start), ",", _decimal(part.length), "]", "")
+    urls = texts(f"[{quoted(url)}," for url in (*refs.sources, ""))
+    url = urls.take(integers(part.source % len(urls)))
+    values = joined(url, _decimal(part.start), ",", _decimal(part.length), "]")
     if len(part.scattered):
         lists = _range_lists(refs, part.scattered + first)
-        texts = pc.binary_join_element_wise(url.take(pa.array(part.scattered)), lists, "]", "")
-        values = _replaced(values, part.scattered, texts)
+        several = joined(url.take(integers(part.scattered)), lists, "]")
+        values = _replaced(values, part.scattered, several)
     if len(inline):
         encoded = [f'"base64:{base64.b64encode(refs.inline[chunk]).decode("ascii")}"' for chunk in inline.tolist()]
         values = _replaced(values, inline - first, pa.array(encoded))
@@ -110,22 +111,22 @@ def _range_lists(refs: ChunkRefs, chunks: NDArray[np.int64]) -> pa.Array:
     counts = refs.counts[chunks]
     ends = np.cumsum(counts)
     rows = np.arange(ends[-1]) + np.repeat(refs.indptr[chunks] - (ends - counts), counts)
-    texts = pc.binary_join_element_wise("[", _decimal(refs.offset[rows]), ",", _decimal(refs.length[rows]), "]", "")
-    grouped = pa.ListArray.from_arrays(pa.array(np.concatenate(([0], ends)), pa.int32()), texts)
-    return pc.binary_join_element_wise("[", pc.binary_join(grouped, ","), "]", "")
+    pairs = joined("[", _decimal(refs.offset[rows]), ",", _decimal(refs.length[rows]), "]")
+    grouped = pa.ListArray.from_arrays(integers(np.concatenate(([0], ends)).astype(np.int32)), pairs)
+    return joined("[", pc.binary_join(grouped, text(",")), "]")
 
 
-def _replaced(values: pa.Array, where: NDArray[np.int64], texts: pa.Array) -> pa.Array:
+def _replaced(values: pa.Array, where: NDArray[np.int64], others: pa.Array) -> pa.Array:
     mask = np.zeros(len(values), bool)
     mask[where] = True
-    return pc.replace_with_mask(values, pa.array(mask), texts)
+    return pc.replace_with_mask(values, booleans(mask), others)
 
 
 def _decimal(numbers: NDArray[np.int64]) -> pa.Array:
-    return pa.array(np.ascontiguousarray(numbers)).cast(pa.string())
+    return integers(numbers).cast(pa.string())
 
 
-def _text(lines: pa.Array) -> pa.Buffer:
+def _buffer(lines: pa.Array) -> pa.Buffer:
     """Return the lines one after another: that is how Arrow keeps them."""
     offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
     return lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0])) if len(lines) else pa.py_buffer(b"")

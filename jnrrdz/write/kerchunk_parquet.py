@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from jnrrdz.model.array import VirtualArray, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.model.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.write.arrow import integers, texts
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import relocate
 from jnrrdz.write.spans import MISSING, Spans, spans
@@ -104,8 +105,8 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
     urls = [*refs.sources, *(SCATTERED + url for url in refs.sources)]
     index = np.array(part.source, np.int32)
     index[part.scattered] += len(refs.sources)
-    path = pa.DictionaryArray.from_arrays(pa.array(index, mask=index == MISSING), pa.array(urls, pa.string()))
-    columns = [path, pa.array(np.ascontiguousarray(part.start)), pa.array(np.ascontiguousarray(part.length))]
+    path = pa.DictionaryArray.from_arrays(integers(index, index != MISSING), texts(urls))
+    columns = [path, integers(part.start), integers(part.length)]
     return pa.Table.from_arrays([*columns, _raw(raw, len(index))], schema=_REFERENCES)
 
 
@@ -125,7 +126,7 @@ def _ranges(refs: ChunkRefs, scattered: NDArray[np.int64], first: int) -> pa.Tab
     begins = np.cumsum(counts) - counts
     rows = np.arange(counts.sum()) + np.repeat(refs.indptr[scattered + first] - begins, counts)
     columns = [np.repeat(scattered, counts), refs.offset[rows], refs.length[rows]]
-    return pa.Table.from_arrays([pa.array(column) for column in columns], schema=_RANGES)
+    return pa.Table.from_arrays([integers(column) for column in columns], schema=_RANGES)
 
 
 def _write_table(table: pa.Table, file: Path) -> None:

@@ -101,5 +101,6 @@ def tree(source):
         rng.normal(size=(3, 4, 9)).astype("<f4"), (1, 4, 4), fill=np.nan, compress=True, missing={0}
     )
     c, c_seen = source.array(np.array(41, "<i8"), ())
-    seen = {"data": a_seen, "0/data": b_seen, "0/deep/scalar": c_seen}
-    return {"data": a, "0": {"data": b, "deep": {"scalar": c}}}, seen
+    nothing, nothing_seen = source.array(np.empty((0, 3), "<u2"), (2, 2))
+    seen = {"1/nothing": nothing_seen, "data": a_seen, "0/data": b_seen, "0/deep/scalar": c_seen}
+    return {"data": a, "0": {"data": b, "deep": {"scalar": c}}, "1": {"nothing": nothing}}, seen

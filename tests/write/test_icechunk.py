@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import zarr
 
-from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.codec import bytes_
 from jnrrdz.model.refs import ChunkRefs
@@ -51,6 +51,24 @@ def test_a_source_modified_since_is_noticed(source, tmp_path):
     os.utime(source.path, (later, later))
     with pytest.raises(icechunk.IcechunkError, match="has changed"):
         root["data"][:]
+
+
+@pytest.mark.parametrize(
+    ("url", "etag", "modified", "expected"),
+    [
+        ("s3://b/a", '"e"', "2026-01-02T03:04:05Z", '"e"'),
+        ("s3://b/a", None, "2026-01-02T03:04:05Z", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("/d/a", '"e"', "2026-01-02T03:04:05.25Z", datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)),
+        ("https://h/a", 'W/"e"', None, None),
+    ],
+)
+def test_checksum(url, etag, modified, expected):
+    assert writer.checksum(SourceRecord(url, etag=etag, modified=modified)) == expected
+
+
+def test_a_time_that_is_none_is_an_error():
+    with pytest.raises(MalformedError, match="/d/a: modified: 'yesterday' is no RFC 3339 time"):
+        writer.checksum(SourceRecord("/d/a", modified="yesterday"))
 
 
 def test_several_sources_each_with_its_own_time(source, tmp_path):

@@ -1,0 +1,52 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jnrrdz.write.arrow import booleans, integers, joined, text, texts
+
+numbers = st.lists(st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1)))
+
+
+@given(numbers, st.sampled_from([np.int32, np.int64]), st.integers(1, 3))
+def test_integers(values, dtype, step):
+    values = values[::step]
+    column = np.repeat([0 if value is None else value for value in values], 2).astype(dtype)[::2]
+    present = np.array([value is not None for value in values], bool)
+    assert integers(column, present).to_pylist() == values
+    assert integers(column).to_pylist() == column.tolist()
+
+
+@given(st.lists(st.booleans()))
+def test_booleans(values):
+    assert booleans(np.array(values, bool)).to_pylist() == values
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"))))
+def test_texts_and_joined(values):
+    column = texts(values)
+    column.validate(full=True)
+    assert column.to_pylist() == values
+    assert joined("<", column, "é", column, ">").to_pylist() == [f"<{value}é{value}>" for value in values]
+
+
+def test_text():
+    assert text("é").as_py() == "é"
+
+
+@pytest.mark.parametrize("writer", ["kerchunk_json", "kerchunk_parquet"])
+def test_writing_does_not_import_pandas(writer, tmp_path):
+    code = f"""
+import sys
+import numpy as np
+from jnrrdz.model.array import VirtualArray, VirtualGroup
+from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.write import {writer}
+array = VirtualArray((2,), np.dtype("u1"), (1,), (), ChunkRefs.single("/a", [1, 2], [3, 4]), ("x",))
+{writer}.write(VirtualGroup({{"data": array}}), {str(tmp_path / "r")!r})
+sys.exit("pandas" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
