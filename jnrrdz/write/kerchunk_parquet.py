@@ -7,7 +7,8 @@ https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's
     data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw
     data/ranges.N.parq    the ranges of scattered chunks of that record: chunk (its row in the record), offset, size
 
-- A missing chunk's path is null; a record of nothing but missing chunks has no file.
+- A missing chunk's path is null.  A record of nothing but missing chunks has its file all the same: fsspec goes
+  through all of them when it is to find out the sources' protocol.
 - An inline chunk's bytes stand in `raw`, after `base64:` and encoded where they begin with that very text.
 - A scattered chunk (unless `single_range` made it its span) has a path that no file system opens, SCATTERED
   and the source's URL, so that a reader without `ranges` fails and never sees wrong bytes; offset and size
@@ -93,8 +94,6 @@ def _write_array(folder: Path, array: VirtualArray, found: Spans, record_size: i
         first, stop = record * record_size, min((record + 1) * record_size, array.refs.chunks)
         part = found.slice(first, stop)
         held = inline[slice(*np.searchsorted(inline, (first, stop)))]
-        if not len(held) and bool((part.source == MISSING).all()):
-            continue
         raw = {chunk - first: array.refs.inline[chunk] for chunk in held.tolist()}
         _write_table(_references(array.refs, part, raw), folder / f"refs.{record}.parq")
         if len(part.scattered):
