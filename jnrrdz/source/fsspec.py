@@ -106,7 +106,7 @@ class FsspecSource:
 
     def _transport(self) -> Transport:
         """Return the way to the object, made anew in a forked or unpickled process."""
-        if self._process == -1:
+        if self._process != os.getpid():
             with faults.told(self._url, "opening"):
                 self._way = self._connect()
             self._way.validators = self._known
