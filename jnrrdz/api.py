@@ -13,8 +13,9 @@ from typing import Any
 import xarray as xr
 import zarr
 
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.array import VirtualGroup
+from jnrrdz.read.group import reference_group
 from jnrrdz.read.manifest import from_group, is_reference_manifest
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
@@ -164,10 +165,7 @@ def open_group(
 ) -> zarr.Group:
     """Return the root group of a manifest (or of a source scanned now), read-only."""
     store = open_store(refs, allow=allow, storage_options=storage_options, source_options=source_options)
-    try:
-        return zarr.open_group(store, mode="r", zarr_format=3)
-    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
-        raise JnrrdzError(f"its metadata are not those of a Zarr v3 group: {error}", url=str(store)) from error
+    return reference_group(store)
 
 
 def open_dataset(  # noqa: PLR0913

@@ -47,11 +47,15 @@ class HttpServer:
     lie: Callable[[int, int], tuple[int, int]] | None = None
     """Turns the span that was asked into the one that is answered."""
     log: list[Logged] = field(default_factory=list)
+    together: int = 0
+    """The most requests that were being answered at one time."""
     body_bytes: int = 0
     url: str = ""
 
     def __post_init__(self) -> None:
         handler = type("Handler", (_Handler,), {"owner": self})
+        self.lock = threading.Lock()
+        self.busy = 0
         self.connections: set[socket.socket] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -100,7 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
         owner.log.append(
             Logged(self.command, self.path, self.headers["Range"], id(self.connection), dict(self.headers))
         )
+        with owner.lock:
+            owner.busy += 1
+            owner.together = max(owner.together, owner.busy)
         time.sleep(owner.latency)
+        with owner.lock:
+            owner.busy -= 1
         if owner.statuses.get(path):
             self._plain(owner.statuses[path].pop(0))
         elif path in owner.redirects:

@@ -7,6 +7,7 @@ https://libtiff.gitlab.io/libtiff/specification/bigtiff.html
 """
 
 import struct
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,10 @@ class TiffLayout:
                 raise MalformedError("the chain of IFDs runs in a loop", offset=offset, field="IFD")
             if len(seen) >= MAX_IFDS:
                 raise MalformedError(f"more than {MAX_IFDS} IFDs", offset=offset, field="IFD")
+            if seen and offset + 2 > self.size:
+                # a first image whole, and then a link to nowhere: GDAL and tifffile read the image
+                warnings.warn(f"the next IFD would begin at {offset}, the source has {self.size} bytes", stacklevel=2)
+                return
             seen.add(offset)
             ifd = self.ifd(offset)
             yield ifd

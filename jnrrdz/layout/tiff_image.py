@@ -5,6 +5,7 @@ is impossible is refused here, before any pixel is asked for, with the tag's nam
 Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from jnrrdz.layout.tiff_tags import Compression, Planar, SampleFormat, SubfileTy
 
 MAX_SIDE = (1 << 31) - 1
 MAX_SAMPLES = (1 << 16) - 1
+MAX_UNLISTED = 1 << 20  # a few bytes must not stand for gigabytes of zeros
 
 DTYPE: dict[SampleFormat, tuple[tuple[int, str], ...]] = {
     SampleFormat.UINT: ((8, "u1"), (16, "u2"), (32, "u4"), (64, "u8")),
@@ -196,12 +198,12 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
 def _column(
     layout: TiffLayout, image: TiffImage, tag: Tag, offsets: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Return one integer a segment, refusing fewer than the geometry needs."""
+    """Return one integer a segment; where the file lists too few, the rest are missing, as libtiff has it."""
     need = image.segments
     entry = image.ifd.entries.get(tag)
-    if entry is None or entry.count < need:
-        if offsets is not None:
-            return _computed_lengths(layout, image, tag, offsets)
+    if entry is None and offsets is not None:
+        return _computed_lengths(layout, image, tag, offsets)
+    if entry is None or (entry.count < need and need > MAX_UNLISTED):
         raise MalformedError(
             f"{0 if entry is None else entry.count} values for {need} segments",
             offset=image.ifd.offset,
@@ -213,7 +215,10 @@ def _column(
     column = values.astype(np.int64)
     if column.size and column.min() < 0:
         raise MalformedError("values beyond 2**63", offset=entry.position, field=tag.name)
-    return column
+    if len(column) == need:
+        return column
+    warnings.warn(f"{tag.name} lists {len(column)} of {need} segments: the others are missing", stacklevel=4)
+    return np.pad(column, (0, need - len(column)))
 
 
 def _computed_lengths(layout: TiffLayout, image: TiffImage, tag: Tag, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -191,24 +190,40 @@ def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
     column = column.unify_dictionaries().combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         return np.empty(0, np.int32), []
-    code = column.indices.cast(pa.int32()).fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.array(code), column.dictionary.cast(pa.string()).to_pylist()
+    indices = column.indices.cast(pa.int32())
+    code = np.where(_valid(indices), _numbers(indices, np.int32), np.int32(-1))
+    return code, column.dictionary.cast(pa.string()).to_pylist()
+
+
+def _numbers[Kind: np.generic](column: pa.Array, kind: type[Kind]) -> NDArray[Kind]:
+    """Return a copy of a column of numbers; what stands for nulls has no meaning.
+
+    `to_numpy` and `fill_null` import pandas, which takes longer than all of a record.
+    """
+    values = np.frombuffer(column.buffers()[1], kind) if len(column) else np.empty(0, kind)
+    return values[column.offset : column.offset + len(column)].copy()
+
+
+def _valid(column: pa.Array) -> NDArray[np.bool_]:
+    return _numbers(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
     if name not in table.column_names:
         return np.zeros(table.num_rows, np.int64)
-    return np.array(table[name].cast(pa.int64()).fill_null(0).to_numpy())
+    column = table[name].cast(pa.int64()).combine_chunks()
+    if column.null_count:
+        raise MalformedError("a row without a number", field=name)
+    return _numbers(column, np.int64)
 
 
 def _inline(table: pa.Table) -> dict[int, bytes]:
     """Return the bytes that stand in the record itself, by row."""
     if "raw" not in table.column_names or table["raw"].null_count == table.num_rows:
         return {}
-    column = table["raw"].cast(pa.binary())
-    rows = np.flatnonzero(pc.is_valid(column).to_numpy(zero_copy_only=False))
-    values = column.take(pa.array(rows)).to_pylist()
-    return {row: _plain(value, row) for row, value in zip(rows.tolist(), values, strict=True)}
+    column = table["raw"].cast(pa.binary()).combine_chunks()
+    rows = np.flatnonzero(_valid(column)).tolist()
+    return {row: _plain(column[row].as_py(), row) for row in rows}
 
 
 def _plain(value: bytes, row: int) -> bytes:

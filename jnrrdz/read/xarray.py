@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray.backends.zarr import ZarrBackendEntrypoint
+from xarray.backends import StoreBackendEntrypoint
+from xarray.backends.zarr import ZarrStore
 
 from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.read.group import reference_group
 from jnrrdz.read.store import ReferenceStore
 
 ROOT = "zarr.json"
@@ -71,14 +73,8 @@ def dataset(
     """Return the dataset of one group, the full-resolution image where none is named."""
     path = default_group(store) if group is None else group.strip("/")
     _document(store, path)
-    found: xr.Dataset = ZarrBackendEntrypoint().open_dataset(
-        store,  # type: ignore[arg-type]  # zarr stores are taken, whatever the annotation says
-        group=path or None,
-        zarr_format=3,
-        consolidated=True,
-        drop_variables=drop_variables,
-        **decoding,
-    )
+    backing = ZarrStore(reference_group(store, path), mode="r")
+    found: xr.Dataset = StoreBackendEntrypoint().open_dataset(backing, drop_variables=drop_variables, **decoding)
     return _with_coordinates(found)
 
 

@@ -145,8 +145,8 @@ def many(count, arrays=("data",), seed=None):
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_large_manifests_say_what_fsspec_says(tmp_path, seed):
-    entries = many(400, ("0", "1"), seed)
-    grid = array_document((400, 50))
+    entries = many(150, ("0", "1"), seed)
+    grid = array_document((150, 50))
     path = saved(tmp_path, lines(references(entries, **{"0": grid, "1": grid})))
     manifest = load(path)
     oracle = fsspec.filesystem("reference", fo=path).references
@@ -238,7 +238,7 @@ def test_broken_manifests_say_what_is_broken(tmp_path, layout, case):
 
 
 def test_a_key_that_stands_twice_is_refused(tmp_path):
-    text = lines(references(many(400), data=array_document((400, 50))))
+    text = lines(references(many(60), data=array_document((60, 50))))
     head, _, tail = text.rpartition("\n}}")
     with pytest.raises(MalformedError, match="two references"):
         load(saved(tmp_path, f'{head},\n"data/c/0/0":["x",1,2]\n}}}}{tail}'))
@@ -496,8 +496,8 @@ def test_directories_and_what_is_not_there_are_told_apart(tmp_path):
 
 
 def test_manifests_are_read_over_http(http_server, tmp_path):
-    entries = many(400)
-    http_server.files["/m/refs.json"] = lines(references(entries, data=array_document((400, 50)))).encode()
+    entries = many(100)
+    http_server.files["/m/refs.json"] = lines(references(entries, data=array_document((100, 50)))).encode()
     folder = stock_parquet(tmp_path, PARQUET_ENTRIES, PARQUET)
     for path in (tmp_path / "refs.parq").rglob("*"):
         if path.is_file():

