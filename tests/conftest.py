@@ -57,8 +57,7 @@ class HttpServer:
         self.lock = threading.Lock()
         self.busy = 0
         self.connections: set[socket.socket] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -73,6 +72,11 @@ class HttpServer:
         for connection in list(self.connections):
             connection.close()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # the default of 5 makes a burst of connections wait for a second
 
 
 class _Handler(BaseHTTPRequestHandler):

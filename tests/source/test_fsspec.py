@@ -145,6 +145,14 @@ def test_validators_over_s3_are_one_head(s3):
     assert server.methods() == ["HEAD"]
 
 
+def test_an_earlier_listing_does_not_tell_the_state(s3):
+    server, _ = s3
+    options = {"anon": True, "endpoint_url": server.url}
+    old = {"name": "bucket/a.bin", "size": 1, "type": "file", "ETag": '"old"'}
+    fsspec.filesystem("s3", **options).dircache["bucket"] = [old]
+    assert open_source("s3://bucket/a.bin", storage_options=options).validators.size == len(DATA)
+
+
 def test_requester_pays_and_stray_loop_options(s3):
     server, options = s3
     more = {**options, "requester_pays": True, "asynchronous": True}
