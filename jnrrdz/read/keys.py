@@ -91,7 +91,11 @@ class ChunkKeys:
         if text.count(lead) < len(keys):
             return None
         index = _read_indices(text.replace(lead, "\n").encode(), len(keys), len(self.grid), self.separator.encode())
-        if index is None or (index >= np.array(self.grid, np.int64)).any():
+        return None if index is None else self.numbers_at(index)
+
+    def numbers_at(self, index: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the C-order numbers of chunks from a row of indices each; None where one is outside the grid."""
+        if (index >= np.array(self.grid, np.int64)).any():
             return None
         return index @ np.array(self.strides, np.int64)
 

@@ -99,7 +99,10 @@ def _pieces(source: ByteSource, start: int) -> Iterator[bytes]:
 
 
 def _add_lines(gatherer: Gatherer, piece: bytes) -> None:
-    text = b"{" + piece.strip().removeprefix(b",").removesuffix(b",") + b"}"
+    lines = piece.strip().removeprefix(b",").removesuffix(b",").strip()
+    if gatherer.add_uniform(lines):
+        return
+    text = b"{" + lines + b"}"
     try:
         gatherer.add_simple(_simple_lines.decode(text))
     except msgspec.ValidationError:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.model.refs import ByteRange
+from jnrrdz.read.arrow import numbers, valid
 from jnrrdz.read.columns import WHOLE, ColumnarRefs, Columns, Ints, Piece
 from jnrrdz.read.documents import array_keys, is_metadata, parse_json, refuse_without_v3
 from jnrrdz.read.keys import ChunkKeys
@@ -87,8 +88,8 @@ class ParquetRefs:
         records = -(-self.keys.chunks // self._record_size)
         if records > _MOST_RECORDS:
             raise UnsupportedError(f"{records} records to list", url=self._folder)
-        numbers = [self._record(record).present() + record * self._record_size for record in range(records)]
-        chunks = np.concatenate([np.empty(0, np.int64), *numbers])
+        found = [self._record(record).present() + record * self._record_size for record in range(records)]
+        chunks = np.concatenate([np.empty(0, np.int64), *found])
         return chunks[chunks < self.keys.chunks]
 
     def _record(self, record: int) -> ColumnarRefs:
@@ -191,21 +192,8 @@ def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
     if isinstance(column, pa.ChunkedArray):
         return np.empty(0, np.int32), []
     indices = column.indices.cast(pa.int32())
-    code = np.where(_valid(indices), _numbers(indices, np.int32), np.int32(-1))
+    code = np.where(valid(indices), numbers(indices, np.int32), np.int32(-1))
     return code, column.dictionary.cast(pa.string()).to_pylist()
-
-
-def _numbers[Kind: np.generic](column: pa.Array, kind: type[Kind]) -> NDArray[Kind]:
-    """Return a copy of a column of numbers; what stands for nulls has no meaning.
-
-    `to_numpy` and `fill_null` import pandas, which takes longer than all of a record.
-    """
-    values = np.frombuffer(column.buffers()[1], kind) if len(column) else np.empty(0, kind)
-    return values[column.offset : column.offset + len(column)].copy()
-
-
-def _valid(column: pa.Array) -> NDArray[np.bool_]:
-    return _numbers(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
@@ -214,7 +202,7 @@ def _integers(table: pa.Table, name: str) -> Ints:
     column = table[name].cast(pa.int64()).combine_chunks()
     if column.null_count:
         raise MalformedError("a row without a number", field=name)
-    return _numbers(column, np.int64)
+    return numbers(column, np.int64)
 
 
 def _inline(table: pa.Table) -> dict[int, bytes]:
@@ -222,7 +210,7 @@ def _inline(table: pa.Table) -> dict[int, bytes]:
     if "raw" not in table.column_names or table["raw"].null_count == table.num_rows:
         return {}
     column = table["raw"].cast(pa.binary()).combine_chunks()
-    rows = np.flatnonzero(_valid(column)).tolist()
+    rows = np.flatnonzero(valid(column)).tolist()
     return {row: _plain(column[row].as_py(), row) for row in rows}
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.read.columns import WHOLE, ColumnarRefs, Columns, Piece
 from jnrrdz.read.documents import array_keys, is_metadata, refuse_without_v3
+from jnrrdz.read.uniform import first_line, read_rows
 
 LIMIT = 2**62 - 1
 """The largest offset or length; the sum of two is an int64."""
@@ -74,6 +75,20 @@ class Gatherer:
             chunks = columns.keys.numbers(keys[start:stop])
             columns.add(Piece(chunks, source[start:stop], offset[start:stop], length[start:stop]))
 
+    def add_uniform(self, lines: bytes) -> bool:
+        """Take lines that differ in nothing but numbers; return whether they were such."""
+        line = first_line(lines)
+        path = None if line is None else self._path(line.key)
+        if line is None or path is None:
+            return False
+        columns = self.columns[path]
+        rows = read_rows(lines, line, columns.keys, LIMIT)
+        if rows is None:
+            return False
+        source = np.broadcast_to(np.int32(self._numbers([line.url])[0]), len(rows.chunks))
+        columns.add(Piece(rows.chunks, source, rows.offset, rows.length))
+        return True
+
     def _runs(self, keys: Sequence[str]) -> Iterator[tuple[Columns, int, int]]:
         """Yield the stretches of keys that belong to one array."""
         at = 0
@@ -91,7 +106,8 @@ class Gatherer:
         for path, found in rows.items():
             columns = self.columns[path]
             place = np.array(found.ranges, np.int64).reshape(-1, 2)
-            source, counts = np.array(found.source, np.int32), np.array(found.counts, np.int64)
+            source = np.array(found.source, np.int32)
+            counts = np.array(found.counts, np.int64) if set(found.counts) != {1} else None
             chunks = columns.keys.numbers(found.keys)
             columns.add(Piece(chunks, source, place[:, 0].copy(), place[:, 1].copy(), counts))
 
