@@ -20,7 +20,7 @@ WHOLE = int(np.iinfo(np.int64).max)
 """The length of a range that ends where its source does (kerchunk's `["url"]`)."""
 
 _TWINS = "two references for one chunk"
-_SPARSE_FROM = 65536  # chunks; below, a row pointer per chunk of the grid costs nothing
+_SPARSE_FROM = 256  # chunks; below, row pointers are no larger than the array's document, however many arrays
 _SPARSE_FACTOR = 4  # chunks of the grid per reference from which a search is cheaper than row pointers
 
 type Ints = NDArray[np.int64]

@@ -188,6 +188,17 @@ def test_a_grid_costs_nothing_where_it_is_empty(tmp_path):
     assert len(manifest.arrays["data"].present()) == 4
 
 
+def test_many_empty_grids_cost_no_more_than_their_documents(tmp_path):
+    arrays = {f"a{number}": array_document((250, 250)) for number in range(400)}
+    text = as_written(references({}, **arrays))
+    path = saved(tmp_path, text)
+    tracemalloc.start()
+    load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * len(text) < 400 * 250 * 250 * 8
+
+
 def table(text, sources):
     """Put a table of sources into the root's attributes."""
     attributes = json.dumps(json.dumps({"attributes": {"jnrrdz": {"sources": sources}}}))[2:-2]
