@@ -19,14 +19,23 @@ from numpy.typing import NDArray
 
 from jnrrdz.codecs.declared import check_declared
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.tiff_tags import Compression, FieldType, Photometric, Planar, Tag, name_of
+from jnrrdz.layout.tiff_tags import Compression, FieldType, Photometric, Planar, SampleFormat, Tag, name_of
 from jnrrdz.model.codec import TiffTileConfig
 
 type Shape = tuple[int, ...]
+type TagValues = tuple[int, int, tuple[int, ...] | bytes]
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
+INT24 = 24
+SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 JPEGS = {Compression.JPEG, Compression.OLD_JPEG}
-LIBTIFF_ONLY = {Compression.NEXT, Compression.THUNDERSCAN, Compression.SGILOG, Compression.SGILOG24}
+LIBTIFF_ONLY = {
+    Compression.OLD_JPEG,
+    Compression.NEXT,
+    Compression.THUNDERSCAN,
+    Compression.SGILOG,
+    Compression.SGILOG24,
+}
 DECODER_ERRORS = (
     ValueError,
     TypeError,
@@ -47,7 +56,7 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
     order = "<" if config.byte_order == "little" else ">"
     separate = config.planar_config == Planar.SEPARATE
     samples = 1 if separate else config.samples_per_pixel
-    tags: list[tuple[int, int, tuple[int, ...] | bytes]] = [
+    tags: list[TagValues] = [
         (Tag.ImageWidth, FieldType.LONG, (width,)),
         (Tag.ImageLength, FieldType.LONG, (height,)),
         (Tag.BitsPerSample, FieldType.SHORT, config.bits_per_sample[:samples]),
@@ -61,21 +70,30 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
         (Tag.PlanarConfiguration, FieldType.SHORT, (Planar.CHUNKY,)),
         (Tag.SampleFormat, FieldType.SHORT, config.sample_format[:samples]),
     ]
-    if config.predictor != 1:
-        tags.append((Tag.Predictor, FieldType.SHORT, (config.predictor,)))
-    if config.t4_options is not None:
-        tags.append((Tag.T4Options, FieldType.LONG, (config.t4_options,)))
-    if config.extra_samples and not separate:
-        tags.append((Tag.ExtraSamples, FieldType.SHORT, config.extra_samples))
-    if config.ycbcr_subsampling:
-        tags.append((Tag.YCbCrSubSampling, FieldType.SHORT, config.ycbcr_subsampling))
-    if config.lerc_parameters:
-        tags.append((Tag.LERCParameters, FieldType.LONG, config.lerc_parameters))
-    if config.photometric == Photometric.PALETTE:
-        tags.append((Tag.ColorMap, FieldType.SHORT, (0,) * (3 << min(config.bits_per_sample[0], 16))))
-    if config.jpeg_tables is not None:
-        tags.append((Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables))
+    tags += _special_tags(config, len(data), separate=separate)
     return _assembled(order, sorted(tags), data)
+
+
+def _special_tags(config: TiffTileConfig, nbytes: int, *, separate: bool) -> list[TagValues]:
+    """Return the tags that only some schemes and colours need."""
+    long, short, rational = FieldType.LONG, FieldType.SHORT, FieldType.RATIONAL
+    has_palette = config.photometric == Photometric.PALETTE
+    is_old = config.compression == Compression.OLD_JPEG
+    optional: list[tuple[bool, TagValues]] = [
+        (config.predictor != 1, (Tag.Predictor, short, (config.predictor,))),
+        (config.t4_options is not None, (Tag.T4Options, long, (config.t4_options or 0,))),
+        (not separate, (Tag.ExtraSamples, short, config.extra_samples)),
+        (True, (Tag.YCbCrSubSampling, short, config.ycbcr_subsampling)),
+        (True, (Tag.YCbCrCoefficients, rational, config.ycbcr_coefficients)),
+        (True, (Tag.ReferenceBlackWhite, rational, config.reference_black_white)),
+        (is_old, (Tag.JPEGProc, short, (1,))),
+        (is_old, (Tag.JPEGInterchangeFormat, long, (0,))),
+        (is_old, (Tag.JPEGInterchangeFormatLength, long, (nbytes,))),
+        (True, (Tag.LERCParameters, long, config.lerc_parameters)),
+        (has_palette, (Tag.ColorMap, short, (0,) * (3 << min(config.bits_per_sample[0], 16)))),
+        (True, (Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables or b"")),
+    ]
+    return [entry for wanted, entry in optional if wanted and entry[2]]
 
 
 def _photometric(config: TiffTileConfig, *, separate: bool) -> int:
@@ -83,9 +101,9 @@ def _photometric(config: TiffTileConfig, *, separate: bool) -> int:
     return Photometric.MINISBLACK if separate else config.photometric
 
 
-def _assembled(order: str, tags: list[tuple[int, int, tuple[int, ...] | bytes]], data: bytes) -> bytes:
+def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:
     """Return header, one IFD, the values that do not fit in it, and the data."""
-    codes = {FieldType.SHORT: "H", FieldType.LONG: "I"}
+    codes = {FieldType.SHORT: "H", FieldType.LONG: "I", FieldType.RATIONAL: "I"}
     values = [
         value if isinstance(value, bytes) else struct.pack(f"{order}{len(value)}{codes[FieldType(kind)]}", *value)
         for _, kind, value in tags
@@ -99,9 +117,10 @@ def _assembled(order: str, tags: list[tuple[int, int, tuple[int, ...] | bytes]],
         if room:
             field = struct.pack(order + "I", end + len(heap))
             heap += packed.ljust(room, b"\0")
-        if tag == Tag.StripOffsets:
+        if tag in {Tag.StripOffsets, Tag.JPEGInterchangeFormat}:
             field = struct.pack(order + "I", start)
-        ifd += struct.pack(order + "HHI", tag, kind, len(value)) + field
+        count = len(value) // 2 if kind == FieldType.RATIONAL else len(value)
+        ifd += struct.pack(order + "HHI", tag, kind, count) + field
     magic = b"II*\0" if order == "<" else b"MM\0*"
     return magic + struct.pack(order + "I", 8) + ifd + bytes(4) + heap + data
 
@@ -127,7 +146,10 @@ class TileDecoder:
 
     @property
     def _can_tifffile(self) -> bool:
-        return self.config.compression not in LIBTIFF_ONLY and not self._is_subsampled_raw
+        config = self.config
+        if config.bits_per_sample[:1] == (INT24,) and config.sample_format[:1] != (SampleFormat.IEEEFP,):
+            return False  # tifffile knows no signed ones, and unpacks big-endian ones as if they were little
+        return config.compression not in LIBTIFF_ONLY and not self._is_subsampled_raw
 
     @property
     def _is_subsampled_raw(self) -> bool:
@@ -144,18 +166,25 @@ class TileDecoder:
         }
 
     def sizes(self) -> Iterator[tuple[int, int]]:
-        """Yield the sizes (height, width) that a chunk may have: whole, then cut at the image's edges."""
+        """Yield the sizes (height, width) that a chunk may have: whole, then cut at the image's edges.
+
+        Only an image format that says its own size may be narrower: in all others a row of an edge
+        tile is as long as any.
+        """
         config = self.config
         heights = {config.tile_height: None, config.image_height % config.tile_height or config.tile_height: None}
-        widths = {config.tile_width: None, config.image_width % config.tile_width or config.tile_width: None}
+        widths = {config.tile_width: None}
+        if config.compression in SELF_SIZED:
+            widths[config.image_width % config.tile_width or config.tile_width] = None
         yield from ((height, width) for height in heights for width in widths)
 
     @cached_property
     def _pages(self) -> dict[tuple[int, int, bool], Decode]:
         """The decode function of tifffile for every size, with and without a JFIF header in the chunk."""
+        sizes = {size: None for height, width in self.sizes() for size in ((height, width), (height + 1, width))}
         return {
             (height, width, jfif): self._page(height, width, jfif=jfif)
-            for height, width in self.sizes()
+            for height, width in sizes
             for jfif in ((False, True) if self.config.compression in JPEGS else (False,))
         }
 
@@ -169,6 +198,8 @@ class TileDecoder:
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short tiles padded with the fill value."""
+        if self.config.jpeg_header is not None and bytes(data[:2]) != SOI:
+            data = b"".join((self.config.jpeg_header, data, EOI))
         check_declared(self.config.compression, data, self.config.tile_height, self.config.tile_width, self.samples)
         try:
             if self._can_tifffile:
@@ -184,8 +215,8 @@ class TileDecoder:
         """Return pixels in tifffile's order (row, column, sample); an edge's size if not the whole one fits."""
         jfif = self.config.compression in JPEGS and bytes(data[6:10]) == b"JFIF"
         first: Exception | None = None
+        extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
         for height, width in self.sizes():
-            extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
             try:
                 pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
             except DECODER_ERRORS as error:

@@ -17,7 +17,9 @@ from jnrrdz.layout.tiff import Ifd, TiffLayout
 from jnrrdz.layout.tiff_tags import Compression, Planar, SampleFormat, SubfileType, Tag, name_of
 
 MAX_SIDE = (1 << 31) - 1
+MAX_TILE_SIDE = (1 << 32) - 1
 MAX_SAMPLES = (1 << 16) - 1
+PACKBITS_REPEAT = 128
 MAX_UNLISTED = 1 << 20  # a few bytes must not stand for gigabytes of zeros
 
 DTYPE: dict[SampleFormat, tuple[tuple[int, str], ...]] = {
@@ -30,7 +32,7 @@ DTYPE: dict[SampleFormat, tuple[tuple[int, str], ...]] = {
 """For each sample format the most bits that a type holds, and the type."""
 
 WHOLE_WIDTHS = {
-    SampleFormat.INT: {8, 16, 32, 64},
+    SampleFormat.INT: {8, 16, 24, 32, 64},
     SampleFormat.IEEEFP: {16, 24, 32, 64},
     SampleFormat.COMPLEXINT: {32, 64},
     SampleFormat.COMPLEXIEEEFP: {64, 128},
@@ -121,16 +123,16 @@ def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
     )
 
 
-def _side(layout: TiffLayout, ifd: Ifd, tag: Tag) -> int:
+def _side(layout: TiffLayout, ifd: Ifd, tag: Tag, most: int = MAX_SIDE) -> int:
     value = layout.integer(ifd, tag, 0)
-    if not 0 < value <= MAX_SIDE:
+    if not 0 < value <= most:
         found = f"a side of {value} pixels" if tag in ifd else "the tag is absent"
         raise MalformedError(found, offset=ifd.offset, field=tag.name)
     return value
 
 
 def _tile(layout: TiffLayout, ifd: Ifd) -> tuple[int, int]:
-    return _side(layout, ifd, Tag.TileWidth), _side(layout, ifd, Tag.TileLength)
+    return _side(layout, ifd, Tag.TileWidth, MAX_TILE_SIDE), _side(layout, ifd, Tag.TileLength, MAX_TILE_SIDE)
 
 
 def _rows_per_strip(layout: TiffLayout, ifd: Ifd, length: int) -> int:
@@ -226,5 +228,21 @@ def _computed_lengths(layout: TiffLayout, image: TiffImage, tag: Tag, offsets: N
     if image.compression == Compression.NONE:
         return np.full(len(offsets), image.row_bytes * image.segment_length, np.int64)
     if len(offsets) == 1:
-        return np.maximum(layout.size - offsets, 0)
+        rest = max(layout.size - int(offsets[0]), 0)
+        if image.compression == Compression.PACKBITS:
+            rest = _packbits_length(layout.exactly(int(offsets[0]), rest, tag.name), image, tag)
+        return np.array([rest], np.int64)
     raise UnsupportedError("compressed segments of unknown length", offset=image.ifd.offset, field=tag.name)
+
+
+def _packbits_length(data: bytes, image: TiffImage, tag: Tag) -> int:
+    """Return how many of the bytes at a strip's start are its runs: PackBits tells by itself where it ends."""
+    at, made, need = 0, 0, image.row_bytes * image.segment_length
+    while made < need and at < len(data):
+        head = data[at]
+        literal = head < PACKBITS_REPEAT
+        made += head + 1 if literal else (257 - head if head > PACKBITS_REPEAT else 0)
+        at += head + 2 if literal else (2 if head > PACKBITS_REPEAT else 1)
+    if made < need or at > len(data):
+        raise MalformedError(f"runs for {made} of {need} bytes", offset=image.ifd.offset, field=tag.name)
+    return at

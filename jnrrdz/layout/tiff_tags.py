@@ -89,6 +89,12 @@ class Tag(IntEnum):
     SampleFormat = 339
     JPEGTables = 347
     JPEGProc = 512
+    JPEGInterchangeFormat = 513
+    JPEGInterchangeFormatLength = 514
+    JPEGRestartInterval = 515
+    JPEGQTables = 519
+    JPEGDCTables = 520
+    JPEGACTables = 521
     YCbCrCoefficients = 529
     YCbCrSubSampling = 530
     YCbCrPositioning = 531

@@ -55,8 +55,9 @@ def pad(location: str, nbytes: int, padding: bytes | None = None) -> CodecSpec:
 class TiffTileConfig:
     """What a TIFF's IFD says that its tiles and strips do not: the configuration of `tiff-tile`.
 
-    The members mirror the tags of the same names.  `image_width` and `image_height` are those of
-    the whole image: they tell which sizes a short tile at the right or lower edge may have.
+    The members mirror the tags of the same names; rationals are numerators and denominators in
+    turn.  `image_width` and `image_height` are those of the whole image: they tell which sizes a
+    short tile at the right or lower edge may have.
     """
 
     tile_width: int
@@ -74,9 +75,12 @@ class TiffTileConfig:
     fill_order: int = 1
     extra_samples: tuple[int, ...] = ()
     ycbcr_subsampling: tuple[int, ...] = ()
+    ycbcr_coefficients: tuple[int, ...] = ()
+    reference_black_white: tuple[int, ...] = ()
     t4_options: int | None = None
     lerc_parameters: tuple[int, ...] = ()
     jpeg_tables: bytes | None = None
+    jpeg_header: bytes | None = None
 
     def to_spec(self) -> CodecSpec:
         """Return the codec's entry in zarr.json, without what is at its default."""
@@ -106,7 +110,15 @@ class TiffTileConfig:
 TIFF_TILE_ALWAYS = {"compression", "photometric", "bits_per_sample", "samples_per_pixel", "byte_order"}
 """Written even at their defaults, because a reader of the manifest wants to see them."""
 
-TIFF_TILE_LISTS = {"bits_per_sample", "sample_format", "extra_samples", "ycbcr_subsampling", "lerc_parameters"}
+TIFF_TILE_LISTS = {
+    "bits_per_sample",
+    "sample_format",
+    "extra_samples",
+    "ycbcr_subsampling",
+    "ycbcr_coefficients",
+    "reference_black_white",
+    "lerc_parameters",
+}
 MAX_TAG_VALUE = (1 << 32) - 1
 MAX_TAG_COUNT = 1 << 16
 
@@ -123,7 +135,7 @@ def _checked(name: str, value: Any, problems: list[str]) -> Any:
         if value not in {"little", "big"}:
             problems.append(f"byte_order {value!r} is neither little nor big")
         return value
-    if name == "jpeg_tables":
+    if name in {"jpeg_tables", "jpeg_header"}:
         return _decoded(name, value, problems)
     if name in TIFF_TILE_LISTS:
         if not isinstance(value, list) or len(value) > MAX_TAG_COUNT or not all(map(_is_tag_value, value)):

@@ -99,7 +99,8 @@ def decode_fill(value: Any, dtype: np.dtype[Any]) -> np.generic:
     try:
         if dtype.kind == "c":
             real, imag = (decode_fill(part, np.dtype(f"f{dtype.itemsize // 2}")) for part in value)
-            return dtype.type(complex(float(real), float(imag)))  # type: ignore[arg-type]
+            number: np.generic = np.full((), complex(float(real), float(imag)), dtype)[()]
+            return number
         if isinstance(value, str) and dtype.kind == "f":
             return _decode_float(value, dtype)
         return dtype.type(encode_fill(value, dtype))  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ one after the other, are merged into chunks of a few hundred kilobytes: a chunk 
 reader more than the pixels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,32 @@ from numpy.typing import NDArray
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.layout.tiff import TiffLayout
 from jnrrdz.layout.tiff_image import Segments, TiffImage, sample_dtype, segments
+from jnrrdz.layout.tiff_ojpeg import old_jpeg_header
 from jnrrdz.layout.tiff_tags import Compression, Photometric, Planar, Predictor, Tag, name_of
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec import TiffTileConfig
-from jnrrdz.model.fill_value import xarray_fill
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.scan.tiff.nodata import nodata_value
 
 MERGED_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 1 << 31
+MISSING_SIDE = 1 << 16
 
 UNREADABLE = {Compression.JETRAW}
 """Schemes with a name that no decoder at hand reads."""
+
+
+RGB_SAMPLES = 3
+SUBSAMPLINGS = {(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
+RAW_YCBCR = {
+    Compression.NONE,
+    Compression.LZW,
+    Compression.DEFLATE,
+    Compression.DEFLATE_OLD,
+    Compression.PACKBITS,
+    Compression.ZSTD,
+    Compression.LZMA,
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,7 @@ class Place:
     attributes: dict[str, Any]
 
 
-def check_supported(image: TiffImage) -> None:
+def check_supported(layout: TiffLayout, image: TiffImage) -> None:
     """Refuse by name what no decoder here reads."""
     here = image.ifd.offset
     if image.compression not in Compression or image.compression in UNREADABLE:
@@ -50,13 +64,26 @@ def check_supported(image: TiffImage) -> None:
         raise UnsupportedError(f"fill order {image.fill_order}", offset=here, field="FillOrder")
     if len(set(image.bits)) > 1:
         raise UnsupportedError(f"samples of different widths {image.bits}", offset=here, field="BitsPerSample")
+    if image.photometric == Photometric.YCBCR and image.compression in RAW_YCBCR:
+        _check_ycbcr(layout, image)
+
+
+def _check_ycbcr(layout: TiffLayout, image: TiffImage) -> None:
+    """Refuse YCbCr that libtiff, the one decoder of it outside of JPEG, does not turn into RGB."""
+    here, factors = image.ifd.offset, _subsampling(layout, image)
+    if set(image.bits) != {8} or image.samples != RGB_SAMPLES:
+        raise UnsupportedError(
+            f"YCbCr of {image.samples} samples, {image.bits} bits", offset=here, field="BitsPerSample"
+        )
+    if factors not in SUBSAMPLINGS or (image.separate and factors != (1, 1)):
+        raise UnsupportedError(f"chroma subsampled by {factors}", offset=here, field="YCbCrSubSampling")
 
 
 def virtual_array(layout: TiffLayout, image: TiffImage, place: Place) -> VirtualArray:
     """Return the array of one image."""
-    check_supported(image)
+    check_supported(layout, image)
     dtype = sample_dtype(image)
-    found = segments(layout, image)
+    image, found = _trimmed(image, segments(layout, image))
     rows, found = _merged(image, found)
     planes = 1 if image.separate else image.samples
     lead = (planes,) if image.samples > 1 else ()
@@ -66,17 +93,27 @@ def virtual_array(layout: TiffLayout, image: TiffImage, place: Place) -> Virtual
     nodata = nodata_value(layout, place.main, dtype)
     attributes = {**place.attributes, **nodata.attributes}
     if nodata.value is not None:
-        attributes["_FillValue"] = xarray_fill(nodata.value, dtype)
+        attributes["_FillValue"] = nodata.value
     return VirtualArray(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        codecs=(_config(layout, image, rows).to_spec(),),
+        codecs=(_config(layout, image, rows, found).to_spec(),),
         refs=ChunkRefs.single(place.url, found.offsets, found.lengths, missing=found.missing),
         dimension_names=("band", "y", "x") if lead else ("y", "x"),
         fill_value=dtype.type(0) if nodata.value is None else nodata.value,
         attributes=attributes,
     )
+
+
+def _trimmed(image: TiffImage, found: Segments) -> tuple[TiffImage, Segments]:
+    """Return an image without any pixels in the file with segments no larger than itself: nothing decodes them."""
+    if not found.missing.all():
+        return image, found
+    side = (min(image.segment_length, image.length, MISSING_SIDE), min(image.segment_width, image.width, MISSING_SIDE))
+    trimmed = replace(image, segment_length=side[0], segment_width=side[1])
+    nothing = np.zeros(trimmed.segments, np.int64)
+    return trimmed, Segments(nothing, nothing)
 
 
 def _check_chunk(image: TiffImage, chunks: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -89,7 +126,7 @@ def _check_chunk(image: TiffImage, chunks: tuple[int, ...], dtype: np.dtype[Any]
         )
 
 
-def _config(layout: TiffLayout, image: TiffImage, rows: int) -> TiffTileConfig:
+def _config(layout: TiffLayout, image: TiffImage, rows: int, found: Segments) -> TiffTileConfig:
     """Return what the codec must know of this image's segments."""
     ifd = image.ifd
     t4_options = layout.ints(ifd, Tag.T4Options)
@@ -109,10 +146,20 @@ def _config(layout: TiffLayout, image: TiffImage, rows: int) -> TiffTileConfig:
         fill_order=image.fill_order,
         extra_samples=_extra_samples(layout, image),
         ycbcr_subsampling=_subsampling(layout, image),
+        ycbcr_coefficients=_rationals(layout, image, Tag.YCbCrCoefficients),
+        reference_black_white=_rationals(layout, image, Tag.ReferenceBlackWhite),
         t4_options=t4_options[0] if t4_options and image.compression == Compression.CCITT_T4 else None,
         lerc_parameters=layout.ints(ifd, Tag.LERCParameters) if image.compression == Compression.LERC else (),
         jpeg_tables=layout.raw(ifd, Tag.JPEGTables) if image.compression == Compression.JPEG else None,
+        jpeg_header=_jpeg_header(layout, image, found),
     )
+
+
+def _jpeg_header(layout: TiffLayout, image: TiffImage, found: Segments) -> bytes | None:
+    present = found.offsets[~found.missing]
+    if image.compression != Compression.OLD_JPEG or not present.size:
+        return None
+    return old_jpeg_header(layout, image, int(present[0]))
 
 
 def _extra_samples(layout: TiffLayout, image: TiffImage) -> tuple[int, ...]:
@@ -130,6 +177,16 @@ def _subsampling(layout: TiffLayout, image: TiffImage) -> tuple[int, ...]:
     if image.photometric != Photometric.YCBCR:
         return ()
     return layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))[:2]
+
+
+def _rationals(layout: TiffLayout, image: TiffImage, tag: Tag) -> tuple[int, ...]:
+    """Return a rational tag as numerators and denominators, where the decoding of YCbCr hangs on it."""
+    values = layout.array(image.ifd, tag, limit=6)
+    if image.photometric != Photometric.YCBCR or image.compression == Compression.JPEG or values is None:
+        return ()
+    if values.ndim == 1:  # some writers store plain integers
+        values = np.stack([values, np.ones_like(values)], axis=1)
+    return tuple(values.ravel().astype(np.int64).tolist()) if values.dtype.kind == "u" else ()
 
 
 def _merged(image: TiffImage, found: Segments) -> tuple[int, Segments]:
