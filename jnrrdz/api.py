@@ -7,12 +7,14 @@ and raises JnrrdzError alone for what is wrong with them.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack
 
 import xarray as xr
 import zarr
 
+from jnrrdz.codecs.osml import adopted_documents
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.array import VirtualGroup
 from jnrrdz.read.group import reference_group
@@ -21,13 +23,14 @@ from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
 from jnrrdz.read.xarray import dataset, datasets
 from jnrrdz.scan import Scanned, scan_source
-from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.options import ScanChoices, ScanOptions
 from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.url import local_path
 
 type Options = Mapping[str, Any] | None
 
 FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
+MAGIC_BYTES = 4
 ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 
 
@@ -44,21 +47,34 @@ class Indexed:
     bytes_read: int
 
 
-def scan_with_cost(src: str | os.PathLike[str], *, overviews: bool = True, storage_options: Options = None) -> Scanned:
+def scan_with_cost(
+    src: str | os.PathLike[str],
+    *,
+    overviews: bool = True,
+    storage_options: Options = None,
+    **choices: Unpack[ScanChoices],
+) -> Scanned:
     """Return the virtual group of a source with the requests and bytes that finding it took."""
     text = os.fspath(src)
     path = local_path(text)
     # the real path, so that a manifest names what it reads and no symbolic link on the way to it
     source = open_source(text if path is None else os.path.realpath(path), storage_options=storage_options)
     try:
-        return scan_source(source, ScanOptions(overviews=overviews))
+        opener = partial(open_source, storage_options=storage_options)
+        return scan_source(source, ScanOptions(overviews=overviews, **choices), opener)
     finally:
         source.close()
 
 
-def scan(src: str | os.PathLike[str], *, overviews: bool = True, storage_options: Options = None) -> VirtualGroup:
+def scan(
+    src: str | os.PathLike[str],
+    *,
+    overviews: bool = True,
+    storage_options: Options = None,
+    **choices: Unpack[ScanChoices],
+) -> VirtualGroup:
     """Return what a source holds, as a virtual group: metadata and references, no pixels."""
-    return scan_with_cost(src, overviews=overviews, storage_options=storage_options).group
+    return scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices).group
 
 
 def format_of(out: str) -> str:
@@ -103,9 +119,10 @@ def index(  # noqa: PLR0913
     overwrite: bool = False,
     storage_options: Options = None,
     target_options: Options = None,
+    **choices: Unpack[ScanChoices],
 ) -> Indexed:
     """Scan a source and write its manifest; options are fsspec's, for the source and for the output."""
-    found = scan_with_cost(src, overviews=overviews, storage_options=storage_options)
+    found = scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices)
     write(
         found.group,
         out,
@@ -143,7 +160,10 @@ def open_store(
         return ReferenceStore(from_group(refs), source_options=source_options, allow=("*",))
     text = os.fspath(refs)
     if _is_manifest(text):
-        return _open_store(text, storage_options=storage_options, source_options=source_options, allow=allow)
+        store = _open_store(text, storage_options=storage_options, source_options=source_options, allow=allow)
+        # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
+        found = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
+        return store if found is store.manifest.documents else store.with_documents(found)
     group = scan(text, storage_options=storage_options)
     own = source_options if source_options is not None else storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))

@@ -7,6 +7,7 @@ decided about it, and why: docs/decisions/002-reference-store.md.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
@@ -183,6 +184,20 @@ class ReferenceStore(Store):
         for url, offset, length in found:
             by_url.setdefault(url, []).append(f"{offset}-{'' if length == WHOLE else offset + length - 1}")
         return ", ".join(f"{url} bytes {', '.join(spans)}" for url, spans in by_url.items())
+
+    def source_head(self, path: str, nbytes: int) -> bytes:
+        """Return the first bytes of the source that an array's chunks stand in, none where it has no chunks."""
+        refs = self.manifest.arrays[path]
+        for chunk in refs.present():
+            found = refs.lookup(int(chunk))
+            if isinstance(found, list) and found:
+                return self._pool.read([(found[0][0], 0, nbytes)])
+        return b""
+
+    def with_documents(self, documents: Mapping[str, bytes]) -> "ReferenceStore":
+        """Return a store of the same references under other metadata."""
+        kwargs: dict[str, Any] = {**self._access, "storage_options": self._storage_options}
+        return ReferenceStore(replace(self.manifest, documents=documents), **kwargs)
 
     # Listing
 
