@@ -101,11 +101,8 @@ def source_records(documents: Mapping[str, bytes]) -> tuple[SourceRecord, ...]:
     """Return the sources as they were scanned, from the root's attribute `jnrrdz`; none where it has none."""
     root = parse_json(documents.get(ZARR_JSON, b"{}"), field=ZARR_JSON)
     attributes = root.get("attributes") if isinstance(root, dict) else None
-    attributes = attributes if isinstance(attributes, dict) else {}
-    own = attributes.get("jnrrdz")
-    # osml-imagery-io has no table, but names its one source
-    foreign = [{"url": attributes["source"]}] if isinstance(attributes.get("source"), str) else []
-    table = own.get("sources", []) if isinstance(own, dict) else foreign
+    own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
+    table = own.get("sources", []) if isinstance(own, dict) else []
     if not isinstance(table, list):
         raise MalformedError("the table of sources is no list", field="jnrrdz.sources")
     return tuple(_record(entry, f"jnrrdz.sources[{place}]") for place, entry in enumerate(table))
