@@ -333,7 +333,7 @@ def test_parquet_as_fsspec_writes_it_says_what_fsspec_says(tmp_path):
 @pytest.mark.parametrize("categories", [True, False])
 def test_records_of_either_engine_are_read(tmp_path, engine, categories):
     path = stock_parquet(tmp_path, {}, PARQUET)
-    paths = [None, "s3://b/1", "s3://b/2", "s3://b/1", None]
+    paths = ["s3://b/inline wins", "s3://b/1", "s3://b/2", "s3://b/1", None]
     frame = pd.DataFrame(
         {"path": paths, "offset": [0, 5, 6, 7, 0], "size": [0, 1, 2, 3, 0], "raw": [b"in"] + [None] * 4}
     )
