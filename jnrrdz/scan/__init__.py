@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.tiff import is_tiff
-from jnrrdz.model.array import SourceRecord, VirtualGroup
+from jnrrdz.model.array import VirtualGroup
+from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
 from jnrrdz.source.readahead import ReadAhead
 
 type Sniff = Callable[[bytes], bool]
-type Scan = Callable[[ReadAhead, str, ScanOptions], VirtualGroup]
+type Scan = Callable[[ReadAhead, str, ScanOptions, Neighbours], VirtualGroup]
 
 HEAD = 64
 """Bytes that every `Sniff` is given; fewer where the source is shorter."""
@@ -62,18 +63,26 @@ class Scanned:
     bytes_read: int
 
 
-def scan_source(source: ByteSource, options: ScanOptions) -> Scanned:
-    """Return the virtual group of one source, its validators recorded."""
+def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None = None) -> Scanned:
+    """Return the virtual group of one source, its validators recorded; `opener` opens files beside it."""
     read = ReadAhead(source)
     head = read(0, min(HEAD, read.size))
     scanner = next((known for known in SCANNERS if known.sniff(head)), None)
     if scanner is None:
         raise _refusal(head, source.url)
-    group = scanner.scan(read, source.url, options)
-    seen = source.validators
-    record = SourceRecord(source.url, seen.size, seen.etag, seen.version, seen.modified)
-    whole = VirtualGroup(group.children, group.attributes, (record,))
-    return Scanned(whole, scanner.name, read.requests, read.bytes_read)
+    neighbours = Neighbours(opener)
+    try:
+        group = scanner.scan(read, source.url, options, neighbours)
+        records = (record_of(source), *neighbours.records)
+    finally:
+        neighbours.close()
+    readers = [read, *neighbours.readers]
+    return Scanned(
+        VirtualGroup(group.children, group.attributes, records),
+        scanner.name,
+        sum(reader.requests for reader in readers),
+        sum(reader.bytes_read for reader in readers),
+    )
 
 
 def _refusal(head: bytes, url: str) -> Exception:

@@ -1,6 +1,15 @@
 """What a user may ask of a scan, whatever the format.  A plain record."""
 
 from dataclasses import dataclass
+from typing import TypedDict
+
+
+class ScanChoices(TypedDict, total=False):
+    """The members of `ScanOptions` beside `overviews`, as keyword arguments of the library's functions."""
+
+    embedded: bool
+    expand_palette: bool
+    sidecars: bool
 
 
 @dataclass(frozen=True)
@@ -9,3 +18,12 @@ class ScanOptions:
 
     overviews: bool = True
     """Take the smaller versions of an image that the file holds."""
+
+    embedded: bool = False
+    """Take whole documents that the file carries: colour profile (ICC), XMP, EXIF."""
+
+    expand_palette: bool = False
+    """Read colours in place of the indices into a palette."""
+
+    sidecars: bool = False
+    """Look for files beside the source that say where it lies and what it means."""

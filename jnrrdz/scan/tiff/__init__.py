@@ -7,30 +7,38 @@ https://docs.ogc.org/is/21-026/21-026.html (Cloud Optimized GeoTIFF)
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.tiff import TiffLayout
 from jnrrdz.layout.tiff_image import TiffImage, tiff_image
 from jnrrdz.layout.tiff_tags import Tag
 from jnrrdz.model.array import Node, VirtualGroup
+from jnrrdz.scan.neighbours import Neighbours
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff.arrays import Place, virtual_array
 from jnrrdz.scan.tiff.geo import Geo, geo_of, levels_attributes
 from jnrrdz.source.readahead import ReadAhead
 
 VARIABLE = "data"
+MASK = "mask"
+MASK_MEANING = {"flag_values": [0, 1], "flag_meanings": "transparent opaque", "standard_name": "quality_flag"}
 
 
 @dataclass
 class Picture:
-    """An image and the smaller versions of it, finest first."""
+    """An image, the smaller versions of it, finest first, and their transparency masks."""
 
     main: TiffImage
     reduced: list[TiffImage] = field(default_factory=list)
+    masks: list[TiffImage] = field(default_factory=list)
+
+    def mask_of(self, image: TiffImage) -> TiffImage | None:
+        """Return the mask of one level: the one of its size."""
+        size = (image.length, image.width)
+        return next((mask for mask in self.masks if (mask.length, mask.width) == size), None)
 
 
-def scan_tiff(read: ReadAhead, url: str, options: ScanOptions) -> VirtualGroup:
+def scan_tiff(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
     """Return the group of a TIFF: its only image, or a group for each of its images."""
     try:
         layout = TiffLayout(read, read.size)
@@ -65,6 +73,8 @@ def _pictures(layout: TiffLayout, options: ScanOptions) -> list[Picture]:
     for ifd in layout.chain():
         image = tiff_image(layout, ifd)
         if image.is_mask:
+            if found:
+                found[-1].masks.append(image)
             continue
         if image.is_reduced and found:
             found[-1].reduced.append(image)
@@ -100,19 +110,23 @@ def _picture_group(layout: TiffLayout, picture: Picture, url: str) -> VirtualGro
     """Return the group of one image: its variable, or a group for each level."""
     geo = geo_of(layout, picture.main)
     if not picture.reduced:
-        return _level(layout, picture, picture.main, url, geo, {})
+        return _level(layout, picture, picture.main, url, geo)
+    images = [picture.main, *picture.reduced]
+    children: dict[str, Node] = {
+        str(number): _level(layout, picture, image, url, geo) for number, image in enumerate(images)
+    }
+    return VirtualGroup(children, levels_attributes(geo, [(image.length, image.width) for image in images]))
+
+
+def _level(layout: TiffLayout, picture: Picture, image: TiffImage, url: str, geo: Geo) -> VirtualGroup:
+    """Return the group of one level: its variable, its mask, and the grid mapping."""
+    shape = (image.length, image.width)
+    here = geo.at_level((picture.main.length, picture.main.width), shape)
+    attributes = here.array_attributes()
+    mask = picture.mask_of(image)
     children: dict[str, Node] = {}
-    for number, image in enumerate([picture.main, *picture.reduced]):
-        children[str(number)] = _level(layout, picture, image, url, geo, {})
-    shapes = [(image.length, image.width) for image in (picture.main, *picture.reduced)]
-    return VirtualGroup(children, levels_attributes(geo, shapes))
-
-
-def _level(  # noqa: PLR0913, PLR0917
-    layout: TiffLayout, picture: Picture, image: TiffImage, url: str, geo: Geo, extra: dict[str, Any]
-) -> VirtualGroup:
-    """Return the group of one level: its variable and the grid mapping."""
-    here = geo.at_level((picture.main.length, picture.main.width), (image.length, image.width))
-    attributes = {**here.array_attributes(), **extra}
-    array = virtual_array(layout, image, Place(url, picture.main, attributes))
-    return VirtualGroup({VARIABLE: array, **here.variables()}, here.group_attributes((image.length, image.width)))
+    if mask is not None:
+        children[MASK] = virtual_array(layout, mask, Place(url, mask, {**attributes, **MASK_MEANING}))
+        attributes = {**attributes, "ancillary_variables": MASK}
+    data = virtual_array(layout, image, Place(url, picture.main, attributes))
+    return VirtualGroup({VARIABLE: data, **children, **here.variables()}, here.group_attributes(shape))

@@ -19,7 +19,7 @@ from jnrrdz.layout.tiff_tags import Compression, Photometric, Planar, Predictor,
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec import TiffTileConfig
 from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.scan.tiff.nodata import nodata_value
+from jnrrdz.scan.tiff.nodata import nodata_text, nodata_value
 
 MERGED_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 1 << 31
@@ -49,6 +49,8 @@ class Place:
     url: str
     main: TiffImage
     attributes: dict[str, Any]
+    nodata: str | None = None
+    """What a file beside the image says marks missing pixels."""
 
 
 def check_supported(layout: TiffLayout, image: TiffImage) -> None:
@@ -90,7 +92,7 @@ def virtual_array(layout: TiffLayout, image: TiffImage, place: Place) -> Virtual
     chunks = (*lead, rows, image.segment_width)
     _check_chunk(image, chunks, dtype)
     shape = (*((image.samples,) if lead else ()), image.length, image.width)
-    nodata = nodata_value(layout, place.main, dtype)
+    nodata = nodata_value(place.nodata or nodata_text(layout, image, place.main), dtype)
     attributes = {**place.attributes, **nodata.attributes}
     if nodata.value is not None:
         attributes["_FillValue"] = nodata.value

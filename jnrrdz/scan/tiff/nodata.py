@@ -1,8 +1,11 @@
-"""The value that marks missing pixels, as GDAL writes it into a TIFF.
+"""The value that marks missing pixels, as GDAL writes it into a TIFF or beside it.
 
-May touch the TIFF layout and numpy.
+May touch the TIFF layout and numpy.  A number that the type cannot hold marks no pixel: it is kept
+as an attribute, with a warning, and never costs the pixels.
+Spec: https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value
 """
 
+import re
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +16,10 @@ from jnrrdz.layout.tiff import TiffLayout
 from jnrrdz.layout.tiff_image import TiffImage
 from jnrrdz.layout.tiff_tags import Tag
 
+WINDOWS_NAN = re.compile(r"[+-]?1\.#(QNAN|SNAN|IND|NAN)\d*", re.IGNORECASE)
+WINDOWS_INF = re.compile(r"([+-]?)1\.#INF\d*", re.IGNORECASE)
+"""How old C libraries on Windows spell what is not finite."""
+
 
 @dataclass(frozen=True)
 class Nodata:
@@ -22,9 +29,16 @@ class Nodata:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-def nodata_value(layout: TiffLayout, image: TiffImage, dtype: np.dtype[Any]) -> Nodata:
-    """Return GDAL_NODATA in the array's type; one that the type cannot hold is an attribute and a warning."""
-    text = layout.text(image.ifd, Tag.GDAL_NODATA)
+def nodata_text(layout: TiffLayout, image: TiffImage, main: TiffImage) -> str | None:
+    """Return GDAL_NODATA of an image, or of the one whose overview it is; none of a mask."""
+    if image.is_mask:
+        return None
+    own = layout.text(image.ifd, Tag.GDAL_NODATA)
+    return own if own is not None and own.strip() else layout.text(main.ifd, Tag.GDAL_NODATA)
+
+
+def nodata_value(text: str | None, dtype: np.dtype[Any]) -> Nodata:
+    """Return a nodata text in the array's type; one that the type cannot hold is an attribute and a warning."""
     if text is None or not text.strip():
         return Nodata()
     value = _in_type(text.strip(), dtype)
@@ -36,19 +50,36 @@ def nodata_value(layout: TiffLayout, image: TiffImage, dtype: np.dtype[Any]) -> 
 
 def _in_type(text: str, dtype: np.dtype[Any]) -> Any:
     """Return the number in the type, None where it is not one of the type's values."""
+    if dtype.kind in "iu":
+        return _in_integer(text, dtype)
     try:
-        number = float(text)
-        whole = int(text) if text.lstrip("+-").isdigit() else None
+        number = complex(_spelt(text)) if dtype.kind == "c" else float(_spelt(text))
     except ValueError:
         return None
-    if dtype.kind in "iu":
-        if whole is None and number.is_integer():
-            whole = int(number)
-        limits = np.iinfo(dtype)
-        return dtype.type(whole) if whole is not None and limits.min <= whole <= limits.max else None
-    if dtype.kind == "f":
-        return _in_float(number, dtype)
-    return dtype.type(number)
+    if isinstance(number, complex):
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        parts = [_in_float(value, part) for value in (number.real, number.imag)]
+        return None if None in parts else np.array(complex(*map(float, parts)), dtype)[()]
+    return _in_float(number, dtype)
+
+
+def _spelt(text: str) -> str:
+    """Return a number as Python spells it: no decimal comma, NaN and infinity by their names."""
+    text = WINDOWS_INF.sub(r"\1inf", WINDOWS_NAN.sub("nan", text))
+    return text if "." in text else text.replace(",", ".")
+
+
+def _in_integer(text: str, dtype: np.dtype[Any]) -> Any:
+    """Return the whole number, exactly even where a double could not hold it."""
+    try:
+        whole = int(text) if re.fullmatch(r"[+-]?\d{1,40}", text) else None
+        number = float(_spelt(text))
+    except ValueError:
+        return None
+    if whole is None and number.is_integer():
+        whole = int(number)
+    limits = np.iinfo(dtype)
+    return dtype.type(whole) if whole is not None and limits.min <= whole <= limits.max else None
 
 
 def _in_float(number: float, dtype: np.dtype[Any]) -> Any:
