@@ -36,6 +36,28 @@ LIBTIFF_ONLY = {
     Compression.SGILOG,
     Compression.SGILOG24,
 }
+BYTE_STREAMS = {
+    Compression.NONE,
+    Compression.LZW,
+    Compression.DEFLATE,
+    Compression.DEFLATE_OLD,
+    Compression.PACKBITS,
+    Compression.LZMA,
+    Compression.ZSTD,
+}
+"""Schemes that compress bytes, whatever they mean: a cut stream is a shorter one."""
+
+SELF_SIZED = {
+    *JPEGS,
+    Compression.JPEG2000,
+    Compression.LERC,
+    Compression.PNG,
+    Compression.WEBP,
+    Compression.JPEGXL,
+    Compression.JPEGXL_DNG,
+}
+"""Image formats, whose data say how high and wide they are."""
+
 DECODER_ERRORS = (
     ValueError,
     TypeError,
@@ -222,9 +244,18 @@ class TileDecoder:
             except DECODER_ERRORS as error:
                 first = first or error
                 continue
-            if pixels is not None:
+            if pixels is not None and not self._holds_more(data, height, width):
                 return pixels.reshape(height, width, -1)
         raise first or MalformedError("no pixels")
+
+    def _holds_more(self, data: bytes | memoryview, height: int, width: int) -> bool:
+        """Whether the data of a short chunk go on for another row: then they are a whole one's, cut off."""
+        if height == self.config.tile_height or self.config.compression not in BYTE_STREAMS:
+            return False
+        try:
+            return self._pages[height + 1, width, False](data, 0)[0] is not None
+        except DECODER_ERRORS:
+            return False
 
     def _by_libtiff(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample), through libtiff."""
