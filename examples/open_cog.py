@@ -7,7 +7,7 @@ fly, and only the tiles under the window are fetched.
 import sys
 
 import xarray as xr
-from demo import terrain
+from terrain import terrain_cog
 
 
 def main(source: str) -> None:
@@ -20,4 +20,4 @@ def main(source: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(terrain()))
+    main(sys.argv[1] if len(sys.argv) > 1 else str(terrain_cog()))

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import xarray as xr
-from demo import terrain
+from terrain import terrain_cog
 
 import jnrrdz
 
@@ -26,4 +26,4 @@ def main(source: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(terrain()))
+    main(sys.argv[1] if len(sys.argv) > 1 else str(terrain_cog()))

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import virtualizarr
-from demo import terrain
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
+from terrain import terrain_cog
 
 import jnrrdz
 
@@ -27,4 +27,4 @@ def main(source: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else terrain())
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else terrain_cog())
