@@ -22,6 +22,7 @@ from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.read import manifest_parquet
 from jnrrdz.read.columns import WHOLE
 from jnrrdz.read.manifest import from_group, is_reference_manifest, load
+from jnrrdz.read.references import Gatherer
 from jnrrdz.read.store import ReferenceStore
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
@@ -158,6 +159,14 @@ def test_large_manifests_say_what_fsspec_says(tmp_path, layout, urls, seed):
     manifest = load(path)
     oracle = fsspec.filesystem("reference", fo=path).references
     assert all([list(found) for found in looked_up(manifest, key)] == [oracle[key]] for key in entries)
+
+
+def test_what_we_write_is_not_decoded_one_by_one(tmp_path, monkeypatch):
+    entries = many(400, urls=1)
+    path = saved(tmp_path, as_written(references(entries, data=array_document((400, 50)))))
+    monkeypatch.setattr(Gatherer, "add_simple", None)
+    manifest = load(path)
+    assert [looked_up(manifest, key) for key in entries] == [[tuple(value)] for value in entries.values()]
 
 
 @pytest.mark.parametrize(

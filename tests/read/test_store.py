@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import pickle
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -23,7 +24,9 @@ from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.codec import bytes_
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.read.columns import WHOLE
+from jnrrdz.read.keys import ChunkKeys
 from jnrrdz.read.manifest import Manifest, from_group, load
+from jnrrdz.read.manifest_parquet import ParquetRefs
 from jnrrdz.read.store import ReferenceStore, open_store
 from jnrrdz.source.base import Validators
 from jnrrdz.source.local import LocalSource
@@ -207,6 +210,13 @@ def test_a_whole_file_is_a_chunk(tmp_path):
     assert opened.get_sync("data/c/0/0").to_bytes() == chunk
     assert opened.get_sync("data/c/0/0", byte_range=SuffixByteRequest(3)).to_bytes() == chunk[-3:]
     assert asyncio.run(opened.getsize("data/c/0/0")) == len(chunk)
+
+
+@pytest.mark.parametrize("key", ["data/c/0/0", "data/c/1/1", "data/c/2/2"])
+def test_a_suffix_longer_than_a_value_is_all_of_it(store, key):
+    whole = store.get_sync(key).to_bytes()
+    assert store.get_sync(key, byte_range=SuffixByteRequest(170)).to_bytes() == whole
+    assert asyncio.run(store.get(key, PROTOTYPE, SuffixByteRequest(10**6))).to_bytes() == whole
 
 
 def test_what_is_no_byte_range_is_refused(store):
@@ -560,6 +570,15 @@ def test_local_sources_are_read_without_a_loop(local, tmp_path):
     assert not is_sync(open_store(write_manifest(tmp_path / "remote.json", refs)))
     refs = documents() | {"data/c/0/0": ["file://elsewhere/k", 0, 1]}
     assert not is_sync(open_store(write_manifest(tmp_path / "odd.json", refs)))
+
+
+def test_records_do_not_say_where_sources_are_before_they_are_read(tmp_path):
+    refs = ParquetRefs(ChunkKeys.encoded("data", GRID, "v2", "."), str(tmp_path / "data"), 10, None)
+    content = {key: value.encode() for key, value in documents().items()}
+    manifest = Manifest(str(tmp_path), content, {"data": refs})
+    assert not is_sync(ReferenceStore(manifest))
+    assert is_sync(ReferenceStore(replace(manifest, sources=(SourceRecord("a.bin"),))))
+    assert not is_sync(ReferenceStore(replace(manifest, sources=(SourceRecord("s3://b/k"),))))
 
 
 def test_nothing_is_written(local):
