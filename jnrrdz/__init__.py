@@ -1,7 +1,9 @@
 """Archival imagery as Zarr, without copying a byte of it."""
 
+import sys
 from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.errors import (
@@ -42,3 +44,22 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("jnrrdz.parser" if name == "Parser" else "jnrrdz.api"), name)
+
+
+class _Folder(ModuleType):
+    """A folder that shares its name with a function of the library, and does what the function does when called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module("jnrrdz.api"), self.__name__.rpartition(".")[2])(*args, **kwargs)
+
+
+class _Package(ModuleType):
+    """This module, which Python binds every imported folder to: `scan` and `write` would hide their functions."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in __all__ and isinstance(value, ModuleType):
+            value.__class__ = _Folder
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
