@@ -100,7 +100,7 @@ def _pieces(source: ByteSource, start: int) -> Iterator[bytes]:
 
 def _add_lines(gatherer: Gatherer, piece: bytes) -> None:
     lines = piece.strip().removeprefix(b",").removesuffix(b",").strip()
-    if gatherer.add_uniform(lines):
+    if not lines or gatherer.add_uniform(lines):
         return
     text = b"{" + lines + b"}"
     try:

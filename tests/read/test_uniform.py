@@ -70,7 +70,7 @@ def test_what_is_read_is_what_json_says(found, data):
         text_of([(0, 0, 1, 2)]) + b"\n" + text_of([(0, 1, 1, 2)]),
         text_of([(0, 0, 1, 2)], "a\\u0041"),
         text_of([(0, 0, 1, 2)]).replace(b"s3", b"\xff"),
-        b'"data/c/0/0":["u",1,2\n0/1":["u",1,2]',
+        b'"data/c/0/0":["u",1,2],\n"data/c/0/1":["u",1,2\n0/2":["u",1,2]',
         b'"data/c/0/0":"inline"',
         b'"data/c/0/0":["url"]',
         b"",
