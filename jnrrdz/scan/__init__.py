@@ -35,7 +35,7 @@ class Scanner:
 SCANNERS = (Scanner("TIFF", is_tiff, scan_tiff),)
 
 KNOWN = {
-    b"\x0d\x0a\x1a\x0a": "JPEG 2000",
+    b"\0\0\0\x0cjP  ": "JPEG 2000",
     b"NITF": "NITF",
     b"NSIF": "NSIF",
     b"JNRRD": "JNRRD",
@@ -89,9 +89,7 @@ def _refusal(head: bytes, url: str) -> Exception:
     readable = ", ".join(scanner.name for scanner in SCANNERS)
     if not head:
         return MalformedError("the source is empty", url=url, offset=0)
-    name = next(
-        (name for magic, name in KNOWN.items() if magic in {head[: len(magic)], head[4 : 4 + len(magic)]}), None
-    )
+    name = next((name for magic, name in KNOWN.items() if head.startswith(magic)), None)
     if name is not None:
         return UnsupportedError(f"{name}, where jnrrdz reads {readable}", url=url, offset=0, field="format")
     shown = head[:8].hex(" ")
