@@ -61,6 +61,7 @@ class Tag(IntEnum):
     Compression = 259
     PhotometricInterpretation = 262
     FillOrder = 266
+    DocumentName = 269
     ImageDescription = 270
     Make = 271
     Model = 272
@@ -69,6 +70,8 @@ class Tag(IntEnum):
     SamplesPerPixel = 277
     RowsPerStrip = 278
     StripByteCounts = 279
+    MinSampleValue = 280
+    MaxSampleValue = 281
     XResolution = 282
     YResolution = 283
     PlanarConfiguration = 284
@@ -78,6 +81,7 @@ class Tag(IntEnum):
     Software = 305
     DateTime = 306
     Artist = 315
+    HostComputer = 316
     Predictor = 317
     ColorMap = 320
     TileWidth = 322
@@ -99,18 +103,22 @@ class Tag(IntEnum):
     YCbCrSubSampling = 530
     YCbCrPositioning = 531
     ReferenceBlackWhite = 532
+    XMP = 700
     ImageDepth = 32997
     TileDepth = 32998
     Copyright = 33432
     ModelPixelScale = 33550
     ModelTiepoint = 33922
     ModelTransformation = 34264
+    ExifIFD = 34665
+    ICCProfile = 34675
     GeoKeyDirectory = 34735
     GeoDoubleParams = 34736
     GeoAsciiParams = 34737
     GDAL_METADATA = 42112
     GDAL_NODATA = 42113
     LERCParameters = 50674
+    RPCCoefficientTag = 50844
 
 
 class SubfileType(IntEnum):
@@ -119,6 +127,14 @@ class SubfileType(IntEnum):
     REDUCED = 1
     PAGE = 2
     MASK = 4
+
+
+class ExtraSample(IntEnum):
+    """What a sample beyond the colours is."""
+
+    UNSPECIFIED = 0
+    ASSOCALPHA = 1
+    UNASSALPHA = 2
 
 
 class Compression(IntEnum):

@@ -5,7 +5,7 @@ knows the other.  Names follow docs/codecs/ (proposals) and the Zarr extension r
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,12 @@ OFFSET = "offset"
 PAD = "pad"
 TIFF_TILE = "tiff-tile"
 BYTES = "bytes"
+SCALE_OFFSET = "scale_offset"
+CAST_VALUE = "cast_value"
+LINEAR = "jnrrdz.linear"
+
+type ScalarMap = Sequence[tuple[float | str, float | str]]
+"""Pairs of a value and what it becomes, not finite ones as Zarr spells them."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -51,13 +57,37 @@ def pad(location: str, nbytes: int, padding: bytes | None = None) -> CodecSpec:
     return CodecSpec(PAD, {"location": location, "nbytes": nbytes, **literal})
 
 
+def scale_offset(scale: float, offset: float) -> CodecSpec:
+    """Return Zarr's own codec that reads `stored / scale + offset`: a division, in the array's own type."""
+    values = {"offset": (offset, 0), "scale": (scale, 1)}
+    return CodecSpec(SCALE_OFFSET, {name: value for name, (value, default) in values.items() if value != default})
+
+
+def linear(scale: Sequence[float], offset: Sequence[float], axis: int | None = None) -> CodecSpec:
+    """Return the codec that reads `stored * scale + offset` in float64, with a value for each index of `axis`."""
+    if axis is None:
+        return CodecSpec(LINEAR, {"scale": scale[0], "offset": offset[0]})
+    return CodecSpec(LINEAR, {"scale": list(scale), "offset": list(offset), "axis": axis})
+
+
+def cast_value(
+    data_type: str, *, out_of_range: str | None = None, encode: ScalarMap = (), decode: ScalarMap = ()
+) -> CodecSpec:
+    """Return Zarr's own codec that stores values as `data_type`, some of them as the maps say."""
+    maps = {"encode": [list(pair) for pair in encode], "decode": [list(pair) for pair in decode]}
+    maps = {name: pairs for name, pairs in maps.items() if pairs}
+    clamp = {} if out_of_range is None else {"out_of_range": out_of_range}
+    return CodecSpec(CAST_VALUE, {"data_type": data_type, **clamp, **({"scalar_map": maps} if maps else {})})
+
+
 @dataclass(frozen=True)
 class TiffTileConfig:
     """What a TIFF's IFD says that its tiles and strips do not: the configuration of `tiff-tile`.
 
     The members mirror the tags of the same names; rationals are numerators and denominators in
     turn.  `image_width` and `image_height` are those of the whole image: they tell which sizes a
-    short tile at the right or lower edge may have.
+    short tile at the right or lower edge may have.  `palette`, red, green and blue of each value in
+    turn, asks for colours in place of indices.
     """
 
     tile_width: int
@@ -81,6 +111,7 @@ class TiffTileConfig:
     lerc_parameters: tuple[int, ...] = ()
     jpeg_tables: bytes | None = None
     jpeg_header: bytes | None = None
+    palette: bytes | None = None
 
     def to_spec(self) -> CodecSpec:
         """Return the codec's entry in zarr.json, without what is at its default."""
@@ -135,7 +166,7 @@ def _checked(name: str, value: Any, problems: list[str]) -> Any:
         if value not in {"little", "big"}:
             problems.append(f"byte_order {value!r} is neither little nor big")
         return value
-    if name in {"jpeg_tables", "jpeg_header"}:
+    if name in {"jpeg_tables", "jpeg_header", "palette"}:
         return _decoded(name, value, problems)
     if name in TIFF_TILE_LISTS:
         if not isinstance(value, list) or len(value) > MAX_TAG_COUNT or not all(map(_is_tag_value, value)):

@@ -2,7 +2,7 @@
 
 May touch xarray, zarr and read's own modules.  x and y are computed from the grid mapping's
 GeoTransform, as 1-D coordinates with an ordinary index, so that `sel` works by slices; no manifest
-holds them.
+holds them.  A band's coordinate is its name.
 """
 
 import json
@@ -19,6 +19,7 @@ from jnrrdz.read.group import reference_group
 from jnrrdz.read.store import ReferenceStore
 
 ROOT = "zarr.json"
+BAND = "band"
 GEO_TRANSFORM = 6
 
 
@@ -85,7 +86,19 @@ def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
     result = found.set_coords([name for name in mappings if name in found.data_vars])
     for name in mappings:
         result = result.assign_coords(_axes(result, result[name].attrs))
-    return result
+    return result.assign_coords(_bands(result))
+
+
+def _bands(found: xr.Dataset) -> dict[str, xr.Variable]:
+    """Return the names of bands, numbers from 1 where a dataset names none."""
+    if BAND not in found.sizes or BAND in found.coords:
+        return {}
+    count = found.sizes[BAND]
+    known = (variable.attrs.get("band_names") for variable in found.data_vars.values() if BAND in variable.dims)
+    names = next((names for names in known if isinstance(names, list) and len(names) == count), None)
+    if names is None:
+        return {BAND: xr.Variable((BAND,), np.arange(1, count + 1))}
+    return {BAND: xr.Variable((BAND,), [name or str(number) for number, name in enumerate(names, 1)])}
 
 
 def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> dict[str, xr.Variable]:

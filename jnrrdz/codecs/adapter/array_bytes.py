@@ -23,6 +23,7 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
 from zarr.core.indexing import SelectorTuple
 
+from jnrrdz.codecs.palette import PaletteDecoder
 from jnrrdz.codecs.tiff_tile import TileDecoder
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.model.codec import TIFF_TILE, TiffTileConfig
@@ -161,4 +162,6 @@ class TiffTileCodec(TileCodec):
 
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
+        if self.config.palette is not None:
+            return PaletteDecoder(self.config, shape, dtype)
         return TileDecoder(self.config, shape, dtype, fill_value)

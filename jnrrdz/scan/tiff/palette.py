@@ -1,12 +1,13 @@
 """What the values of a palette or a bilevel image look like: 8-bit colours, as GDAL gives them.
 
-May touch the TIFF layout.  ColorMap holds 16 bits a channel.  Which 8 of them are meant cannot be
+May touch the TIFF layout and the model.  ColorMap holds 16 bits a channel.  Which 8 of them are meant cannot be
 told from the tag, so GDAL's rule is followed, since files are seen through it: values that all
 fit in 8 bits are taken as they are, multiples of 256 are divided by it, all others by 257.
 Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf (ColorMap)
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.tiff import TiffLayout
 from jnrrdz.layout.tiff_image import TiffImage
 from jnrrdz.layout.tiff_tags import Photometric, Tag
+from jnrrdz.model.array import VirtualArray
+from jnrrdz.model.codec import TiffTileConfig
 
 type Table = NDArray[np.uint8]
 """Entries by channels: red, green, blue."""
@@ -96,3 +99,35 @@ def bilevel_names(table: Table) -> tuple[str, ...]:
     names: dict[tuple[int, ...], str] = {(0, 0, 0): "black", (OPAQUE, OPAQUE, OPAQUE): "white"}
     found = tuple(names.get(tuple(map(int, entry)), "") for entry in table)
     return found if set(found) == {"black", "white"} and len(found) == len(names) else ()
+
+
+def expanded(array: VirtualArray, table: Table) -> VirtualArray:
+    """Return an array of indices as one of colours: bands red, green and blue, 8 bits each."""
+    config = TiffTileConfig.from_json(array.codecs[0].configuration)
+    attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
+    if "_FillValue" in array.attributes:
+        attributes["nodata"] = str(int(array.fill_value))
+    return replace(
+        array,
+        shape=(CHANNELS, *array.shape),
+        dtype=np.dtype("u1"),
+        chunks=(CHANNELS, *array.chunks),
+        codecs=(replace(config, palette=table.tobytes()).to_spec(),),
+        dimension_names=("band", *array.dimension_names),
+        fill_value=_missing_color(array, table),
+        attributes=attributes,
+    )
+
+
+def _missing_color(array: VirtualArray, table: Table) -> Any:
+    """Return the one number that chunks that are not there read as; their colour has three."""
+    if (np.diff(array.refs.indptr) > 0).all():
+        return np.uint8(0)
+    red, green, blue = table[int(array.fill_value)].tolist()
+    if not red == green == blue:
+        raise UnsupportedError(
+            f"missing tiles of colour {(red, green, blue)}: Zarr's fill value is one number for all bands; "
+            "read the indices instead",
+            field="ColorMap",
+        )
+    return np.uint8(red)
