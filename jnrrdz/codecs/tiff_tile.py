@@ -17,13 +17,14 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from jnrrdz.codecs.declared import check_declared
+from jnrrdz.codecs.declared import check_declared, jpeg_size
+from jnrrdz.codecs.jpeg_planes import COLOURS, rgb_planes
+from jnrrdz.codecs.synthetic_tiff import synthetic_tiff
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.tiff_tags import Compression, FieldType, Photometric, Planar, SampleFormat, Tag, name_of
+from jnrrdz.layout.tiff_tags import Compression, Photometric, Planar, SampleFormat, name_of
 from jnrrdz.model.codec import TiffTileConfig
 
 type Shape = tuple[int, ...]
-type TagValues = tuple[int, int, tuple[int, ...] | bytes]
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
 INT24 = 24
@@ -71,80 +72,6 @@ DECODER_ERRORS = (
     tifffile.TiffFileError,
 )
 """What the libraries raise at bytes that they cannot decode."""
-
-
-def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes) -> bytes:
-    """Return a TIFF whose only strip is `data`, `width` x `height` pixels, tagged as the source is."""
-    order = "<" if config.byte_order == "little" else ">"
-    separate = config.planar_config == Planar.SEPARATE
-    samples = 1 if separate else config.samples_per_pixel
-    tags: list[TagValues] = [
-        (Tag.ImageWidth, FieldType.LONG, (width,)),
-        (Tag.ImageLength, FieldType.LONG, (height,)),
-        (Tag.BitsPerSample, FieldType.SHORT, config.bits_per_sample[:samples]),
-        (Tag.Compression, FieldType.SHORT, (config.compression,)),
-        (Tag.PhotometricInterpretation, FieldType.SHORT, (_photometric(config, separate=separate),)),
-        (Tag.FillOrder, FieldType.SHORT, (config.fill_order,)),
-        (Tag.StripOffsets, FieldType.LONG, (0,)),
-        (Tag.SamplesPerPixel, FieldType.SHORT, (samples,)),
-        (Tag.RowsPerStrip, FieldType.LONG, (height,)),
-        (Tag.StripByteCounts, FieldType.LONG, (len(data),)),
-        (Tag.PlanarConfiguration, FieldType.SHORT, (Planar.CHUNKY,)),
-        (Tag.SampleFormat, FieldType.SHORT, config.sample_format[:samples]),
-    ]
-    tags += _special_tags(config, len(data), separate=separate)
-    return _assembled(order, sorted(tags), data)
-
-
-def _special_tags(config: TiffTileConfig, nbytes: int, *, separate: bool) -> list[TagValues]:
-    """Return the tags that only some schemes and colours need."""
-    long, short, rational = FieldType.LONG, FieldType.SHORT, FieldType.RATIONAL
-    has_palette = config.photometric == Photometric.PALETTE
-    is_old = config.compression == Compression.OLD_JPEG
-    optional: list[tuple[bool, TagValues]] = [
-        (config.predictor != 1, (Tag.Predictor, short, (config.predictor,))),
-        (config.t4_options is not None, (Tag.T4Options, long, (config.t4_options or 0,))),
-        (not separate, (Tag.ExtraSamples, short, config.extra_samples)),
-        (True, (Tag.YCbCrSubSampling, short, config.ycbcr_subsampling)),
-        (True, (Tag.YCbCrCoefficients, rational, config.ycbcr_coefficients)),
-        (True, (Tag.ReferenceBlackWhite, rational, config.reference_black_white)),
-        (is_old, (Tag.JPEGProc, short, (1,))),
-        (is_old, (Tag.JPEGInterchangeFormat, long, (0,))),
-        (is_old, (Tag.JPEGInterchangeFormatLength, long, (nbytes,))),
-        (True, (Tag.LERCParameters, long, config.lerc_parameters)),
-        (has_palette, (Tag.ColorMap, short, (0,) * (3 << min(config.bits_per_sample[0], 16)))),
-        (True, (Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables or b"")),
-    ]
-    return [entry for wanted, entry in optional if wanted and entry[2]]
-
-
-def _photometric(config: TiffTileConfig, *, separate: bool) -> int:
-    """One plane of several is grey, whatever the planes together are."""
-    return Photometric.MINISBLACK if separate else config.photometric
-
-
-def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:
-    """Return header, one IFD, the values that do not fit in it, and the data."""
-    codes = {FieldType.SHORT: "H", FieldType.LONG: "I", FieldType.RATIONAL: "I"}
-    values = [
-        value if isinstance(value, bytes) else struct.pack(f"{order}{len(value)}{codes[FieldType(kind)]}", *value)
-        for _, kind, value in tags
-    ]
-    end = 8 + 2 + 12 * len(tags) + 4
-    loose = [len(value) + len(value) % 2 if len(value) > 4 else 0 for value in values]  # noqa: PLR2004  a field's room
-    start = end + sum(loose)
-    ifd, heap = struct.pack(order + "H", len(tags)), b""
-    for (tag, kind, value), packed, room in zip(tags, values, loose, strict=True):
-        field = packed.ljust(4, b"\0")
-        if room:
-            field = struct.pack(order + "I", end + len(heap))
-            heap += packed.ljust(room, b"\0")
-        if tag in {Tag.StripOffsets, Tag.JPEGInterchangeFormat}:
-            field = struct.pack(order + "I", start)
-        count = len(value) // 2 if kind == FieldType.RATIONAL else len(value)
-        ifd += struct.pack(order + "HHI", tag, kind, count) + field
-    magic = b"II*\0" if order == "<" else b"MM\0*"
-    return magic + struct.pack(order + "I", 8) + ifd + bytes(4) + heap + data
 
 
 class TileDecoder:
@@ -224,6 +151,8 @@ class TileDecoder:
             data = b"".join((self.config.jpeg_header, data, EOI))
         check_declared(self.config.compression, data, self.config.tile_height, self.config.tile_width, self.samples)
         try:
+            if self._is_rgb_jpeg and jpeg_size(data) == (*self.shape[-2:], COLOURS):
+                return self._rgb_planes(data)
             if self._can_tifffile:
                 return self._fitted(self._by_tifffile(data))
             return self._fitted(self._by_libtiff(data))
@@ -232,6 +161,21 @@ class TileDecoder:
         except DECODER_ERRORS as error:
             scheme = name_of(Compression, self.config.compression)
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
+
+    @cached_property
+    def _is_rgb_jpeg(self) -> bool:
+        """Whether chunks are whole colours of 8 bits: the common case, and one with a faster way."""
+        config = self.config
+        colours = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
+        bytes_only = self.samples == COLOURS and set(config.bits_per_sample) == {8} and self.dtype == np.uint8
+        return config.compression == Compression.JPEG and colours and bytes_only
+
+    def _rgb_planes(self, data: bytes | memoryview) -> NDArray[Any]:
+        height, width = self.shape[-2:]
+        # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
+        plain = self.config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
+        planes = rgb_planes(data, height, width, tables=self.config.jpeg_tables, stored_as_rgb=plain)
+        return planes.reshape(self.shape)
 
     def _by_tifffile(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return pixels in tifffile's order (row, column, sample); an edge's size if not the whole one fits."""

@@ -7,7 +7,6 @@ empty row, a scattered chunk a longer one, and inline bytes stand in a mapping o
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,9 @@ from jnrrdz.errors import MalformedError
 type ByteRange = tuple[str, int, int]
 """A source's URL, the first byte, the number of bytes."""
 
-_NOTHING: Mapping[int, bytes] = MappingProxyType({})
+SCATTERED = "jnrrdz-scattered://"
+"""Stands before the URL of a chunk of several ranges where a manifest's row has room for one: no
+file system opens it, so a reader that does not know the ranges fails instead of reading wrong bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class ChunkRefs:
     source: NDArray[np.int32]
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
-    inline: Mapping[int, bytes] = field(default=_NOTHING)
+    inline: Mapping[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse columns that contradict each other, and ranges that no file can have."""

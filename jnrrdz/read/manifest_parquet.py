@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.model.refs import ByteRange
+from jnrrdz.model.refs import SCATTERED, ByteRange
 from jnrrdz.read.arrow import numbers, valid
 from jnrrdz.read.columns import WHOLE, ColumnarRefs, Columns, Ints, Piece
 from jnrrdz.read.documents import array_keys, is_metadata, parse_json, refuse_without_v3
@@ -29,9 +29,6 @@ from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.url import local_path
 
 METADATA = ".zmetadata"
-SCATTERED = "jnrrdz-scattered://"
-"""What stands before the URL of a chunk of several ranges, so that a reader that knows none fails."""
-
 _KEPT = 16  # records of one array in memory; a record of 100,000 chunks takes some 3 MB
 _MOST_ROWS = 1 << 24  # of a record: columns of one value cost a file next to nothing, whatever their length
 _MOST_BYTES = 1 << 30  # of a record, decoded

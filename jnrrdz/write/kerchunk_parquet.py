@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.model.refs import SCATTERED, ChunkRefs
 from jnrrdz.model.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.write.arrow import integers, texts
 from jnrrdz.write.atomic import new_directory
@@ -37,9 +37,6 @@ from jnrrdz.write.spans import MISSING, Spans, spans
 
 METADATA = ".zmetadata"
 RECORD_SIZE = 100_000
-SCATTERED = "jnrrdz-scattered://"
-"""What stands before the URL of a chunk whose bytes are several ranges."""
-
 _BASE64 = b"base64:"
 _NOTHING = {"shape": [0], "chunks": [1]}
 # fastparquet reads an optional integer as a float where a file has no statistics

@@ -1,65 +1,57 @@
-"""A TIFF's images to virtual groups: which pages are images of their own, which are overviews of another.
+"""A TIFF's images to virtual groups: a picture is its variable, or a group for each of its levels.
 
-May touch the TIFF layout, the model, and the read-ahead it is given.
+May touch the TIFF layout, the model, and the read-ahead and neighbours it is given.
 Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf,
 https://docs.ogc.org/is/21-026/21-026.html (Cloud Optimized GeoTIFF)
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.tiff import TiffLayout
-from jnrrdz.layout.tiff_image import TiffImage, tiff_image
-from jnrrdz.layout.tiff_tags import Tag
 from jnrrdz.model.array import Node, VirtualGroup
 from jnrrdz.scan.neighbours import Neighbours
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff.arrays import Place, virtual_array
 from jnrrdz.scan.tiff.geo import Geo, geo_of, levels_attributes
+from jnrrdz.scan.tiff.meaning import Meaning, meaning_of
+from jnrrdz.scan.tiff.nodata import nodata_text
+from jnrrdz.scan.tiff.palette import expanded
+from jnrrdz.scan.tiff.pictures import Picture, Stored, find_pictures
+from jnrrdz.scan.tiff.series import series_group
+from jnrrdz.scan.tiff.sidecars import Sidecars, sidecars_of
 from jnrrdz.source.readahead import ReadAhead
 
 VARIABLE = "data"
 MASK = "mask"
-MASK_MEANING = {"flag_values": [0, 1], "flag_meanings": "transparent opaque", "standard_name": "quality_flag"}
-
-
-@dataclass
-class Picture:
-    """An image, the smaller versions of it, finest first, and their transparency masks."""
-
-    main: TiffImage
-    reduced: list[TiffImage] = field(default_factory=list)
-    masks: list[TiffImage] = field(default_factory=list)
-
-    def mask_of(self, image: TiffImage) -> TiffImage | None:
-        """Return the mask of one level: the one of its size."""
-        size = (image.length, image.width)
-        return next((mask for mask in self.masks if (mask.length, mask.width) == size), None)
+BILEVEL = 1
 
 
 def scan_tiff(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
     """Return the group of a TIFF: its only image, or a group for each of its images."""
     try:
         layout = TiffLayout(read, read.size)
-        pictures = _pictures(layout, options)
+        series = series_group(read, layout, url, neighbours, overviews=options.overviews)
+        if series is not None:
+            return series
+        pictures = find_pictures(layout, url, options, neighbours)
         if not pictures:
             raise MalformedError("no image in it", field="IFD")
+        beside = sidecars_of(url, neighbours) if options.sidecars else Sidecars()
         if len(pictures) == 1:
-            return _picture_group(layout, pictures[0], url)
-        return _pages(layout, pictures, url)
+            return _picture_group(pictures[0], options, beside)
+        return _pages(pictures, options, beside)
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 
 
-def _pages(layout: TiffLayout, pictures: list[Picture], url: str) -> VirtualGroup:
+def _pages(pictures: list[Picture], options: ScanOptions, beside: Sidecars) -> VirtualGroup:
     """Return a group for each image; one that cannot be read is named in the attributes, unless it is the first."""
     children: dict[str, Node] = {}
     refused: list[dict[str, str]] = []
     for number, picture in enumerate(pictures):
         name = f"page_{number}"
         try:
-            children[name] = _picture_group(layout, picture, url)
+            # the files beside a TIFF speak of its first image
+            children[name] = _picture_group(picture, options, Sidecars() if number else beside)
         except UnsupportedError as error:
             if number == 0:
                 raise
@@ -67,66 +59,43 @@ def _pages(layout: TiffLayout, pictures: list[Picture], url: str) -> VirtualGrou
     return VirtualGroup(children, {"refused": refused} if refused else {})
 
 
-def _pictures(layout: TiffLayout, options: ScanOptions) -> list[Picture]:
-    """Return the images of the chain, each with the reduced ones that follow it or hang below it."""
-    found: list[Picture] = []
-    for ifd in layout.chain():
-        image = tiff_image(layout, ifd)
-        if image.is_mask:
-            if found:
-                found[-1].masks.append(image)
-            continue
-        if image.is_reduced and found:
-            found[-1].reduced.append(image)
-            continue
-        found.append(Picture(image, list(_below(layout, image)) if options.overviews else []))
-    for picture in found:
-        picture.reduced = list(_levels(picture)) if options.overviews else []
-    return found
-
-
-def _below(layout: TiffLayout, image: TiffImage) -> Iterable[TiffImage]:
-    """Yield the reduced images among an image's SubIFDs."""
-    for start in layout.ints(image.ifd, Tag.SubIFDs):
-        for ifd in layout.chain(start):
-            sub = tiff_image(layout, ifd)
-            if sub.is_reduced and not sub.is_mask:
-                yield sub
-
-
-def _levels(picture: Picture) -> Iterable[TiffImage]:
-    """Yield the reduced images that are levels of the main one: same samples, ever smaller."""
-    main = picture.main
-    last = (main.length, main.width)
-    for image in sorted(picture.reduced, key=lambda image: -image.width * image.length):
-        size = (image.length, image.width)
-        same = (image.samples, image.bits, image.formats) == (main.samples, main.bits, main.formats)
-        if same and size != last and size[0] <= last[0] and size[1] <= last[1]:
-            last = size
-            yield image
-
-
-def _picture_group(layout: TiffLayout, picture: Picture, url: str) -> VirtualGroup:
+def _picture_group(picture: Picture, options: ScanOptions, beside: Sidecars) -> VirtualGroup:
     """Return the group of one image: its variable, or a group for each level."""
-    geo = geo_of(layout, picture.main)
+    geo = geo_of(picture.main.layout, picture.main.image, beside)
+    meaning = meaning_of(picture.main.layout, picture.main.image, options, beside, unit=geo.height_unit)
     if not picture.reduced:
-        return _level(layout, picture, picture.main, url, geo)
-    images = [picture.main, *picture.reduced]
+        return _level(picture, picture.main, geo, meaning)
     children: dict[str, Node] = {
-        str(number): _level(layout, picture, image, url, geo) for number, image in enumerate(images)
+        str(number): _level(picture, stored, geo, meaning) for number, stored in enumerate(picture.levels)
     }
-    return VirtualGroup(children, levels_attributes(geo, [(image.length, image.width) for image in images]))
+    return VirtualGroup(children, levels_attributes(geo, [stored.size for stored in picture.levels]))
 
 
-def _level(layout: TiffLayout, picture: Picture, image: TiffImage, url: str, geo: Geo) -> VirtualGroup:
+def _level(picture: Picture, stored: Stored, geo: Geo, meaning: Meaning) -> VirtualGroup:
     """Return the group of one level: its variable, its mask, and the grid mapping."""
-    shape = (image.length, image.width)
-    here = geo.at_level((picture.main.length, picture.main.width), shape)
+    here = geo.at_level(picture.main.size, stored.size)
+    is_full = stored is picture.main
     attributes = here.array_attributes()
-    mask = picture.mask_of(image)
     children: dict[str, Node] = {}
+    mask = picture.mask_of(stored)
     if mask is not None:
-        children[MASK] = virtual_array(layout, mask, Place(url, mask, {**attributes, **MASK_MEANING}))
+        meant = {**attributes, **_mask_meaning(mask)}
+        children[MASK] = virtual_array(mask.layout, mask.image, Place(mask.url, mask.image, meant))
         attributes = {**attributes, "ancillary_variables": MASK}
-    data = virtual_array(layout, image, Place(url, picture.main, attributes))
-    return VirtualGroup({VARIABLE: data, **children, **here.variables()}, here.group_attributes(shape))
+    attributes |= meaning.variable(is_full=is_full)
+    nodata = meaning.nodata or _nodata(stored) or _nodata(picture.main)
+    data = virtual_array(stored.layout, stored.image, Place(stored.url, stored.image, attributes, nodata=nodata))
+    if meaning.table is not None:
+        data = expanded(data, meaning.table)
+    about = {**(meaning.group if is_full else {}), **here.group_attributes(stored.size)}
+    return VirtualGroup({VARIABLE: data, **children, **here.variables()}, about)
+
+
+def _nodata(stored: Stored) -> str | None:
+    return nodata_text(stored.layout, stored.image, stored.image)
+
+
+def _mask_meaning(mask: Stored) -> dict[str, object]:
+    """Return what the values of a mask mean: bits, or the bytes 0 and 255."""
+    opaque = 1 if mask.image.bits[0] == BILEVEL else (1 << mask.image.bits[0]) - 1
+    return {"flag_values": [0, opaque], "flag_meanings": "transparent opaque", "standard_name": "quality_flag"}
