@@ -17,6 +17,7 @@ import zarr
 from jnrrdz.codecs.osml import adopted_documents
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.array import VirtualGroup
+from jnrrdz.model.physical import physical as physical_values
 from jnrrdz.read.group import reference_group
 from jnrrdz.read.manifest import from_group, is_reference_manifest
 from jnrrdz.read.store import ReferenceStore
@@ -148,23 +149,30 @@ def open_store(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
+    physical: bool = False,
     storage_options: Options = None,
     source_options: Options = None,
 ) -> ReferenceStore:
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
 
     `storage_options` are fsspec's for what is opened here, `source_options` for the sources that a
-    manifest names, and `allow` are further prefixes that it may reach.
+    manifest names, and `allow` are further prefixes that it may reach.  `physical` is for what is
+    scanned; a manifest holds what was asked for when it was written.
     """
     if isinstance(refs, VirtualGroup):
-        return ReferenceStore(from_group(refs), source_options=source_options, allow=("*",))
+        group = physical_values(refs) if physical else refs
+        return ReferenceStore(from_group(group), source_options=source_options, allow=("*",))
     text = os.fspath(refs)
     if _is_manifest(text):
+        if physical:
+            raise UnsupportedError(
+                "a manifest is read as it was written; index its source with physical=True", url=text, field="physical"
+            )
         store = _open_store(text, storage_options=storage_options, source_options=source_options, allow=allow)
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         found = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store if found is store.manifest.documents else store.with_documents(found)
-    group = scan(text, storage_options=storage_options)
+    group = scan(text, storage_options=storage_options, physical=physical)
     own = source_options if source_options is not None else storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 
@@ -180,11 +188,14 @@ def open_group(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
+    physical: bool = False,
     storage_options: Options = None,
     source_options: Options = None,
 ) -> zarr.Group:
     """Return the root group of a manifest (or of a source scanned now), read-only."""
-    store = open_store(refs, allow=allow, storage_options=storage_options, source_options=source_options)
+    store = open_store(
+        refs, allow=allow, physical=physical, storage_options=storage_options, source_options=source_options
+    )
     return reference_group(store)
 
 
@@ -193,13 +204,19 @@ def open_dataset(  # noqa: PLR0913
     *,
     group: str | None = None,
     allow: Sequence[str] = (),
+    physical: bool = False,
     storage_options: Options = None,
     source_options: Options = None,
     chunks: Any = None,
     **options: Any,
 ) -> xr.Dataset:
     """Return the full-resolution image (or one group) of a manifest or source; options are xarray's."""
-    kwargs = {"allow": tuple(allow), "storage_options": storage_options, "source_options": source_options}
+    kwargs = {
+        "allow": tuple(allow),
+        "physical": physical,
+        "storage_options": storage_options,
+        "source_options": source_options,
+    }
     given = {name: value for name, value in kwargs.items() if value}
     return xr.open_dataset(refs, engine="jnrrdz", group=group, chunks=chunks, **given, **options)  # type: ignore[arg-type]
 
@@ -208,12 +225,18 @@ def open_datatree(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
+    physical: bool = False,
     storage_options: Options = None,
     source_options: Options = None,
     **options: Any,
 ) -> xr.DataTree:
     """Return every group of a manifest or source as a tree of datasets; options are xarray's."""
-    kwargs = {"allow": tuple(allow), "storage_options": storage_options, "source_options": source_options}
+    kwargs = {
+        "allow": tuple(allow),
+        "physical": physical,
+        "storage_options": storage_options,
+        "source_options": source_options,
+    }
     given = {name: value for name, value in kwargs.items() if value}
     return xr.open_datatree(refs, engine="jnrrdz", **given, **options)  # type: ignore[arg-type]
 

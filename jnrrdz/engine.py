@@ -35,6 +35,7 @@ class JnrrdzBackend(BackendEntrypoint):
         "decode_timedelta",
         "group",
         "allow",
+        "physical",
         "storage_options",
         "source_options",
     )
@@ -52,29 +53,39 @@ class JnrrdzBackend(BackendEntrypoint):
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
         allow: Sequence[str] = (),
+        physical: bool = False,
         storage_options: Options = None,
         source_options: Options = None,
         **decoding: Any,
     ) -> xr.Dataset:
         """Return the full-resolution image, or the group that is named."""
         store = open_store(
-            _named(filename_or_obj), allow=allow, storage_options=storage_options, source_options=source_options
+            _named(filename_or_obj),
+            allow=allow,
+            physical=physical,
+            storage_options=storage_options,
+            source_options=source_options,
         )
         return dataset(store, group=group, drop_variables=drop_variables, **decoding)
 
-    def open_groups_as_dict(
+    def open_groups_as_dict(  # noqa: PLR0913
         self,
         filename_or_obj: Any,
         *,
         group: str | None = None,
         allow: Sequence[str] = (),
+        physical: bool = False,
         storage_options: Options = None,
         source_options: Options = None,
         **options: Any,
     ) -> dict[str, xr.Dataset]:
         """Return the dataset of every group, by path."""
         store = open_store(
-            _named(filename_or_obj), allow=allow, storage_options=storage_options, source_options=source_options
+            _named(filename_or_obj),
+            allow=allow,
+            physical=physical,
+            storage_options=storage_options,
+            source_options=source_options,
         )
         return datasets(store, group=group, **options)
 

@@ -77,7 +77,7 @@ def _numbers(name: str, value: object, axis: int | None) -> tuple[float, ...]:
     if isinstance(value, list) is (axis is None):
         wanted = "a number, for there is no axis" if axis is None else "a list, an entry for each index of the axis"
         raise MalformedError(f"{name} {value!r} is not {wanted}", field=LINEAR)
-    found = value if isinstance(value, list) else [value]
+    found: list[Any] = value if isinstance(value, list) else [value]
     for number in found:
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise MalformedError(f"{name} {number!r} is no finite number", field=LINEAR)
@@ -87,7 +87,7 @@ def _numbers(name: str, value: object, axis: int | None) -> tuple[float, ...]:
 def _along(values: tuple[float, ...], axis: int | None, dimensions: int) -> Doubles:
     """Return the numbers so that they broadcast along the axis."""
     if axis is None:
-        return np.float64(values[0]).reshape(())
+        return np.array(values[0])
     return np.array(values).reshape([-1 if place == axis else 1 for place in range(dimensions)])
 
 
@@ -95,13 +95,15 @@ def decode(config: LinearConfig, stored: Doubles) -> Doubles:
     """Return the values of stored numbers: a product and a sum, each rounded to float64."""
     scale, offset = (_along(numbers, config.axis, stored.ndim) for numbers in (config.scale, config.offset))
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.multiply(stored, scale, dtype=np.float64)
-        return np.add(values, offset, out=values)
+        values = np.asarray(np.multiply(stored, scale, dtype=np.float64))  # numpy makes a scalar of no dimensions
+        values += offset
+    return values
 
 
 def encode(config: LinearConfig, values: Doubles) -> Doubles:
     """Return the stored numbers of values, up to the rounding of float64."""
     scale, offset = (_along(numbers, config.axis, values.ndim) for numbers in (config.scale, config.offset))
     with np.errstate(over="ignore", invalid="ignore"):
-        stored = np.subtract(values, offset, dtype=np.float64)
-        return np.divide(stored, scale, out=stored)
+        stored = np.asarray(np.subtract(values, offset, dtype=np.float64))
+        stored /= scale
+    return stored

@@ -7,9 +7,10 @@ no scanner knows another; each is a callable of the form `Scan`.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.tiff import is_tiff
 from jnrrdz.model.array import VirtualGroup
+from jnrrdz.model.physical import physical
 from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
@@ -72,7 +73,8 @@ def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None 
         raise _refusal(head, source.url)
     neighbours = Neighbours(opener)
     try:
-        group = scanner.scan(read, source.url, options, neighbours)
+        found = scanner.scan(read, source.url, options, neighbours)
+        group = _physical(found, source.url) if options.physical else found
         records = (record_of(source), *neighbours.records)
     finally:
         neighbours.close()
@@ -83,6 +85,13 @@ def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None 
         sum(reader.requests for reader in readers),
         sum(reader.bytes_read for reader in readers),
     )
+
+
+def _physical(group: VirtualGroup, url: str) -> VirtualGroup:
+    try:
+        return physical(group)
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
 
 
 def _refusal(head: bytes, url: str) -> Exception:

@@ -9,6 +9,7 @@ class ScanChoices(TypedDict, total=False):
 
     embedded: bool
     expand_palette: bool
+    physical: bool
     sidecars: bool
 
 
@@ -24,6 +25,9 @@ class ScanOptions:
 
     expand_palette: bool = False
     """Read colours in place of the indices into a palette."""
+
+    physical: bool = False
+    """Read values as scale, offset and nodata say, in place of what is stored."""
 
     sidecars: bool = False
     """Look for files beside the source that say where it lies and what it means."""
