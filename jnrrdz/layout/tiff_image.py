@@ -143,7 +143,7 @@ def _rows_per_strip(layout: TiffLayout, ifd: Ifd, length: int) -> int:
 
 def _per_sample(layout: TiffLayout, ifd: Ifd, tag: Tag, samples: int) -> tuple[int, ...]:
     """Return one value a sample; writers may give one for all, or too many."""
-    values = layout.ints(ifd, tag, (1,))
+    values = layout.ints(ifd, tag) or (1,)
     return values[:samples] if len(values) >= samples else values + (values[-1],) * (samples - len(values))
 
 
