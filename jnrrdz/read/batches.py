@@ -1,6 +1,6 @@
 """Requests that one event loop makes in one turn, merged where they are neighbours.
 
-May touch asyncio, read.pool, source.ranges and errors.  Zarr asks for every chunk by itself; in one
+May touch asyncio, read.pool, read.recent, source.ranges and errors.  Zarr asks for every chunk by itself; in one
 turn of the loop it asks for as many as `async.concurrency` lets it, and those share requests here.
 """
 
@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from jnrrdz.read.pool import SourcePool, truncated
+from jnrrdz.read.recent import Recent
 from jnrrdz.source import ranges
 
 
@@ -26,6 +27,7 @@ class Batches:
 
     def __init__(self, pool: SourcePool) -> None:
         self._pool = pool
+        self._recent = Recent()
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Ask]] = {}
         self._fetches: set[asyncio.Task[None]] = set()
 
@@ -33,8 +35,9 @@ class Batches:
         """Return what will be the bytes of a range; the request leaves when the loop's turn is over."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
-        if not length:
-            answer.set_result(b"")
+        kept = self._recent.get((url, offset, length)) if length else b""
+        if kept is not None:
+            answer.set_result(kept)
             return answer
         if loop not in self._waiting:
             self._waiting[loop] = []
@@ -65,6 +68,8 @@ class Batches:
         for ask in served:
             piece = data[ask.start - request.start : ask.stop - request.start]
             wanted = ask.stop - ask.start
+            if len(piece) == wanted:
+                self._recent.put((url, ask.start, wanted), piece)
             if ask.answer.done():  # whoever asked was cancelled
                 continue
             if len(piece) < wanted:

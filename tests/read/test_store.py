@@ -392,11 +392,20 @@ def test_a_source_is_asked_about_before_it_is_opened():
     assert (log, opened) == ([], [])
 
 
+def test_what_was_fetched_last_is_not_fetched_again():
+    data, refs = tiled(0)
+    store, log, _ = remote_store(data, refs)
+    first = asyncio.run(store.get_many(list(refs)))
+    again = asyncio.run(store.get_many(list(refs)))
+    assert [one.to_bytes() for one in first] == [one.to_bytes() for one in again]
+    assert len(log) == 1
+
+
 def test_a_source_is_opened_once_with_its_guard_and_options():
     data, refs = tiled(0)
     store, log, opened = remote_store(data, refs)
-    for _ in range(3):
-        asyncio.run(store.get_many(list(refs)))
+    for key in list(refs)[:3]:  # one that was fetched already would not be fetched again
+        asyncio.run(store.get_many([key]))
     assert len(log) == 3
     ((place, options, guard),) = opened
     assert (place, options) == ("https://example.org/d/raw.bin", None)
