@@ -9,7 +9,7 @@ from jnrrdz.model.crs_parts import json_of, made
 
 
 def crs_from_wkt(wkt: str, field: str) -> Crs:
-    """Return the CRS that a text (WKT 1, ESRI's, WKT 2, `EPSG:n`) names."""
+    """Return the CRS that a text (WKT 1, ESRI's, WKT 2) describes."""
     crs = made(wkt, field)
     known = json_of(crs).get("id") or {}
     code = f"{known['authority']}:{known['code']}" if known else None

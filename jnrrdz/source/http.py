@@ -34,6 +34,8 @@ _ADVICE = {
     401: "; the server wants credentials (storage option headers)",
     403: "; the server wants credentials (storage option headers), or a signed URL has expired",
 }
+_LIKE = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 410: FileNotFoundError}
+"""What a status would be on a file system: whoever looks for a file that may be absent asks for the cause."""
 
 
 class HttpTransport:
@@ -95,7 +97,7 @@ class HttpTransport:
         known = self.validators
         if answer.status not in {_OK, _PARTIAL, _UNSATISFIABLE}:
             said = f"HTTP {answer.status} {answer.reason} to {answer.method}"
-            raise JnrrdzError(f"{said}{_ADVICE.get(answer.status, '')}")
+            raise JnrrdzError(f"{said}{_ADVICE.get(answer.status, '')}") from _LIKE.get(answer.status)
         if answer.status == _OK and _encoded(answer):
             raise UnsupportedError("the server compresses what it sends although asked not to; turn that off there")
         if size is None and known is None:

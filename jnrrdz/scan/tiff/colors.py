@@ -74,7 +74,7 @@ def color_attributes(
     base = ("palette",) if has_table else COLORS.get(image.photometric, ())
     names = [base[index] if index < len(base) else _extra(image, extra, index) for index in range(image.samples)]
     for index, text in enumerate(said):
-        if text is not None:
+        if text is not None and not (has_table and image.bits[0] == 1):  # two colours stay two colours
             names[index] = color_name(text) or "undefined"
     found: dict[str, Any] = {"colorinterp": names}
     if image.photometric in Photometric and image.photometric not in PLAIN:
