@@ -163,7 +163,7 @@ def _plain(value: Any) -> Any:
 def _checked(name: str, value: Any, problems: list[str]) -> Any:
     """Return one member of a configuration in its type here, or note what is wrong with it."""
     if name == "byte_order":
-        if value not in {"little", "big"}:
+        if not isinstance(value, str) or value not in {"little", "big"}:
             problems.append(f"byte_order {value!r} is neither little nor big")
         return value
     if name in {"jpeg_tables", "jpeg_header", "palette"}:
