@@ -1,0 +1,73 @@
+"""The command line: parse, call, print.
+
+May touch click and errors; the rest is imported inside each command, so that help and completion are
+there at once.  Results go to stdout, everything else to stderr; exit codes: 0 fine, 1 failure, 2 usage, 3
+some files of several failed, 130 interrupted.  Spec: docs/cli.md
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from jnrrdz.cli.codecs import codecs
+from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console
+from jnrrdz.cli.index import index
+from jnrrdz.cli.info import info
+from jnrrdz.cli.ls import ls
+from jnrrdz.cli.options import console_options
+from jnrrdz.errors import JnrrdzError
+
+EPILOG = """\b
+Example:
+  jnrrdz index scene.tif -o scene.json
+  python -c 'import xarray; print(xarray.open_dataset("scene.json"))'
+
+\b
+Each command shows more with -h.  Tab completion in bash:
+  eval "$(_JNRRDZ_COMPLETE=bash_source jnrrdz)"
+"""
+
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Program(click.Group):
+    """A group whose commands end with one line and a code where they fail."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what is no mistake of the program's is told in one line."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click ends quietly: whoever read the output has seen enough
+            raise
+        except (JnrrdzError, OSError) as error:
+            ctx.ensure_object(Console).error(error)
+            ctx.exit(FAILURE)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Program, epilog=EPILOG, context_settings=SETTINGS)
+@click.version_option(package_name="jnrrdz", prog_name="jnrrdz", message="%(prog)s %(version)s")
+@console_options
+def cli() -> None:
+    """Make archival imagery readable as Zarr, without copying a byte of it.
+
+    A manifest says where the chunks of an image file are; xarray, zarr and dask read them from there.
+    """
+
+
+for command in (index, info, ls, codecs):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; a request to terminate unwinds, so that no half-written file stays."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    cli(prog_name="jnrrdz")

@@ -1,0 +1,77 @@
+"""What the commands say on stderr: notes, warnings and errors, one line each.
+
+May touch click, errors and Python's warnings.  Results go to stdout and are no business of this module.
+What is printed may come from an untrusted manifest or from a file's name: control characters are
+escaped, so that none of it can drive a terminal.
+"""
+
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from jnrrdz.errors import JnrrdzError
+
+FAILURE = 1
+SOME_FAILED = 3
+INTERRUPTED = 130
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, with what is not printable escaped."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )
+
+
+@dataclass
+class Console:
+    """How much a run says, as `-q` and `-v` ask."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+    def note(self, text: str) -> None:
+        """Say what was done, unless `-q`."""
+        if not self.quiet:
+            click.echo(printable(text), err=True)
+
+    def error(self, error: Exception) -> None:
+        """Say what went wrong; with `-v` after the traceback."""
+        if self.verbose:
+            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(_told(error))}", err=True)
+
+    @contextmanager
+    def warnings_told(self, source: str) -> Iterator[None]:
+        """Turn the Python warnings of some work on a source to lines, each text once; `-q` drops them."""
+        told: set[str] = set()
+
+        def tell(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+        ) -> None:
+            if self.quiet or str(message) in told:
+                return
+            told.add(str(message))
+            place = f" ({category.__name__}, {filename}:{lineno})" if self.verbose else ""
+            label = click.style("warning:", fg="yellow", bold=True)
+            click.echo(f"{label} {printable(f'{source}: {message}{place}')}", err=True)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = tell
+            yield
+
+
+def _told(error: Exception) -> str:
+    """Return an error's text; that of the operating system with the file first, as ours have it."""
+    if isinstance(error, OSError) and not isinstance(error, JnrrdzError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+console_of = click.make_pass_decorator(Console, ensure=True)

@@ -1,0 +1,174 @@
+"""Which codecs, libraries and TIFF compressions this environment has.
+
+May touch the codecs, zarr's registry, imagecodecs and installed packages' metadata.  A decoder counts as
+there if the library that would be called says so, not because its name is known.
+"""
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, distribution, version
+from typing import Any
+
+import imagecodecs
+import numcodecs  # type: ignore[import-untyped]
+import zarr.registry
+from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]
+
+from jnrrdz.cli.facts import Facts
+from jnrrdz.codecs.osml import UNREAD
+from jnrrdz.codecs.tiff_tile import LIBTIFF_ONLY
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.layout.tiff_tags import Compression, name_of
+from jnrrdz.model.codec import CAST_VALUE
+
+type Json = dict[str, Any]
+
+DECODERS = {
+    Compression.CCITT_RLE: "CCITTRLE",
+    Compression.CCITT_T4: "CCITTFAX3",
+    Compression.CCITT_T6: "CCITTFAX4",
+    Compression.LZW: "LZW",
+    Compression.OLD_JPEG: "JPEG8",
+    Compression.JPEG: "JPEG8",
+    Compression.DEFLATE: "DEFLATE",
+    Compression.PACKBITS: "PACKBITS",
+    Compression.DEFLATE_OLD: "DEFLATE",
+    Compression.JPEG2000: "JPEG2K",
+    Compression.LERC: "LERC",
+    Compression.LZMA: "LZMA",
+    Compression.JETRAW: "JETRAW",
+    Compression.PNG: "PNG",
+    Compression.ZSTD: "ZSTD",
+    Compression.WEBP: "WEBP",
+    Compression.JPEGXL: "JPEGXL",
+    Compression.JPEGXL_DNG: "JPEGXL",
+}
+"""The decoder of imagecodecs that tifffile calls for a scheme."""
+
+LIBRARIES = {
+    "zarr": ("arrays, and the codecs of the Zarr specification", "zarr"),
+    "tifffile": ("tiles and strips of TIFF", "tifffile"),
+    "imagecodecs": ("the decoders that tifffile calls, and libtiff", "imagecodecs"),
+    "numcodecs": ("the codecs numcodecs.*", "numcodecs"),
+    "cast-value-rs": ("the codec cast_value of physical values", "cast-value-rs"),
+    "s3fs": ("sources and manifests at s3://", "s3fs"),
+    "aiohttp": ("sources and manifests at https://", "aiohttp"),
+    "icechunk": ("manifests in Icechunk repositories", "jnrrdz[icechunk]"),
+    "dask": ("chunked reading in parallel", "jnrrdz[dask]"),
+}
+"""What each is for, and what pip installs it by."""
+
+NUMCODECS = "numcodecs."
+
+
+@dataclass
+class Verdict:
+    """Whether one codec of a manifest can be read here."""
+
+    entry: Json
+    arrays: list[str] = field(default_factory=list)
+    reason: str | None = None
+    """Why it cannot; None if it can."""
+
+
+def survey() -> Json:
+    """Return what can be read here, and by what."""
+    points = distribution("jnrrdz").entry_points.select(group="zarr.codecs")
+    names = sorted({point.name for point in points}, key=lambda name: ("://" in name, name))
+    return {
+        "jnrrdz": version("jnrrdz"),
+        "codecs": [{"name": name, "readable": name not in UNREAD} for name in names],
+        "libraries": [_library(name) for name in LIBRARIES],
+        "tiff_compressions": list(_compressions()),
+    }
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _library(name: str) -> Json:
+    purpose, package = LIBRARIES[name]
+    try:
+        found: str | None = version(name)
+    except PackageNotFoundError:
+        found = None
+    return {"name": name, "version": found, "purpose": purpose, "install": f"pip install '{package}'"}
+
+
+def _compressions() -> Iterator[Json]:
+    for scheme in Compression:
+        decoder, reason = decoder_of(scheme)
+        yield {
+            "name": scheme.name,
+            "number": int(scheme),
+            "readable": reason is None,
+            "decoder": decoder,
+            "reason": reason,
+        }
+
+
+def decoder_of(scheme: Compression) -> tuple[str | None, str | None]:
+    """Return what decodes a TIFF compression, and why it cannot be decoded (None if it can)."""
+    if scheme == Compression.NONE:
+        return "numpy", None
+    name = "TIFF" if scheme in LIBTIFF_ONLY else DECODERS.get(scheme)
+    if name is None:
+        return None, "no decoder is known"
+    if not getattr(imagecodecs, name).available:
+        return None, f"this build of imagecodecs has no {name}; one that has it is needed"
+    return "libtiff (imagecodecs)" if name == "TIFF" else f"imagecodecs {name}", None
+
+
+def verdicts(facts: Facts) -> list[Verdict]:
+    """Return for every codec of a manifest, in each configuration, whether it can be read."""
+    found: dict[str, Verdict] = {}
+    for node in facts.nodes.values():
+        if node.refs is None:
+            continue
+        for entry in node.codecs:
+            verdict = found.setdefault(repr(_essence(entry)), Verdict(_essence(entry)))
+            verdict.arrays.append(node.path)
+            verdict.reason = verdict.reason or unreadable(entry)
+    return list(found.values())
+
+
+def _essence(entry: Json) -> Json:
+    """Return a codec without what differs from level to level of one image."""
+    configuration = entry.get("configuration") or {}
+    if entry["name"].rpartition("/")[2] != "tiff-tile":
+        return {"name": entry["name"], **({"configuration": configuration} if configuration else {})}
+    kept = {key: configuration[key] for key in ("compression", "predictor") if key in configuration}
+    return {"name": entry["name"], "configuration": kept}
+
+
+def unreadable(entry: Json) -> str | None:
+    """Return why a codec of a manifest cannot be read here, None if it can."""
+    name, configuration = entry["name"], entry.get("configuration") or {}
+    try:
+        found = zarr.registry.get_codec_class(name)
+    except (LookupError, ValueError):
+        return f"no package that is installed registers the codec {name!r}"
+    except ImportError as error:
+        return f"the package that registers it does not import: {error}"
+    try:
+        found.from_dict({"name": name, "configuration": configuration})
+        if name.startswith(NUMCODECS):  # zarr's wrapper would find out at the first chunk
+            numcodecs.get_codec({"id": name.removeprefix(NUMCODECS), **configuration})
+    except UnknownCodecError:
+        return f"numcodecs has no {name.removeprefix(NUMCODECS)}; a package that it needs is missing"
+    except (JnrrdzError, ValueError, TypeError, KeyError, ImportError, NotImplementedError) as error:
+        return f"its configuration is refused: {error}"
+    if name == CAST_VALUE and found.__module__.startswith("zarr.") and not _has("cast_value_rs"):
+        # zarr's class would find out at the first chunk
+        return "cast-value-rs is missing: pip install cast-value-rs"
+    return _tiff_reason(configuration) if name.rpartition("/")[2] == "tiff-tile" else None
+
+
+def _tiff_reason(configuration: Json) -> str | None:
+    scheme = configuration.get("compression", int(Compression.NONE))
+    if scheme not in Compression:
+        return f"no decoder is known for compression {scheme}"
+    reason = decoder_of(Compression(scheme))[1]
+    return None if reason is None else f"{name_of(Compression, scheme)}: {reason}"

@@ -1,0 +1,204 @@
+"""What a manifest's documents and references say, as facts to print.
+
+May touch read's manifests and the model.  A manifest may come from anywhere: its attributes are taken
+where they have the form that jnrrdz writes, and left out where they have another.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jnrrdz.errors import MalformedError
+from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.read.columns import WHOLE, ArrayRefs, ColumnarRefs
+from jnrrdz.read.documents import ZARR_JSON, parse_json
+from jnrrdz.read.manifest import Manifest
+
+type Json = dict[str, Any]
+
+_WKT_NAME = re.compile(r'\s*\w+\[\s*"((?:[^"]|"")*)"')
+_WKT_CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\]\s*\Z')
+_LOW = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Crs:
+    """A coordinate reference system by what people call it."""
+
+    code: str | None
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The chunks of an array and their bytes."""
+
+    chunks: int
+    missing: int
+    nbytes: int | None
+    """None where a chunk ends with its source and the manifest does not tell the source's size."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A group or an array of a manifest."""
+
+    path: str
+    document: Json
+    refs: ArrayRefs | None = None
+    """None for a group."""
+
+    @property
+    def attributes(self) -> Json:
+        """What `attributes` holds."""
+        return _object(self.document.get("attributes"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape; reading the manifest has checked that these are integers."""
+        return tuple(self.document["shape"])
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        """The chunks' shape, checked likewise."""
+        return tuple(self.document["chunk_grid"]["configuration"]["chunk_shape"])
+
+    @property
+    def data_type(self) -> str:
+        """The data type's name."""
+        found = self.document.get("data_type")
+        return str(found.get("name") if isinstance(found, dict) else found)
+
+    @property
+    def dimension_names(self) -> list[str | None]:
+        """A name or None for every axis."""
+        found = self.document.get("dimension_names")
+        return list(found) if isinstance(found, list) else [None] * len(self.shape)
+
+    @property
+    def codecs(self) -> list[Json]:
+        """The codecs' entries, each with its name."""
+        found = self.document.get("codecs")
+        entries = found if isinstance(found, list) else []
+        named = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
+        if not named or not all(map(_is_codec, named)):
+            raise MalformedError("no list of codecs with names", field=f"{self.path}/{ZARR_JSON}, codecs".lstrip("/"))
+        return named
+
+    @property
+    def nodata(self) -> Any:
+        """The value of missing pixels, None where there is none."""
+        if "_FillValue" in self.attributes:
+            return self.document.get("fill_value")
+        return self.attributes.get("nodata")
+
+
+def _is_codec(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
+        and isinstance(entry.get("configuration", {}), dict)
+    )
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+class Facts:
+    """The nodes of a manifest, and what one says of another."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.nodes = {node.path: node for node in _nodes(manifest)}
+        self._sizes = {record.url: record.size for record in manifest.sources}
+        self._levels = dict(self._named_levels())
+
+    def arrays(self) -> Iterator[Node]:
+        """Yield the arrays that have axes; scalars (the grid mapping) carry attributes only."""
+        yield from (node for node in self.nodes.values() if node.refs is not None and node.shape)
+
+    def level(self, path: str) -> int:
+        """Return which level of a pyramid a node is or belongs to, 0 outside of any."""
+        while path and path not in self._levels:
+            path = path.rpartition("/")[0]
+        return self._levels.get(path, 0)
+
+    def _named_levels(self) -> Iterator[tuple[str, int]]:
+        for path, node in self.nodes.items():
+            layout = _object(node.attributes.get("multiscales")).get("layout")
+            assets = [_object(entry).get("asset") for entry in layout] if isinstance(layout, list) else []
+            for number, asset in enumerate(assets):
+                yield f"{path}/{asset}".lstrip("/"), number
+
+    def crs(self, node: Node) -> Crs | None:
+        """Return the CRS of an array."""
+        parent = self.nodes.get(node.path.rpartition("/")[0])
+        group = {} if parent is None else parent.attributes
+        mapping = self._grid_mapping(node)
+        texts = [mapping.get("crs_wkt"), mapping.get("spatial_ref"), node.attributes.get("proj:wkt2")]
+        wkt = next((text for text in [*texts, group.get("proj:wkt2")] if isinstance(text, str)), "")
+        code = node.attributes.get("proj:code", group.get("proj:code"))
+        if not isinstance(code, str):
+            found = _WKT_CODE.search(wkt)
+            code = None if found is None else f"{found[1]}:{found[2]}"
+        called = _WKT_NAME.match(wkt)
+        name = None if called is None else called[1].replace('""', '"')
+        return None if code is None and name is None else Crs(code, name)
+
+    def _grid_mapping(self, node: Node) -> Json:
+        named = node.attributes.get("grid_mapping")
+        sibling = self.nodes.get(f"{node.path.rpartition('/')[0]}/{named}".lstrip("/"))
+        return {} if sibling is None else sibling.attributes
+
+    def stored(self, node: Node) -> Stored:
+        """Return how many chunks an array has and how large they are together."""
+        refs = node.refs
+        if refs is None:
+            return Stored(0, 0, 0)
+        present = refs.present()
+        missing = refs.keys.chunks - len(present)
+        if isinstance(refs, ColumnarRefs):
+            return Stored(refs.keys.chunks, missing, self._columnar_bytes(refs.refs))
+        total: int | None = 0
+        for chunk in present.tolist():
+            found = refs.lookup(chunk)
+            ranges = [("", 0, len(found))] if isinstance(found, bytes) else found
+            total = _sum(total, (self._length(*one) for one in ranges))
+        return Stored(refs.keys.chunks, missing, total)
+
+    def _columnar_bytes(self, refs: ChunkRefs) -> int | None:
+        whole = refs.length == WHOLE
+        known = refs.length[~whole]
+        # in halves: what a manifest claims may add up to more than 64 bits
+        total = (int((known >> 32).sum()) << 32) + int((known & _LOW).sum())
+        total += sum(map(len, refs.inline.values()))
+        rows = np.flatnonzero(whole).tolist()
+        return _sum(total, (self._length(refs.sources[refs.source[row]], int(refs.offset[row]), WHOLE) for row in rows))
+
+    def _length(self, url: str, offset: int, length: int) -> int | None:
+        if length != WHOLE:
+            return length
+        size = self._sizes.get(url)
+        return None if size is None else max(size - offset, 0)
+
+
+def _sum(total: int | None, lengths: Iterator[int | None]) -> int | None:
+    for length in lengths:
+        total = None if total is None or length is None else total + length
+    return total
+
+
+def _nodes(manifest: Manifest) -> Iterator[Node]:
+    """Yield every node by its document, in the manifest's order."""
+    for key, data in manifest.documents.items():
+        path, _, name = key.rpartition("/")
+        if name != ZARR_JSON:
+            continue
+        document: Mapping[str, Any] = parse_json(data, field=key)
+        if not isinstance(document, dict):
+            raise MalformedError("metadata that are no object", field=key)
+        yield Node(path, document, manifest.arrays.get(path))

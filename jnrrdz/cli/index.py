@@ -1,0 +1,215 @@
+"""`jnrrdz index`: sources to manifests.
+
+May touch click, and inside the command the api and the JSON writer.  Several sources become a manifest
+each in one directory; a source that fails does not stop the others.
+"""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from jnrrdz.cli.console import SOME_FAILED, Console, console_of
+from jnrrdz.cli.options import S3Access, console_options, s3_options
+from jnrrdz.errors import JnrrdzError
+
+if TYPE_CHECKING:
+    from jnrrdz.api import Indexed
+
+ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
+STDOUT = "-"
+
+EPILOG = """\b
+Examples:
+  jnrrdz index scene.tif -o scene.json
+  jnrrdz index *.tif -o manifests/ -f parquet
+  jnrrdz index s3://bucket/scene.tif --no-sign-request -o - | gzip > scene.json.gz
+"""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the options ask of every manifest."""
+
+    form: str | None
+    single_range: bool
+    relative: bool
+    overviews: bool
+    physical: bool
+    overwrite: bool
+    s3: S3Access
+
+
+@click.command(epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(list(ENDINGS)),
+    help="Form of the manifest; by default what OUT's ending says, else json.",
+)
+@click.option("--single-range", is_flag=True, help="Refer to scattered chunks by the span that holds them.")
+@click.option("--relative", is_flag=True, help="Write the sources' URLs relative to the manifest.")
+@click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="Full size only.")
+@click.option("--physical", is_flag=True, help="Read values by scale, offset and nodata, as floats with NaN.")
+@click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
+@click.option("--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix.")
+@s3_options
+@console_options
+@console_of
+@click.pass_context
+def index(  # noqa: PLR0913  one parameter an option
+    context: click.Context,
+    console: Console,
+    sources: Sequence[str],
+    output: str,
+    form: str | None,
+    *,
+    single_range: bool,
+    relative: bool,
+    overviews: bool,
+    physical: bool,
+    overwrite: bool,
+    allow: Sequence[str],  # noqa: ARG001  no format that is read today names other files in its header
+    s3: S3Access,
+) -> None:
+    """Write a manifest of each SRC: where its chunks are, and what they mean.
+
+    SRC is an image: a path or a URL (https://, s3://, whatever fsspec opens); only its headers are read.
+    With one SRC, OUT is the manifest, and "-" is stdout.  With several, or where OUT ends in a slash, OUT
+    is a directory and gets one manifest for each, named like its source.  A manifest is there whole or
+    not at all.
+    """
+    wish = Wish(form, single_range, relative, overviews, physical, overwrite, s3)
+    if output == STDOUT:
+        _to_stdout(console, sources, wish)
+        return
+    pairs = planned(sources, output, form)
+    _refuse_to_replace_sources(pairs)
+    if not _is_folder(sources, output):
+        console.note(_line(_index(console, *pairs[0], wish)))
+    elif _index_all(console, pairs, output, wish):
+        context.exit(SOME_FAILED)
+
+
+def _is_folder(sources: Sequence[str], output: str) -> bool:
+    """Whether OUT holds a manifest for each source; a Parquet manifest's own name may end in a slash too."""
+    ends = tuple(f"{ending}/" for ending in (*ENDINGS.values(), ".parq"))
+    return len(sources) > 1 or (output.endswith("/") and not output.endswith(ends))
+
+
+def planned(sources: Sequence[str], output: str, form: str | None) -> list[tuple[str, str]]:
+    """Return the manifest for every source; two sources for one manifest are an error."""
+    if not _is_folder(sources, output):
+        return [(sources[0], output)]
+    pairs = [(source, f"{output.rstrip('/') or '/'}/{_stem(source)}{ENDINGS[form or 'json']}") for source in sources]
+    for place, times in Counter(place for _, place in pairs).items():
+        if times > 1:
+            twins = " and ".join(source for source, own in pairs if own == place)
+            raise click.UsageError(f"{twins} would all become {place}; index them into different directories.")
+    return pairs
+
+
+def _stem(source: str) -> str:
+    """Return a source's name without its ending."""
+    path = urlsplit(source).path if source.startswith(("http://", "https://")) else source
+    name = PurePosixPath(path).stem
+    if name in {"", ".", ".."}:
+        raise click.UsageError(f"{source} names no file.")
+    return name
+
+
+def _refuse_to_replace_sources(pairs: Sequence[tuple[str, str]]) -> None:
+    sources = {os.path.realpath(source): source for source, _ in pairs}
+    for _, place in pairs:
+        if os.path.exists(place) and os.path.realpath(place) in sources:  # noqa: PTH110  URLs come here too
+            raise click.UsageError(f"{place} is a source itself and would be replaced; name another OUT.")
+
+
+def _index(console: Console, source: str, place: str, wish: Wish) -> "Indexed":
+    """Index one source, its warnings told."""
+    from jnrrdz import api  # noqa: PLC0415  see the package
+
+    # a repository names its sources' endpoint itself, wherever the repository is
+    form = wish.form or api.format_of(place)
+    own = wish.s3.options(source) if form == "icechunk" else None
+    if form == "icechunk" and not console.verbose:
+        os.environ.setdefault("ICECHUNK_LOG", "error")  # its own lines are in colour and concern its developers
+    with console.warnings_told(source):
+        return api.index(
+            source,
+            place,
+            format=wish.form,
+            single_range=wish.single_range,
+            relative=wish.relative,
+            overviews=wish.overviews,
+            physical=wish.physical,
+            overwrite=wish.overwrite,
+            storage_options=wish.s3.options(source),
+            target_options=wish.s3.options(place) or own,
+        )
+
+
+def _index_all(console: Console, pairs: Sequence[tuple[str, str]], folder: str, wish: Wish) -> int:
+    """Index every source, and return how many failed."""
+    failed = 0
+    made = _make_folder(folder)
+    for source, place in pairs:
+        try:
+            console.note(_line(_index(console, source, place, wish)))
+        except (JnrrdzError, OSError) as error:
+            console.error(error)
+            failed += 1
+    if made is not None and not any(made.iterdir()):
+        made.rmdir()
+    if failed:
+        console.note(f"{failed} of {len(pairs)} sources failed")
+    return failed
+
+
+def _make_folder(folder: str) -> Path | None:
+    """Make a local directory, and return it if it was not there; stores make theirs as they need them."""
+    from jnrrdz.source.url import local_path  # noqa: PLC0415  see the package
+
+    path = local_path(folder)
+    if path is None or Path(path).is_dir():
+        return None
+    Path(path).mkdir(parents=True)
+    return Path(path)
+
+
+def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
+    if len(sources) > 1:
+        raise click.UsageError("Several sources need a directory for OUT; stdout takes one manifest.")
+    if wish.form not in {None, "json"}:
+        raise click.UsageError(f"{wish.form} is a directory and cannot go to stdout; json can.")
+    if wish.relative:
+        raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
+    from jnrrdz import api  # noqa: PLC0415  see the package
+    from jnrrdz.write.kerchunk_json import dump  # noqa: PLC0415  the same
+
+    (source,) = sources
+    with console.warnings_told(source):
+        found = api.scan_with_cost(
+            source, overviews=wish.overviews, physical=wish.physical, storage_options=wish.s3.options(source)
+        )
+        dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
+        sys.stdout.buffer.flush()
+    arrays = [array for _, array in found.group.arrays() if array.shape]
+    chunks = sum(array.refs.chunks for array in arrays)
+    console.note(_line(api.Indexed(source, STDOUT, "json", len(arrays), chunks, found.requests, found.bytes_read)))
+
+
+def _line(done: "Indexed") -> str:
+    from jnrrdz.cli.text import counted  # noqa: PLC0415  see the package
+
+    parts = [counted(done.arrays, "array"), counted(done.chunks, "chunk"), counted(done.requests, "request")]
+    return f"{done.source} -> {done.output}: {', '.join(parts)}, {counted(done.bytes_read, 'byte')} read"

@@ -1,0 +1,173 @@
+"""`jnrrdz info`: what a source or a manifest holds.
+
+May touch click, and inside the command what reads manifests.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jnrrdz.cli.console import Console, console_of
+from jnrrdz.cli.options import S3Access, allow_option, console_options, json_option, s3_options
+
+if TYPE_CHECKING:
+    from jnrrdz.cli.opened import Opened
+
+EPILOG = """\b
+Examples:
+  jnrrdz info scene.tif
+  jnrrdz info scene.json --json | jq '.arrays[0].shape'
+"""
+
+SOURCES = 5
+"""Sources that are shown to people; a mosaic has thousands."""
+
+type Json = dict[str, Any]
+
+
+@click.command(epilog=EPILOG, short_help="Show what an image or a manifest holds.")
+@click.argument("name", metavar="SRC|REFS", type=click.Path())
+@json_option
+@allow_option
+@s3_options
+@console_options
+@console_of
+def info(console: Console, name: str, *, as_json: bool, allow: Sequence[str], s3: S3Access) -> None:
+    """Show what an image (SRC) or a manifest (REFS) holds.
+
+    Format, levels, shapes, types, chunks, codecs, CRS, nodata; for an image what reading its header took,
+    for a manifest the sources as they were when it was made.  No pixel is read.
+    """
+    from jnrrdz.cli.opened import opened  # noqa: PLC0415  see the package
+
+    with console.warnings_told(name):
+        found = summary(opened(name, s3, allow))
+        if as_json:
+            click.echo(json.dumps(found, indent=2))
+            return
+        for line in _lines(found):
+            click.echo(line)
+
+
+def summary(found: "Opened") -> Json:
+    """Return everything that is shown, as JSON has it."""
+    from jnrrdz.cli.facts import Facts  # noqa: PLC0415  see the package
+
+    facts = Facts(found.manifest)
+    arrays = [_array(facts, node) for node in facts.arrays()]
+    whole: Json = {"name": found.name, "format": found.format}
+    if found.requests is not None:
+        whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
+    sizes = [array["stored_bytes"] for array in arrays]
+    return whole | {
+        "levels": 1 + max((array["level"] for array in arrays), default=-1),
+        "chunks": sum(array["chunks"] for array in arrays),
+        "missing": sum(array["missing"] for array in arrays),
+        "stored_bytes": None if None in sizes else sum(sizes),
+        "arrays": arrays,
+        "sources": [_source(record) for record in found.manifest.sources],
+    }
+
+
+def _array(facts: Any, node: Any) -> Json:
+    crs, stored = facts.crs(node), facts.stored(node)
+    return {
+        "path": node.path,
+        "level": facts.level(node.path),
+        "shape": list(node.shape),
+        "data_type": node.data_type,
+        "dimension_names": node.dimension_names,
+        "chunk_shape": list(node.chunk_shape),
+        "codecs": node.codecs,
+        "crs": None if crs is None else {"code": crs.code, "name": crs.name},
+        "nodata": node.nodata,
+        "chunks": stored.chunks,
+        "missing": stored.missing,
+        "stored_bytes": stored.nbytes,
+    }
+
+
+def _source(record: Any) -> Json:
+    return {
+        "url": record.url,
+        "size": record.size,
+        "etag": record.etag,
+        "version_id": record.version,
+        "last_modified": record.modified,
+    }
+
+
+# For people
+
+
+def _lines(found: Json) -> Iterator[str]:
+    """Yield what is true of the whole, then a table of the arrays."""
+    from jnrrdz.cli import text  # noqa: PLC0415  see the package
+
+    yield from text.table(_head(found))
+    if not found["arrays"]:
+        return
+    yield ""
+    header = ("array", "level", "shape", "chunk shape", "chunks", "missing", "stored")
+    rows = [
+        (
+            array["path"],
+            str(array["level"]),
+            text.sides(array["shape"]),
+            text.sides(array["chunk_shape"]),
+            f"{array['chunks']:,}",
+            f"{array['missing']:,}",
+            text.size(array["stored_bytes"]),
+        )
+        for array in found["arrays"]
+    ]
+    yield from text.table([header, *rows], right=(4, 5, 6))
+
+
+def _head(found: Json) -> Iterator[tuple[str, str]]:
+    from jnrrdz.cli import text  # noqa: PLC0415  see the package
+
+    yield "name", found["name"]
+    yield "format", found["format"]
+    if "requests" in found:
+        yield "header", f"{text.counted(found['bytes_read'], 'byte')} in {text.counted(found['requests'], 'request')}"
+    yield "levels", str(found["levels"])
+    for label, value in (
+        ("type", lambda array: array["data_type"]),
+        ("dimensions", lambda array: ", ".join(str(name) for name in array["dimension_names"])),
+        ("codecs", lambda array: ", ".join(map(text.codec, array["codecs"]))),
+        ("CRS", lambda array: _crs(array["crs"])),
+        ("nodata", lambda array: "none" if array["nodata"] is None else str(array["nodata"])),
+    ):
+        yield from _distinct(label, found["arrays"], value)
+    yield "chunks", f"{found['chunks']:,}, {found['missing']:,} of them missing, {text.size(found['stored_bytes'])}"
+    yield from _sources(found["sources"])
+
+
+def _distinct(label: str, arrays: Sequence[Json], value: Callable[[Json], str]) -> Iterator[tuple[str, str]]:
+    """Yield what the arrays have in common, or each value with the arrays that have it."""
+    by_value: dict[str, list[str]] = {}
+    for array in arrays:
+        by_value.setdefault(value(array), []).append(array["path"])
+    for number, (text, paths) in enumerate(by_value.items()):
+        others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield "" if number else label, text if len(by_value) == 1 else f"{text}: {paths[0]}{others}"
+
+
+def _crs(crs: Json | None) -> str:
+    return "none" if crs is None else ", ".join(part for part in (crs["code"], crs["name"]) if part)
+
+
+def _sources(sources: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    from jnrrdz.cli import text  # noqa: PLC0415  see the package
+
+    for number, source in enumerate(sources[:SOURCES]):
+        facts = [] if source["size"] is None else [text.counted(source["size"], "byte")]
+        facts += [f"ETag {source['etag']}"] if source["etag"] else []
+        facts += [f"version {source['version_id']}"] if source["version_id"] else []
+        facts += [f"modified {source['last_modified']}"] if source["last_modified"] else []
+        yield "" if number else "sources", ", ".join([source["url"], *facts])
+    if len(sources) > SOURCES:
+        yield "", f"and {len(sources) - SOURCES:,} more; --json lists them all"
