@@ -24,7 +24,8 @@ CATEGORIES = ("flag_values", "flag_masks", "flag_meanings", "flag_colors", "colo
 
 LIMITS = ("valid_min", "valid_max", "valid_range")
 STATISTICS = "statistics"
-BAND_LISTS = {"band_names": "long_name", "band_units": "units"}
+UNITS = "band_units"
+BAND_LISTS = {"band_names": "long_name", UNITS: "units"}
 """Lists with an entry a band, and what the entry is called on a band of its own."""
 
 
@@ -119,7 +120,17 @@ def unpacked_attributes(array: VirtualArray, packing: Packing) -> dict[str, Any]
         if packing.scales[0] < 0:
             kept = {_swapped(name): value for name, value in kept.items()}
         kept |= {STATISTICS: _statistics(kept[STATISTICS], packing)} if STATISTICS in kept else {}
+        kept = _with_unit(kept)
     return kept
+
+
+def _with_unit(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes with the unit in which all bands are, which does not hold of scaled numbers as stored."""
+    units = set(attributes.get(UNITS, ()))
+    if len(units) != 1 or "" in units:
+        return attributes
+    kept = {name: value for name, value in attributes.items() if name != UNITS}
+    return {**kept, BAND_LISTS[UNITS]: units.pop()}
 
 
 def _limits(stored: Any, packing: Packing) -> Any:
