@@ -26,7 +26,7 @@ SPACE_UNITS = {
     "Å": "angstrom",
     "nm": "nanometer",
     "µm": "micrometer",
-    "μm": "micrometer",  # noqa: RUF001  the Greek letter is written as often as the micro sign
+    "μm": "micrometer",
     "um": "micrometer",
     "micron": "micrometer",
     "mm": "millimeter",
@@ -40,7 +40,7 @@ SPACE_UNITS = {
 TIME_UNITS = {
     "ns": "nanosecond",
     "µs": "microsecond",
-    "μs": "microsecond",  # noqa: RUF001  as above
+    "μs": "microsecond",
     "us": "microsecond",
     "ms": "millisecond",
     "s": "second",
@@ -114,7 +114,7 @@ def ome_attributes(
 
 
 def is_expressible(names: Sequence[str]) -> bool:
-    """Whether OME-Zarr allows these axes: at most five, time, then channel or one of its own, then two or three of space."""
+    """Whether OME-Zarr allows these axes: time, then channel or an unnamed type, then two or three of space."""
     kinds = [KINDS.get(name, "") for name in names]
     order = {"time": 0, "channel": 1, "": 1, "space": 2}
     ranks = [order[kind] for kind in kinds]

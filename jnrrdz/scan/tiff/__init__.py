@@ -29,7 +29,7 @@ def scan_tiff(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
     """Return the group of a TIFF: its only image, or a group for each of its images."""
     try:
         layout = TiffLayout(read, read.size)
-        series = series_group(read, layout, url, neighbours, overviews=options.overviews)
+        series = series_group(read, layout, url, options, neighbours)
         if series is not None:
             return series
         pictures = find_pictures(layout, url, options, neighbours)

@@ -1,0 +1,90 @@
+"""Which TIFFs are series: microscopy formats by their first IFD, and stacks of pages that all agree.
+
+May touch the TIFF layout and the modules of this folder.  The first IFD alone decides about the
+formats, by tags and by the beginnings of texts that tifffile goes by too; an ordinary TIFF of one
+image costs no further read.
+"""
+
+from jnrrdz.layout.tiff import Ifd, TiffLayout
+from jnrrdz.layout.tiff_tags import Tag
+from jnrrdz.model.array import VirtualGroup
+from jnrrdz.scan.neighbours import Neighbours
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.tiff.assembly import file_group
+from jnrrdz.scan.tiff.ndpi import NdpiLayout, ndpi_layout
+from jnrrdz.scan.tiff.ome import ome_group
+from jnrrdz.scan.tiff.stack import stack_series
+from jnrrdz.scan.tiff.vendor import vendor_group
+from jnrrdz.source.readahead import ReadAhead
+
+BY_TAG = {
+    34412: "lsm",
+    33628: "stk",
+    34362: "fluoview",
+    51123: "micromanager",
+    65420: "ndpi",
+    43314: "nih",
+    33560: "sis",
+    33471: "sis",
+}
+"""Private tags that only one format has."""
+
+BY_TEXT = {
+    Tag.ImageDescription: {
+        "ImageJ=": "imagej",
+        '{"shape"': "shaped",
+        "shape=(": "shaped",
+        "Aperio ": "svs",
+        "Mikroscan Image Structure": "mikroscan",
+        "Motic ": "motic",
+        "state.": "scanimage",
+    },
+    Tag.Software: {
+        "SI.": "scanimage",
+        "PerkinElmer-QPI": "qpi",
+        "Philips DP": "philips",
+        "IndicaLabsImageWriter": "indica",
+        "MedScan": "trestle",
+        "ScanOutputManager": "bif",
+    },
+    Tag.Make: {"Huron ": "huron"},
+}
+"""How a tag's text begins in the files of a format."""
+
+BY_END = {"OME>": "ome", "</scn>": "scn"}
+"""How ImageDescription ends."""
+
+GEOREFERENCED = {Tag.GeoKeyDirectory, Tag.ModelPixelScale, Tag.ModelTiepoint, Tag.ModelTransformation}
+
+
+def series_group(
+    read: ReadAhead, layout: TiffLayout, url: str, options: ScanOptions, neighbours: Neighbours
+) -> VirtualGroup | None:
+    """Return the group of a file that is a series or a stack, None for any other TIFF."""
+    layout = ndpi_layout(read, layout) or layout
+    kind = kind_of(layout, layout.ifd(layout.first)) if layout.first else None
+    found: VirtualGroup | None = None
+    if kind == "ome":
+        found = ome_group(layout, url, neighbours, options)
+    elif kind is not None:
+        found = vendor_group(read, layout, url, kind, options)
+    if found is not None or not layout.first or isinstance(layout, NdpiLayout):
+        return found
+    stack = stack_series(layout, url, options)
+    return None if stack is None else file_group([stack])
+
+
+def kind_of(layout: TiffLayout, first: Ifd) -> str | None:
+    """Return the format that the first IFD speaks of."""
+    if any(tag in first for tag in GEOREFERENCED):
+        return None  # a map, whatever wrote it
+    for tag, kind in BY_TAG.items():
+        if tag in first:
+            return kind
+    for tag, beginnings in BY_TEXT.items():
+        text = layout.text(first, tag) or ""
+        for beginning, kind in beginnings.items():
+            if text.startswith(beginning):
+                return kind
+    text = (layout.text(first, Tag.ImageDescription) or "")[-64:].strip()
+    return next((kind for end, kind in BY_END.items() if text.endswith(end)), None)
