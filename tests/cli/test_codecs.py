@@ -23,13 +23,22 @@ def survey():
     return json.loads(CliRunner().invoke(cli, ["codecs", "--json"]).stdout)
 
 
+def is_refused(codec, name):
+    """Whether a codec is refused by its name, whatever its configuration."""
+    try:
+        codec.from_dict({"name": name})
+    except jnrrdz.UnsupportedError:
+        return True
+    except (jnrrdz.JnrrdzError, TypeError):
+        return False
+    return False
+
+
 def test_codecs_are_those_that_zarr_finds(survey):
     for codec in survey["codecs"]:
         found = zarr.registry.get_codec_class(codec["name"])
         assert found.__module__.startswith("jnrrdz.")
-        if not codec["readable"]:
-            with pytest.raises(jnrrdz.UnsupportedError):
-                found.from_dict({"name": codec["name"]})
+        assert codec["readable"] != is_refused(found, codec["name"])
     assert {"offset", "pad", "tiff-tile"} <= {codec["name"] for codec in survey["codecs"] if codec["readable"]}
 
 
