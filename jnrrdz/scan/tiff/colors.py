@@ -64,6 +64,21 @@ NAMED = frozenset(
 PLAIN = {Photometric.MINISBLACK, Photometric.RGB, Photometric.YCBCR, Photometric.PALETTE}
 """Interpretations that the colours say already; all others are named in an attribute."""
 
+COLOR_SAMPLES: dict[int, int] = {
+    Photometric.MINISWHITE: 1,
+    Photometric.MINISBLACK: 1,
+    Photometric.PALETTE: 1,
+    Photometric.RGB: 3,
+    Photometric.YCBCR: 3,
+    Photometric.CIELAB: 3,
+    Photometric.ICCLAB: 3,
+    Photometric.ITULAB: 3,
+    Photometric.LOGLUV: 3,
+    Photometric.SEPARATED: 4,
+    Photometric.MASK: 4,
+}
+"""How many samples are colours, where libtiff knows."""
+
 ALPHAS = {ExtraSample.ASSOCALPHA, ExtraSample.UNASSALPHA}
 
 
@@ -85,8 +100,9 @@ def color_attributes(
 
 
 def _extra(image: TiffImage, extra: Sequence[int], index: int) -> str:
-    # counted from the last sample, as GDAL does: writers list too many or too few
-    place = index - (image.samples - len(extra))
+    # a list too short begins after the colours (libtiff), one too long ends with the last sample (GDAL)
+    colors = COLOR_SAMPLES.get(image.photometric, image.samples)
+    place = index - min(image.samples - len(extra), colors)
     return "alpha" if 0 <= place < len(extra) and extra[place] in ALPHAS else "undefined"
 
 

@@ -101,18 +101,23 @@ def _tag(layout: TiffLayout, image: TiffImage) -> GdalMetadata:
 
 
 def _bands(bands: Sequence[BandMetadata]) -> dict[str, Any]:
-    """Return names, scales, offsets and units; a list has an entry a band."""
+    """Return names, scales, offsets and units; a list has an entry a band.
+
+    CF's `units` only where one unit is that of all stored numbers: those of scaled bands have none.
+    """
     found: dict[str, Any] = {}
     if any(band.description for band in bands):
         found["band_names"] = [band.description or "" for band in bands]
         if len(bands) == 1:
             found["long_name"] = bands[0].description
-    if any(band.scale is not None or band.offset is not None for band in bands):
-        found["scales"] = [_finite(band.scale, 1.0) for band in bands]
-        found["offsets"] = [_finite(band.offset, 0.0) for band in bands]
+    scaling = [(_finite(band.scale, 1.0), _finite(band.offset, 0.0)) for band in bands]
+    is_scaled = set(scaling) != {(1.0, 0.0)}
+    if is_scaled:
+        found |= {"scales": [scale for scale, _ in scaling], "offsets": [offset for _, offset in scaling]}
     units = [band.unit or "" for band in bands]
     if any(units):
-        found |= {"units": units[0]} if len(set(units)) == 1 else {"band_units": units}
+        is_plain = len(set(units)) == 1 and not is_scaled
+        found |= {"units": units[0]} if is_plain else {"band_units": units}
     return found
 
 

@@ -33,8 +33,8 @@ def nodata_text(layout: TiffLayout, image: TiffImage, main: TiffImage) -> str | 
     """Return GDAL_NODATA of an image, or of the one whose overview it is; none of a mask."""
     if image.is_mask:
         return None
-    own = layout.text(image.ifd, Tag.GDAL_NODATA)
-    return own if own is not None and own.strip() else layout.text(main.ifd, Tag.GDAL_NODATA)
+    texts = (layout.text(ifd, Tag.GDAL_NODATA) for ifd in (image.ifd, main.ifd))
+    return next((text for text in texts if text is not None and text.strip()), None)
 
 
 def nodata_value(text: str | None, dtype: np.dtype[Any]) -> Nodata:

@@ -70,6 +70,15 @@ def test_one_unit_is_cfs_and_one_name_too(tmp_path):
     assert "band_units" not in array
 
 
+def test_numbers_to_be_scaled_have_no_unit_yet(tmp_path):
+    with write(tmp_path / "a.tif", count=1) as target:
+        target.units, target.scales = ("days since 2000-01-01",), (0.5,)
+    array, _ = scanned(tmp_path / "a.tif")
+    assert (array["scales"], array["offsets"], array["band_units"]) == ([0.5], [0.0], ["days since 2000-01-01"])
+    # CF's `units` on raw numbers would make xarray read them as dates, all of them wrong
+    assert xr.open_dataset(tmp_path / "a.tif", engine="jnrrdz")["data"].dtype == np.int16
+
+
 def test_nothing_said_is_nothing_written(tmp_path):
     with write(tmp_path / "a.tif"):
         pass
@@ -127,6 +136,20 @@ def test_every_colour_that_rasterio_writes(tmp_path, color):
     with rasterio.open(tmp_path / "a.tif") as source:
         expected = [found.name for found in source.colorinterp]
     assert scanned(tmp_path / "a.tif")[0]["colorinterp"] == expected
+
+
+def test_alpha_among_wrong_numbers_of_extra_samples(tmp_path):
+    """Some writers list the colours too, others leave samples out."""
+    for name, count, extra in (("a", 6, (0, 0, 0, 0, 2)), ("b", 5, (2,)), ("c", 4, (2, 0)), ("d", 5, (0, 2))):
+        path = tmp_path / f"{name}.tif"
+        tifffile.imwrite(path, np.zeros((8, 8, count), "u1"), photometric="rgb", extrasamples=[0] * (count - 3))
+        with tifffile.TiffFile(path, mode="r+b") as tif:
+            tif.pages[0].tags["ExtraSamples"].overwrite(extra)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with rasterio.open(path) as source:
+                theirs = [color.name for color in source.colorinterp]
+        assert scanned(path)[0]["colorinterp"] == theirs, name
 
 
 def test_raw_cmyk_and_lab_are_what_is_stored(tmp_path):

@@ -95,7 +95,7 @@ def said(group):
         "item": attributes["gdal_metadata"][""]["ITEM"],
         "names": array["band_names"],
         "nodata": float(array["_FillValue"]),
-        "unit": array["units"],
+        "unit": array["band_units"][0],
         "scale": (array["scales"][0], array["offsets"][0]),
         "mean": array["statistics"][0]["mean"],
     }
