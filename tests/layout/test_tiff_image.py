@@ -1,0 +1,139 @@
+"""Geometry, types and segments of an image, against tifffile's view of the same file; refusals name their tag."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+import tifffile
+
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.layout.tiff import TiffLayout
+from jnrrdz.layout.tiff_image import sample_dtype, segments, tiff_image
+
+
+def written(pixels, **options):
+    file = io.BytesIO()
+    tifffile.imwrite(file, pixels, metadata=None, **options)
+    return file.getvalue()
+
+
+def parsed(data):
+    layout = TiffLayout(lambda start, stop: data[start:stop], len(data))
+    return layout, tiff_image(layout, next(layout.chain()))
+
+
+def changed(data, **tags):
+    """Return a file with the values of tags changed in place."""
+    file = io.BytesIO(data)
+    with tifffile.TiffFile(file, mode="r+") as tif:
+        for name, (value, kind) in tags.items():
+            tif.pages[0].tags[name].overwrite(value, dtype=kind)
+        file.seek(0)
+        return file.read()
+
+
+SHAPES = {"grey": (37, 53), "chunky": (37, 53, 3), "planar": (3, 37, 53)}
+DTYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_tifffile_sees(shape, dtype):
+    cases = itertools.product("<>", (False, True), ({"tile": (16, 32)}, {"rowsperstrip": 8}))
+    for order, big, layout_options in cases:
+        planar = {"chunky": "contig", "planar": "separate"}.get(shape)
+        options = {"byteorder": order, "bigtiff": big, "photometric": "minisblack", "planarconfig": planar}
+        data = written(np.zeros(SHAPES[shape], dtype), **options, **layout_options)
+        layout, image = parsed(data)
+        with tifffile.TiffFile(io.BytesIO(data)) as tif:
+            page = tif.pages[0]
+            assert (image.width, image.length, image.samples) == (
+                page.imagewidth,
+                page.imagelength,
+                page.samplesperpixel,
+            )
+            assert image.tiled == page.is_tiled
+            assert sample_dtype(image) == page.dtype.newbyteorder("=")
+            assert image.separate == (shape == "planar")
+            found = segments(layout, image)
+            assert found.offsets.tolist() == list(page.dataoffsets)
+            assert found.lengths.tolist() == list(page.databytecounts)
+            assert image.segments == len(page.dataoffsets)
+
+
+def test_lengths_of_raw_segments_are_no_more_than_their_pixels():
+    data = written(np.ones((16, 16), "u1"), tile=(16, 16))
+    layout, image = parsed(changed(data, TileByteCounts=(400, "I")) + bytes(500))
+    assert segments(layout, image).lengths.tolist() == [256]
+
+
+def test_a_segment_of_offset_or_length_zero_is_missing():
+    data = written(np.ones((16, 64), "u1"), tile=(16, 16), compression="zlib")
+    with tifffile.TiffFile(io.BytesIO(data)) as tif:
+        offsets, counts = list(tif.pages[0].dataoffsets), list(tif.pages[0].databytecounts)
+    offsets[1], counts[2] = 0, 0
+    layout, image = parsed(changed(data, TileOffsets=(offsets, "I"), TileByteCounts=(counts, "I")))
+    assert segments(layout, image).missing.tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        ({"ImageWidth": (0, "I")}, "ImageWidth: a side of 0 pixels"),
+        ({"ImageLength": (2**31, "I")}, "ImageLength: a side of 2147483648"),
+        ({"TileWidth": (0, "I")}, "TileWidth: a side of 0"),
+        ({"SamplesPerPixel": (0, "H")}, "SamplesPerPixel: 0 samples"),
+        ({"TileOffsets": ([2**32 - 1] * 4, "I")}, "TileOffsets: segment 0 begins at 4294967295"),
+    ],
+)
+def test_what_is_impossible_names_its_tag(tags, words):
+    data = changed(written(np.zeros((20, 20), "u1"), tile=(16, 16)), **tags)
+    with pytest.raises(MalformedError, match=words):
+        segments(*parsed(data))
+
+
+def test_segments_that_are_not_listed_are_missing_with_a_warning():
+    data = changed(written(np.zeros((20, 20), "u1"), tile=(16, 16)), ImageWidth=(4000, "I"))
+    with pytest.warns(UserWarning, match="lists 4 of 500 segments"):
+        found = segments(*parsed(data))
+    assert found.missing.tolist() == [False] * 4 + [True] * 496
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tags", "words"),
+    [
+        ("i1", {"SampleFormat": (9, "H")}, "SampleFormat: sample format 9"),
+        ("i1", {"SampleFormat": (3, "H")}, "BitsPerSample"),
+        ("f4", {"BitsPerSample": (31, "H")}, "BitsPerSample"),
+        ("i2", {"BitsPerSample": (12, "H")}, "BitsPerSample"),
+        ("u1", {"BitsPerSample": (65, "H")}, "BitsPerSample"),
+        ("u1", {"BitsPerSample": (0, "H")}, "BitsPerSample"),
+    ],
+)
+def test_types_that_nothing_holds_are_refused(dtype, tags, words):
+    data = written(np.zeros((20, 20), dtype), tile=(16, 16))
+    with pytest.raises(UnsupportedError, match=words):
+        sample_dtype(parsed(changed(data, **tags))[1])
+
+
+def test_one_value_stands_for_all_samples():
+    data = written(np.zeros((4, 5, 3), "i2"), photometric="rgb")
+    image = parsed(changed(data, BitsPerSample=(16, "H"), SampleFormat=(2, "H")))[1]
+    assert (image.bits, image.formats) == ((16, 16, 16), (2, 2, 2))
+
+
+def test_a_tag_without_values_is_as_if_absent():
+    data = bytearray(written(np.zeros((4, 5), "u1")))
+    at = data.index(b"\x02\x01\x03\x00\x01\x00\x00\x00")
+    data[at + 4 : at + 8] = bytes(4)
+    assert parsed(bytes(data))[1].bits == (1,)
+
+
+def test_every_cut_of_a_file_is_an_image_or_an_error():
+    data = written(np.zeros(400, "u1").reshape(20, 20), tile=(16, 16))
+    for size in range(len(data)):
+        try:
+            segments(*parsed(data[:size]))
+        except JnrrdzError as error:
+            assert error.offset is not None  # noqa: PT017 - it says where

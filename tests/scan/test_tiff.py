@@ -1,0 +1,232 @@
+"""TIFFs that GDAL and tifffile write, of every kind that is claimed, read pixel by pixel as they read them."""
+
+import itertools
+
+import numpy as np
+import pytest
+import rasterio
+import tifffile
+
+import jnrrdz
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+
+HEIGHT, WIDTH = 37, 53
+"""No multiple of any tile or strip below, so that the last ones are short."""
+
+LAYOUTS = {"tiled": {"tiled": True, "blockxsize": 32, "blockysize": 16}, "stripped": {"blockysize": 8}}
+INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+FLOATS = ("float32", "float64")
+COMPLEX = ("complex64", "complex128")
+PREDICTABLE = ("DEFLATE", "LZW", "ZSTD")
+
+
+def picture(dtype, bands, height=HEIGHT, width=WIDTH, seed=0):
+    """Return a smooth image with noise in the type's low bits and, where it is signed, below zero."""
+    dtype = np.dtype(dtype)
+    y, x = np.mgrid[:height, :width]
+    noise = np.random.default_rng(seed).integers(0, 5, (bands, height, width))
+    smooth = np.stack([(3 * x + 5 * y + 7 * band) % 200 for band in range(bands)]) + noise
+    if dtype.kind == "c":
+        return (smooth + 1j * smooth[::-1]).astype(dtype)
+    if dtype.kind == "f":
+        return (smooth * 1.37 - 50).astype(dtype)
+    if dtype.kind == "i":
+        return (smooth - 100).astype(dtype)
+    # a factor that leaves no byte of the type at zero
+    return (smooth.astype(object) * (np.iinfo(dtype).max // 255)).astype(dtype)
+
+
+def seen(path):
+    """Return the pixels that jnrrdz shows, bands first."""
+    pixels = jnrrdz.open_group(str(path))["data"][...]
+    return pixels if pixels.ndim == 3 else pixels[None]
+
+
+def by_gdal(path):
+    with rasterio.open(path) as source:
+        return source.read()
+
+
+def same(found, expected):
+    assert found.dtype == expected.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(found, expected)
+
+
+def gdal_file(path, pixels, **options):
+    bands, height, width = pixels.shape
+    profile = {"driver": "GTiff", "count": bands, "height": height, "width": width, "dtype": pixels.dtype.name}
+    with rasterio.open(path, "w", **profile, **options) as target:
+        target.write(pixels)
+    return path
+
+
+def gdal_cases():
+    """Yield type, compression, predictor: every type with every scheme, predictors 2 and 3 where they are defined."""
+    for dtype in (*INTEGERS, *FLOATS, *COMPLEX):
+        for scheme in ("NONE", *PREDICTABLE, "PACKBITS"):
+            yield dtype, scheme, 1
+        if dtype not in COMPLEX:
+            for scheme in PREDICTABLE:
+                yield dtype, scheme, 2
+        if dtype in FLOATS:
+            for scheme in PREDICTABLE:
+                yield dtype, scheme, 3
+    yield "uint8", "JPEG", 1
+
+
+@pytest.mark.parametrize(("dtype", "scheme", "predictor"), list(gdal_cases()))
+def test_gdals_types_schemes_and_predictors(tmp_path, dtype, scheme, predictor):
+    layouts = itertools.product(LAYOUTS, ("PIXEL", "BAND"), ("LITTLE", "BIG"), (1, 3))
+    for number, (layout, interleave, endianness, bands) in enumerate(layouts):
+        path = tmp_path / f"{layout}-{interleave}-{endianness}-{bands}.tif"
+        pixels = picture(dtype, bands)
+        options = {"compress": scheme, "interleave": interleave, "endianness": endianness, **LAYOUTS[layout]}
+        gdal_file(path, pixels, predictor=predictor, bigtiff="YES" if number % 3 == 0 else "NO", **options)
+        found = seen(path)
+        same(found, by_gdal(path))
+        if scheme != "JPEG":
+            same(found, pixels)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 7, 9, 10, 12, 15, 17, 20, 24, 31])
+def test_unsigned_integers_of_any_width(tmp_path, bits):
+    dtype = "uint8" if bits <= 8 else "uint16" if bits <= 16 else "uint32"
+    schemes = ("NONE", "DEFLATE", "LZW", "PACKBITS")
+    for scheme, layout, interleave, endianness in itertools.product(
+        schemes, LAYOUTS, ("PIXEL", "BAND"), ("LITTLE", "BIG")
+    ):
+        path = tmp_path / f"{scheme}-{layout}-{interleave}-{endianness}.tif"
+        pixels = (picture("uint64", 3) >> np.uint64(64 - bits)).astype(dtype)
+        options = {"compress": scheme, "interleave": interleave, "endianness": endianness, **LAYOUTS[layout]}
+        gdal_file(path, pixels, nbits=bits, **options)
+        same(seen(path), pixels)
+
+
+@pytest.mark.parametrize("predictor", [1, 3])
+def test_half_floats_are_read_as_halves(tmp_path, predictor):
+    pixels = picture("float16", 2)
+    gdal_file(tmp_path / "a.tif", pixels.astype("f4"), nbits=16, compress="DEFLATE", predictor=predictor)
+    found = seen(tmp_path / "a.tif")
+    np.testing.assert_array_equal(found, pixels)
+    np.testing.assert_array_equal(found, by_gdal(tmp_path / "a.tif"))
+
+
+JPEGS = [
+    ({"photometric": "YCBCR", "interleave": "PIXEL", **LAYOUTS["tiled"]}, 3),
+    ({"photometric": "YCBCR", "interleave": "PIXEL", "blockysize": 16}, 3),
+    ({"photometric": "RGB", "interleave": "PIXEL", **LAYOUTS["tiled"]}, 3),
+    ({"photometric": "RGB", "interleave": "BAND", **LAYOUTS["tiled"]}, 3),
+    ({"photometric": "RGB", "interleave": "BAND", **LAYOUTS["stripped"]}, 3),
+    ({"photometric": "RGB", "interleave": "PIXEL", "alpha": "YES", **LAYOUTS["tiled"]}, 4),
+    ({"photometric": "MINISBLACK", "JPEG_QUALITY": 20, **LAYOUTS["tiled"]}, 1),
+    ({"photometric": "MINISBLACK", "JPEGTABLESMODE": 0, **LAYOUTS["tiled"]}, 1),
+    ({"photometric": "YCBCR", "interleave": "PIXEL", "JPEGTABLESMODE": 2, **LAYOUTS["tiled"]}, 3),
+]
+
+
+@pytest.mark.parametrize(("options", "bands"), JPEGS, ids=str)
+def test_jpeg_in_its_colours_with_and_without_tables(tmp_path, options, bands):
+    path = gdal_file(tmp_path / "a.tif", picture("uint8", bands), compress="JPEG", **options)
+    same(seen(path), by_gdal(path))
+    if options.get("interleave") != "BAND":  # which tifffile does not read
+        same(seen(path), np.atleast_3d(tifffile.imread(path)).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("photometric", ["MINISWHITE", "CMYK", "CIELAB"])
+@pytest.mark.parametrize("scheme", ["NONE", "DEFLATE", "LZW"])
+def test_samples_stay_as_stored_whatever_their_colour(tmp_path, photometric, scheme):
+    pixels = picture("uint8", {"MINISWHITE": 1, "CMYK": 4, "CIELAB": 3}[photometric])
+    path = gdal_file(tmp_path / "a.tif", pixels, photometric=photometric, compress=scheme, interleave="pixel")
+    same(seen(path), pixels)
+
+
+def test_a_palette_stays_an_index(tmp_path):
+    pixels = picture("uint8", 1)
+    with rasterio.open(
+        tmp_path / "a.tif", "w", driver="GTiff", count=1, height=HEIGHT, width=WIDTH, dtype="uint8", compress="LZW"
+    ) as target:
+        target.write(pixels)
+        target.write_colormap(1, {value: (value, 255 - value, 7, 255) for value in range(256)})
+    same(seen(tmp_path / "a.tif"), pixels)
+
+
+TIFFFILE_SCHEMES = [None, "deflate", "lzw", "zstd", "packbits"]
+
+
+@pytest.mark.parametrize("scheme", TIFFFILE_SCHEMES)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "uint32", "int64", "float16", "float64", "complex64"])
+def test_tifffiles_own(tmp_path, dtype, scheme):
+    cases = itertools.product(("contig", "separate"), ((16, 32), None), "<>", (False, True), (1, 2, 5))
+    for number, (planar, tile, order, big, bands) in enumerate(cases):
+        path = tmp_path / f"{number}.tif"
+        pixels = picture("uint8" if dtype == "bool" else dtype, bands)
+        pixels = pixels > 100 if dtype == "bool" else pixels
+        ordered = np.moveaxis(pixels, 0, -1) if planar == "contig" else pixels
+        tifffile.imwrite(
+            path,
+            ordered[..., 0] if bands == 1 and planar == "contig" else ordered[0] if bands == 1 else ordered,
+            byteorder=order,
+            bigtiff=big,
+            compression=scheme,
+            predictor=predictors(scheme, dtype)[number % 2],
+            photometric="minisblack",
+            planarconfig=planar if bands > 1 else None,
+            metadata=None,
+            **({"tile": tile} if tile else {"rowsperstrip": 8}),
+        )
+        found, expected = seen(path), tifffile.imread(path).reshape(ordered.shape)
+        np.testing.assert_array_equal(found, np.moveaxis(expected, -1, 0) if planar == "contig" else expected)
+        if dtype != "bool":  # tifffile does not read the bits of several samples as it wrote them
+            same(found, pixels)
+
+
+def predictors(scheme, dtype):
+    """Return what may stand in the Predictor tag: none, and the one that tifffile writes for a type."""
+    if scheme not in {"deflate", "lzw", "zstd"} or np.dtype(dtype).kind in "bc":
+        return None, None
+    return None, 3 if np.dtype(dtype).kind == "f" else 2
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 53), (37, 1), (16, 32), (17, 33), (15, 31), (160, 3)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("scheme", ["NONE", "DEFLATE", "PACKBITS", "JPEG"])
+def test_sizes_at_and_beside_the_segments(tmp_path, shape, layout, scheme):
+    path = gdal_file(tmp_path / "a.tif", picture("uint8", 1, *shape), compress=scheme, **LAYOUTS[layout])
+    same(seen(path), by_gdal(path))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 37, 38, 1000, 2**32 - 1])
+@pytest.mark.parametrize("scheme", [None, "zstd", "jpeg"])
+def test_rows_of_a_strip_up_to_more_than_the_image_has(tmp_path, rows, scheme):
+    pixels = picture("uint8", 1)[0]
+    if scheme == "jpeg":
+        rows = max(rows, 8)
+    kept = min(rows, HEIGHT)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=kept, compression=scheme, metadata=None)
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as tif:
+        tif.pages[0].tags["RowsPerStrip"].overwrite(rows, dtype="I")
+    same(seen(tmp_path / "a.tif"), tifffile.imread(tmp_path / "a.tif")[None])
+
+
+def test_raw_strips_of_one_row_become_few_chunks(tmp_path):
+    pixels = picture("uint16", 2, 5000, 100)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=1, metadata=None, planarconfig="separate")
+    array = jnrrdz.open_group(str(tmp_path / "a.tif"))["data"]
+    assert array.nchunks == 4
+    np.testing.assert_array_equal(array[...], pixels)
+
+
+def test_scattered_raw_strips_stay_apart(tmp_path):
+    pixels = picture("uint8", 1)[0]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=8, metadata=None)
+    with tifffile.TiffFile(tmp_path / "a.tif") as tif:
+        offsets, tag = tif.pages[0].dataoffsets, tif.pages[0].tags["StripOffsets"]
+        kind, position = {3: "<H", 4: "<I"}[tag.dtype], tag.valueoffset
+    data = bytearray((tmp_path / "a.tif").read_bytes())
+    first, second = (np.frombuffer(np.array(value).astype(kind).tobytes(), "u1") for value in offsets[:2])
+    data[position : position + 2 * first.size] = bytes(second) + bytes(first)
+    (tmp_path / "b.tif").write_bytes(data)
+    expected = np.concatenate([pixels[8:16], pixels[:8], pixels[16:]])
+    same(seen(tmp_path / "b.tif")[0], expected)
+    same(tifffile.imread(tmp_path / "b.tif"), expected)

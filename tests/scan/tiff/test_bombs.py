@@ -1,0 +1,125 @@
+"""Few bytes that claim, or become, many: a tile costs no more memory than its chunk.
+
+Each is read in a process of its own with little address space.
+"""
+
+import base64
+import json
+import struct
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+import zlib
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+import jnrrdz
+
+READ = """
+    import resource, sys
+    import jnrrdz
+    jnrrdz.open_group(sys.argv[2])["data"][...]  # a sound file first: threads and tables are there now
+    size = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) * 1024
+    resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20),) * 2)
+    try:
+        pixels = jnrrdz.open_group(sys.argv[1])["data"][...]
+    except jnrrdz.JnrrdzError as error:
+        print("refused", error)
+    else:
+        print("read", pixels.shape)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+def one_tile(path, payload, compression, side=64, samples=1):
+    """Write a TIFF of one tile whose bytes are the payload, whatever it is."""
+    pixels = np.zeros((side, side, samples)[: 2 + (samples > 1)], "u1")
+    photometric = "rgb" if samples == 3 else "minisblack"
+    tifffile.imwrite(path, pixels, tile=(side, side), compression=compression, photometric=photometric, metadata=None)
+    data = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as tif:
+        tags = tif.pages[0].tags
+        places = [(tags[name].valueoffset, "<H" if tags[name].dtype == 3 else "<I") for name in (324, 325)]
+    assert places[0][1] == "<I"
+    struct.pack_into("<I", data, places[0][0], len(data))
+    position, _ = places[1]
+    struct.pack_into("<HI", data, position - 6, 4, 1)
+    struct.pack_into("<I", data, position, len(payload))
+    path.write_bytes(bytes(data) + payload)
+    return path
+
+
+def resized_jpeg(height, width):
+    """Return a JPEG whose frame header says another size than it has."""
+    data = bytearray(imagecodecs.jpeg_encode(np.zeros((64, 64), "u1")))
+    at = data.index(b"\xff\xc0") + 5
+    struct.pack_into(">HH", data, at, height, width)
+    return bytes(data)
+
+
+def endless_deflate():
+    """Return a megabyte of deflate that stands for a gigabyte of zeros, without compressing as much."""
+    stream = zlib.compressobj(9)
+    first = stream.compress(bytes(16 << 20)) + stream.flush(zlib.Z_FULL_FLUSH)
+    return first + first[2:] * 63  # a full flush makes the blocks independent, only the header comes once
+
+
+def zstd_frame(claimed):
+    """Return a ZSTD frame whose header claims a content of so many bytes."""
+    return struct.pack("<IBQ", 0xFD2FB528, 0b11100000, claimed) + b"\x03\0\0" + b"\x02\x80\0\0"[:3]
+
+
+BOMBS = {
+    "a gigabyte of zeros in a megabyte of deflate": lambda: (endless_deflate(), "deflate"),
+    "a JPEG of 60000 x 60000": lambda: (resized_jpeg(60000, 60000), "jpeg"),
+    "a JPEG of 65 x 64": lambda: (resized_jpeg(65, 64), "jpeg"),
+    "a ZSTD frame of 4 GB": lambda: (zstd_frame(4 << 30), "zstd"),
+    "a ZSTD frame of 2 EB": lambda: (zstd_frame(1 << 61), "zstd"),
+    "128 MB of zeros in ZSTD": lambda: (imagecodecs.zstd_encode(bytes(128 << 20)), "zstd"),
+    "128 MB of zeros in two of packbits": lambda: (b"\x81\0" * (1 << 20), "packbits"),
+    "16 MB of zeros in LZW": lambda: (imagecodecs.lzw_encode(bytes(16 << 20)), "lzw"),
+}
+REFUSED = {"a JPEG of 60000 x 60000", "a JPEG of 65 x 64", "a ZSTD frame of 4 GB", "a ZSTD frame of 2 EB"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and limits the address space")
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_costs_no_more_than_its_chunk(tmp_path, name):
+    payload, compression = BOMBS[name]()
+    bomb = one_tile(tmp_path / "bomb.tif", payload, compression)
+    sound = {"jpeg": resized_jpeg(64, 64), "deflate": zlib.compress(bytes(4096)), "packbits": b"\x81\0" * 32}
+    other = {"zstd": imagecodecs.zstd_encode(bytes(4096)), "lzw": imagecodecs.lzw_encode(bytes(4096))}
+    good = one_tile(tmp_path / "good.tif", {**sound, **other}[compression], compression)
+    command = [sys.executable, "-c", textwrap.dedent(READ), str(bomb), str(good)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcome, memory = done.stdout.split("\n")[:2]
+    assert int(memory) < 600, done.stdout
+    if name in REFUSED:
+        assert outcome.startswith("refused")
+        assert "bomb.tif" in outcome
+        assert ("JPEG data declare" in outcome) == ("JPEG" in name), outcome  # not left to the decoder's own limits
+
+
+def test_inline_bytes_are_capped_too(tmp_path):
+    """A chunk's bytes can stand in the manifest itself."""
+    path = one_tile(tmp_path / "a.tif", zlib.compress(bytes(64 << 20)), "deflate")
+    jnrrdz.index(path, tmp_path / "refs.json")
+    document = json.loads((tmp_path / "refs.json").read_text())
+    bomb = base64.b64encode(zlib.compress(bytes(64 << 20))).decode()
+    document["refs"]["data/c/0/0"] = f"base64:{bomb}"
+    (tmp_path / "refs.json").write_text(json.dumps(document))
+    array = jnrrdz.open_group(tmp_path / "refs.json")["data"]
+    tracemalloc.start()
+    try:
+        array[...]
+    except jnrrdz.JnrrdzError as error:
+        assert "a.tif" in str(error) or "refs.json" in str(error)  # noqa: PT017 - either is fine
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 8 << 20
