@@ -67,7 +67,7 @@ class Scanned:
 def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None = None) -> Scanned:
     """Return the virtual group of one source, its validators recorded; `opener` opens files beside it."""
     read = ReadAhead(source)
-    head = read(0, min(HEAD, read.size))
+    head = read(0, HEAD)  # before the size is asked for: the first answer often tells it
     scanner = next((known for known in SCANNERS if known.sniff(head)), None)
     if scanner is None:
         raise _refusal(head, source.url)
