@@ -17,6 +17,7 @@ from jnrrdz.errors import (
 
 if TYPE_CHECKING:
     from jnrrdz.api import index, open_dataset, open_datatree, open_group, open_store, scan, write
+    from jnrrdz.merging import merge
     from jnrrdz.parser import Parser
 
 __version__ = version("jnrrdz")
@@ -30,6 +31,7 @@ __all__ = [
     "UnsupportedError",
     "UntrustedSourceError",
     "index",
+    "merge",
     "open_dataset",
     "open_datatree",
     "open_group",
@@ -39,11 +41,14 @@ __all__ = [
 ]
 
 
+_HOMES = {"Parser": "jnrrdz.parser", "merge": "jnrrdz.merging"}
+
+
 def __getattr__(name: str) -> Any:
     """Load what is asked for: a command that only prints its help should not import xarray."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("jnrrdz.parser" if name == "Parser" else "jnrrdz.api"), name)
+    return getattr(import_module(_HOMES.get(name, "jnrrdz.api")), name)
 
 
 class _Folder(ModuleType):

@@ -17,6 +17,7 @@ from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console
 from jnrrdz.cli.index import index
 from jnrrdz.cli.info import info
 from jnrrdz.cli.ls import ls
+from jnrrdz.cli.merge import merge
 from jnrrdz.cli.options import console_options
 from jnrrdz.errors import JnrrdzError
 
@@ -63,7 +64,7 @@ def cli() -> None:
     """
 
 
-for command in (index, info, ls, codecs):
+for command in (index, merge, info, ls, codecs):
     cli.add_command(command)
 
 

@@ -1,0 +1,323 @@
+"""Real TIFFs, written and read by rasterio, as one dataset."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+import xarray as xr
+import zarr
+from click.testing import CliRunner
+from rasterio.transform import from_origin
+
+import jnrrdz
+from jnrrdz.cli import Program
+from jnrrdz.cli.console import Console
+from jnrrdz.cli.merge import merge as command
+from jnrrdz.errors import MalformedError, UnrepresentableError, UntrustedSourceError
+from jnrrdz.merging import merge, stacked
+
+DAYS = ("20240103", "20240101", "20240102")
+TIMES = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], "M8[ns]")
+PROFILE = {
+    "driver": "GTiff",
+    "height": 150,
+    "width": 200,
+    "count": 1,
+    "dtype": "uint16",
+    "crs": "EPSG:32633",
+    "transform": from_origin(500000, 5000000, 10, 10),
+    "tiled": True,
+    "blockxsize": 64,
+    "blockysize": 64,
+    "compress": "deflate",
+    "predictor": 2,
+}
+
+
+def write(path, *, seed=0, time=None, overviews=(2,), **profile):
+    """Write a TIFF and return its pixels as rasterio reads them."""
+    own = {**PROFILE, **profile}
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[: own["height"], : own["width"]]
+    pixels = [(rows * (band + 1) + columns + rng.integers(0, 90)) % 251 for band in range(own["count"])]
+    with rasterio.open(path, "w", **own) as file:
+        file.write(np.stack(pixels).astype(own["dtype"]))
+        if time:
+            file.update_tags(TIFFTAG_DATETIME=time)
+    with rasterio.open(path, "r+") as file:
+        file.build_overviews(overviews)
+    return read(path)
+
+
+def read(path, level=None):
+    options = {} if level is None else {"overview_level": level}
+    with rasterio.open(path, **options) as file:
+        return file.read().squeeze()
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Three images of one grid, and a manifest of each, the days not in order."""
+    folder = tmp_path_factory.mktemp("scenes")
+    for seed, day in enumerate(DAYS):
+        path = folder / f"scene_{day}.tif"
+        write(path, seed=seed, time=f"{day[:4]}:{day[4:6]}:{day[6:]} 10:{seed:02}:00")
+        jnrrdz.index(path, folder / f"scene_{day}.json")
+    return folder
+
+
+@pytest.fixture
+def refs(scenes):
+    return [str(scenes / f"scene_{day}.json") for day in DAYS]
+
+
+@pytest.fixture
+def expected(scenes):
+    return np.stack([read(scenes / f"scene_{day}.tif") for day in sorted(DAYS)])
+
+
+ENDINGS = {"json": ".json", "parquet": ".parquet"}
+
+
+@pytest.mark.parametrize("form", ENDINGS)
+@pytest.mark.parametrize("kind", ["json", "tif", "parquet", "mixed"])
+def test_xarray_sees_the_stack_that_rasterio_reads(scenes, expected, tmp_path, form, kind):
+    kinds = {"mixed": ("json", "tif", "parquet")}.get(kind, (kind,) * 3)
+    names = [scenes / f"scene_{day}.{own}" for day, own in zip(DAYS, kinds, strict=True)]
+    for name in names:
+        if name.suffix == ".parquet":
+            jnrrdz.index(name.with_suffix(".tif"), name, overwrite=True)
+    out = tmp_path / f"all{ENDINGS[form]}"
+    done = merge(names, out, concat_dim="time", coord_from=r"_(\d{8})")
+    assert [Path(name).stem[-8:] for name in done.members] == sorted(DAYS)
+    assert (done.arrays, done.chunks, done.left_out) == (2, 3 * (3 * 4 + 2 * 2), ())
+    with xr.open_dataset(out, engine="jnrrdz", mask_and_scale=False) as found:
+        assert found["data"].dims == ("time", "y", "x")
+        assert (found["time"].values == TIMES).all()
+        assert (found["data"].values == expected).all()
+        assert (found["data"].sel(time="2024-01-02").values == expected[1]).all()
+        assert found["spatial_ref"].attrs["crs_wkt"].startswith("PROJCRS")
+        assert found["x"].values[0] == 500005
+
+
+def test_every_overview_has_the_axis(refs, scenes, tmp_path):
+    merge(refs, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
+    with xr.open_datatree(tmp_path / "all.json", engine="jnrrdz") as tree:
+        found = tree["1"]
+        small = np.stack([read(scenes / f"scene_{day}.tif", 0) for day in sorted(DAYS)])
+        assert (found["data"].values == small).all()
+        assert (found["time"].values == TIMES).all()
+
+
+def test_dask_reads_the_stack_in_chunks(refs, expected, tmp_path):
+    merge(refs, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
+    with xr.open_dataset(tmp_path / "all.json", chunks={}) as found:
+        assert found["data"].data.chunksize == (1, 64, 64)
+        assert (found["data"].mean("time").compute().values == expected.mean(0)).all()
+
+
+def test_stock_fsspec_and_zarr_read_the_stack(refs, expected, tmp_path):
+    merge(refs, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
+    options = {"fo": str(tmp_path / "all.json"), "remote_protocol": "file"}
+    root = zarr.open_group("reference://", mode="r", storage_options=options)
+    assert (root["0/data"][:] == expected).all()
+    assert root["0/time"][:].tolist() == TIMES.astype("M8[s]").astype(int).tolist()
+
+
+def test_the_time_comes_from_the_images(refs, tmp_path):
+    merge(refs, tmp_path / "all.json", concat_dim="time", coord_from="metadata")
+    with xr.open_dataset(tmp_path / "all.json") as found:
+        minutes = [DAYS.index(day) for day in sorted(DAYS)]
+        assert (found["time"].values == TIMES + np.array([600 + minute for minute in minutes], "m8[m]")).all()
+    write(tmp_path / "timeless.tif")
+    with pytest.raises(UnrepresentableError, match=r"1 of 4 do not fit the others: .*timeless\.tif: .*tell no time"):
+        stacked([*refs, tmp_path / "timeless.tif"], concat_dim="time", coord_from="metadata")
+
+
+def test_merged_manifests_are_merged_again(refs, expected, tmp_path):
+    merge([refs[0]], tmp_path / "late.json", concat_dim="time", coord_from=r"_(\d{8})")
+    merge(refs[1:], tmp_path / "early.parquet", concat_dim="time", coord_from=r"_(\d{8})")
+    merge([tmp_path / "late.json", tmp_path / "early.parquet"], tmp_path / "all.json", concat_dim="time")
+    merge(refs, tmp_path / "at_once.json", concat_dim="time", coord_from=r"_(\d{8})")
+    assert (tmp_path / "all.json").read_text() == (tmp_path / "at_once.json").read_text()
+    with xr.open_dataset(tmp_path / "all.json") as found:
+        assert (found["data"].values == expected).all()
+
+
+def test_bands_of_several_samples_get_an_axis_before_theirs(tmp_path):
+    pixels = [write(tmp_path / f"{n}.tif", seed=n, count=3, interleave="pixel") for n in (1, 2)]
+    merge([tmp_path / "2.tif", tmp_path / "1.tif"], tmp_path / "all.json", concat_dim="run", coord_from=r"(\d)\.tif$")
+    with xr.open_dataset(tmp_path / "all.json") as found:
+        assert (found["data"].dims, found["run"].values.tolist()) == (("run", "band", "y", "x"), [1, 2])
+        assert (found["data"].values == np.stack(pixels)).all()
+
+
+def test_physical_values_of_two_bands_in_a_chunk_keep_their_scales(tmp_path):
+    expected = []
+    for number in (1, 2):
+        path = tmp_path / f"{number}.tif"
+        write(path, seed=number, count=2, interleave="pixel")
+        with rasterio.open(path, "r+") as file:
+            file.scales, file.offsets = (0.5, 0.25), (0.0, 100.0)
+        expected.append(read(path) * np.array([0.5, 0.25])[:, None, None] + np.array([0, 100])[:, None, None])
+        jnrrdz.index(path, path.with_suffix(".json"), physical=True)
+    merge(sorted(tmp_path.glob("*.json")), tmp_path / "all.json", concat_dim="run", coord_from=r"(\d).json")
+    with xr.open_dataset(tmp_path / "all.json") as found:
+        assert (found["data"].values == np.stack(expected)).all()
+
+
+def test_jpeg_tables_that_differ_are_read_where_they_stand(tmp_path):
+    facts = {"count": 3, "dtype": "uint8", "compress": "jpeg", "predictor": 1, "photometric": "ycbcr"}
+    pixels, names = [], []
+    for quality in (30, 60, 95):
+        names.append(tmp_path / f"q{quality}.tif")
+        pixels.append(write(names[-1], seed=quality, jpeg_quality=quality, **facts))
+    done = merge(names, tmp_path / "all.json", concat_dim="quality", coord_from=r"q(\d+)")
+    assert done.left_out == ()
+    for form in ("json", "parquet"):
+        merge(names, tmp_path / f"all.{form}", concat_dim="quality", coord_from=r"q(\d+)", overwrite=True)
+        with xr.open_dataset(tmp_path / f"all.{form}", engine="jnrrdz") as found:
+            assert (found["data"].values == np.stack(pixels)).all()
+    with pytest.raises(UnrepresentableError, match=r"JPEG tables differ .* leave out --single-range"):
+        merge(names, tmp_path / "one.json", concat_dim="quality", single_range=True)
+    assert not (tmp_path / "one.json").exists()
+
+
+OTHERS = {
+    "shape": ({"height": 149}, r"0/data: shape is \[149, 200\], not \[150, 200\]"),
+    "type": ({"dtype": "int16"}, "0/data: type is 'int16', not 'uint16'"),
+    "codec": ({"compress": "lzw"}, "0/data: codec tiff-tile, compression is 5, not 8"),
+    "chunks": ({"blockxsize": 32}, r"0/data: chunks is \[64, 32\], not \[64, 64\]"),
+    "CRS": ({"crs": "EPSG:32634"}, "crs_wkt is WGS 84 / UTM zone 34N, not WGS 84 / UTM zone 33N"),
+    "affine": ({"transform": from_origin(0, 0, 10, 10)}, "GeoTransform is '0.0 10.0 0.0 0.0 0.0 -10.0', not '500000"),
+    "nodata": ({"nodata": 9}, "0/data: fill value is 9, not 0"),
+    "overviews": ({"overviews": ()}, "has no 0"),
+}
+
+
+@pytest.mark.parametrize(("change", "text"), OTHERS.values(), ids=OTHERS)
+def test_an_image_of_another_form_is_named_with_what_is_different(refs, tmp_path, change, text):
+    write(tmp_path / "scene_20240104.tif", **change)
+    found = [str(tmp_path / "scene_20240104.tif"), *refs]
+    with pytest.raises(UnrepresentableError, match=f"1 of 4 do not fit the others: .*scene_20240104.tif: .*{text}"):
+        merge(found, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
+    assert not (tmp_path / "all.json").exists()
+    done = merge(found, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})", skip_mismatched=True)
+    assert (len(done.members), len(done.left_out)) == (3, 1)
+    assert re.search(text, done.left_out[0])
+
+
+RULES = {
+    "no match": (r"_(\d{9})", UnrepresentableError, "3 of 3 do not fit .*finds nothing in its name"),
+    "no group": (r"\d{8}", MalformedError, "0 groups in"),
+    "two groups": (r"(\d{4})(\d{4})", MalformedError, "2 groups in"),
+    "no expression": (r"(", MalformedError, "not a regular expression"),
+    "twins": (r"_(\d{4})", UnrepresentableError, "2 coordinates are there twice"),
+    "no date": (r"_(?P<date>\d{6})", MalformedError, "not a date"),
+}
+
+
+@pytest.mark.parametrize(("rule", "error", "text"), RULES.values(), ids=RULES)
+def test_coordinates_that_cannot_be_found_are_refused(refs, rule, error, text):
+    with pytest.raises(error, match=text):
+        stacked(refs, concat_dim="time", coord_from=rule)
+
+
+def test_a_manifest_reaches_no_more_than_when_it_is_opened_by_itself(refs, scenes, tmp_path):
+    found = json.loads(Path(refs[0]).read_text())
+    root = json.loads(found["refs"]["zarr.json"])
+    del root["attributes"]["jnrrdz"]
+    found["refs"]["zarr.json"] = json.dumps(root)
+    for name in DAYS[:2]:
+        (tmp_path / f"scene_{name}.json").write_text(json.dumps(found))
+    paths = [tmp_path / f"scene_{name}.json" for name in DAYS[:2]]
+    with pytest.raises(UntrustedSourceError):
+        stacked(paths, concat_dim="time", coord_from=r"_(\d{8})")
+    found = stacked(paths, concat_dim="time", coord_from=r"_(\d{8})", allow=(str(scenes),))
+    assert [record.url for record in found.group.sources] == [str(scenes / f"scene_{DAYS[0]}.tif")]
+
+
+def test_relative_manifests_elsewhere_are_merged_to_a_relative_one(scenes, expected, tmp_path, monkeypatch):
+    names = []
+    for day in DAYS:
+        folder = tmp_path / day
+        folder.mkdir()
+        shutil.copy(scenes / f"scene_{day}.tif", folder / "scene.tif")
+        names.append(str(folder / "refs.json"))
+        jnrrdz.index(folder / "scene.tif", names[-1], relative=True)
+        assert '["scene.tif",' in Path(names[-1]).read_text()
+    merge(names, tmp_path / "all.json", concat_dim="time", coord_from=r"(\d{8})/", relative=True)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in (*DAYS, "all.json"):
+        os.rename(tmp_path / name, moved / name)  # noqa: PTH104 - files and directories alike
+    monkeypatch.chdir(moved)
+    with xr.open_dataset("all.json") as found:
+        assert (found["data"].values == expected).all()
+
+
+def test_the_table_of_sources_holds_all_of_them(refs, scenes, tmp_path):
+    merge(refs, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
+    with xr.open_datatree(tmp_path / "all.json", engine="jnrrdz") as tree:
+        table = tree.attrs["jnrrdz"]["sources"]
+    paths = [scenes / f"scene_{day}.tif" for day in sorted(DAYS)]
+    assert [(entry["url"], entry["size"]) for entry in table] == [(str(path), path.stat().st_size) for path in paths]
+
+
+def test_no_source_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        write(f"{number}.tif", seed=number)
+    before = Path("1.tif").read_bytes()
+    with pytest.raises(UnrepresentableError, match=r"1\.tif: is a source itself"):
+        merge(["1.tif", "2.tif"], "1.tif", concat_dim="run", format="json", overwrite=True)
+    assert Path("1.tif").read_bytes() == before
+
+
+# The command line
+
+
+@pytest.fixture
+def run():
+    """What runs the command as the program does."""
+    program = Program("jnrrdz")
+    program.add_command(command)
+
+    def call(*args, code=0):
+        result = CliRunner().invoke(program, ["merge", *map(str, args)], obj=Console())
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+def test_the_command_says_what_it_made(run, refs, expected, tmp_path):
+    out = tmp_path / "all.json"
+    result = run(*refs, "-o", out, "--concat-dim", "time", "--coord-from", r"_(\d{8})")
+    assert result.stdout == ""
+    assert f"{out}: 3 manifests, 2 arrays, 48 chunks" in result.stderr
+    assert "attributes that differ are not in it: 0: TIFFTAG_DATETIME, 0: datetime" in result.stderr
+    with xr.open_dataset(out) as found:
+        assert (found["data"].values == expected).all()
+
+
+def test_the_command_fails_with_one_line_or_leaves_out_with_a_warning(run, refs, tmp_path):
+    write(tmp_path / "odd.tif", height=100)
+    out = tmp_path / "all.json"
+    args = (*refs, tmp_path / "odd.tif", "-o", out, "--concat-dim", "time")
+    (line,) = run(*args, code=1).stderr.splitlines()
+    assert line.startswith("error: 1 of 4 do not fit the others: ")
+    assert not out.exists()
+    result = run(*args, "--skip-mismatched")
+    assert f"warning: {out}: left out {tmp_path / 'odd.tif'}: 0/data: shape is" in result.stderr
+    with xr.open_dataset(out) as found:
+        assert found["data"].shape == (3, 150, 200)
+
+
+def test_the_command_needs_an_axis(run, refs):
+    assert "--concat-dim" in run(*refs, "-o", "all.json", code=2).stderr
