@@ -92,7 +92,7 @@ def _level(picture: Picture, stored: Stored, geo: Geo, meaning: Meaning) -> Virt
 
 
 def _nodata(stored: Stored) -> str | None:
-    return nodata_text(stored.layout, stored.image, stored.image)
+    return nodata_text(stored.layout, stored.image)
 
 
 def _mask_meaning(mask: Stored) -> dict[str, object]:

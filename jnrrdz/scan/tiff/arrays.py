@@ -92,7 +92,7 @@ def virtual_array(layout: TiffLayout, image: TiffImage, place: Place) -> Virtual
     chunks = (*lead, rows, image.segment_width)
     _check_chunk(image, chunks, dtype)
     shape = (*((image.samples,) if lead else ()), image.length, image.width)
-    nodata = nodata_value(place.nodata or nodata_text(layout, image, place.main), dtype)
+    nodata = nodata_value(place.nodata or nodata_text(layout, place.main), dtype)
     attributes = {**place.attributes, **nodata.attributes}
     if nodata.value is not None:
         attributes["_FillValue"] = nodata.value

@@ -19,7 +19,7 @@ from jnrrdz.layout.tiff_image import TiffImage
 from jnrrdz.layout.tiff_tags import Photometric, Tag
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff import colors, description, embedded, palette
-from jnrrdz.scan.tiff.nodata import nodata_text
+from jnrrdz.scan.tiff.nodata import nodata_tag
 from jnrrdz.scan.tiff.palette import Table
 from jnrrdz.scan.tiff.sidecars import Sidecars
 
@@ -130,6 +130,7 @@ def _add_colors(
 ) -> None:
     """Add colour interpretations, and the colours of a palette, or take these instead of the indices."""
     outer = bands[0].color_table if bands else ()
+    said = found.nodata or found.tried(lambda: nodata_tag(layout, image))
     table = found.tried(lambda: palette.palette_of(layout, image))
     if table is not None and expand and image.photometric == Photometric.PALETTE:
         found.table = table
@@ -144,7 +145,7 @@ def _add_colors(
     elif table is not None:
         is_map = image.photometric == Photometric.PALETTE
         names = names or palette.bilevel_names(table)
-        transparent = _whole(found.nodata or nodata_text(layout, image, image)) if is_map else None
+        transparent = _whole(said) if is_map else None
         found.array |= palette.palette_attributes(table.tolist(), transparent=transparent, names=names)
     else:
         found.array |= palette.flag_meanings(names)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.layout.tiff import TiffLayout
 from jnrrdz.layout.tiff_image import TiffImage
 from jnrrdz.layout.tiff_tags import Tag
@@ -29,12 +30,21 @@ class Nodata:
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
-def nodata_text(layout: TiffLayout, image: TiffImage, main: TiffImage) -> str | None:
-    """Return GDAL_NODATA of an image, or of the one whose overview it is; none of a mask."""
+def nodata_text(layout: TiffLayout, image: TiffImage) -> str | None:
+    """Return GDAL_NODATA of an image, None where there is none or it cannot be read (with a warning)."""
+    try:
+        return nodata_tag(layout, image)
+    except JnrrdzError as error:
+        warnings.warn(f"no nodata: {error}", stacklevel=2)
+        return None
+
+
+def nodata_tag(layout: TiffLayout, image: TiffImage) -> str | None:
+    """Return GDAL_NODATA, None where it is absent or blank; a mask has none."""
     if image.is_mask:
         return None
-    texts = (layout.text(ifd, Tag.GDAL_NODATA) for ifd in (image.ifd, main.ifd))
-    return next((text for text in texts if text is not None and text.strip()), None)
+    text = layout.text(image.ifd, Tag.GDAL_NODATA)
+    return text if text is not None and text.strip() else None
 
 
 def nodata_value(text: str | None, dtype: np.dtype[Any]) -> Nodata:

@@ -69,6 +69,20 @@ def test_nothing_is_nothing(text):
     assert nodata_value(text, np.dtype("u1")).value is None
 
 
+def test_a_tag_that_points_outside_the_file_never_costs_the_pixels(tmp_path):
+    path, nodata = tmp_path / "a.tif", (42113, 2, 8, "1234567", True)
+    tifffile.imwrite(path, np.ones((8, 8), "u2"), metadata=None, extratags=[nodata])
+    with tifffile.TiffFile(path) as tif:
+        entry = tif.pages[0].tags["GDAL_NODATA"].offset
+    whole = bytearray(path.read_bytes())
+    whole[entry + 8 : entry + 12] = (1 << 30).to_bytes(4, "little")
+    path.write_bytes(whole)
+    with pytest.warns(UserWarning, match="GDAL_NODATA"):
+        group = jnrrdz.scan(str(path))
+    assert "GDAL_NODATA" in group.attributes["metadata_refused"][0]
+    np.testing.assert_array_equal(jnrrdz.open_group(group)["data"][...], np.ones((8, 8)))
+
+
 def levels(path, *, own):
     """Write an image with nodata 5 and an overview, with its own nodata where one is given."""
     extra = [] if own is None else [(42113, 2, len(own) + 1, own, True)]
@@ -85,6 +99,17 @@ def test_an_overviews_nodata(tmp_path, own, expected):
     group = jnrrdz.scan(str(tmp_path / "a.tif"))
     assert group.children["0"].children["data"].fill_value == 5
     assert group.children["1"].children["data"].fill_value == expected
+
+
+def test_a_masks_own_nodata_is_none(tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.tif") as target:
+        zero = (42113, 2, 2, "0", True)
+        target.write(np.ones((32, 32), "u1"), metadata=None)
+        target.write(np.eye(32, dtype="u1"), metadata=None, subfiletype=1, extratags=[zero])
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as tif:
+        tif.pages[1].tags["NewSubfileType"].overwrite(4)
+    mask = jnrrdz.scan(str(tmp_path / "a.tif")).children["mask"]
+    assert "_FillValue" not in mask.attributes
 
 
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
