@@ -149,96 +149,75 @@ def open_store(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
-    physical: bool = False,
     storage_options: Options = None,
     source_options: Options = None,
+    **choices: Unpack[ScanChoices],
 ) -> ReferenceStore:
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
 
     `storage_options` are fsspec's for what is opened here, `source_options` for the sources that a
-    manifest names, and `allow` are further prefixes that it may reach.  `physical` is for what is
+    manifest names, and `allow` are further prefixes that it may reach.  The choices are for what is
     scanned; a manifest holds what was asked for when it was written.
     """
     if isinstance(refs, VirtualGroup):
-        group = physical_values(refs) if physical else refs
+        group = physical_values(refs) if choices.get("physical") else refs
         return ReferenceStore(from_group(group), source_options=source_options, allow=("*",))
     text = os.fspath(refs)
-    if _is_manifest(text):
-        if physical:
+    if names_manifest(text):
+        chosen = ", ".join(f"{name}=True" for name, value in choices.items() if value)
+        if chosen:
             raise UnsupportedError(
-                "a manifest is read as it was written; index its source with physical=True", url=text, field="physical"
+                f"a manifest is read as it was written; index its source with {chosen}", url=text, field=chosen
             )
         store = _open_store(text, storage_options=storage_options, source_options=source_options, allow=allow)
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         found = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store if found is store.manifest.documents else store.with_documents(found)
-    group = scan(text, storage_options=storage_options, physical=physical)
+    group = scan(text, storage_options=storage_options, **choices)
     own = source_options if source_options is not None else storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 
 
-def _is_manifest(text: str) -> bool:
+def names_manifest(text: str) -> bool:
     """Whether references are opened, not a source; a remote one is told by its name."""
     if local_path(text) is not None:
-        return is_reference_manifest(text) or text.endswith((".json", *ENDINGS))
-    return text.rstrip("/").endswith((".json", ".parquet", ".parq"))
+        return is_reference_manifest(text) or text.rstrip("/").endswith((".json", *ENDINGS))
+    return text.rstrip("/").endswith((".json", *ENDINGS))
 
 
 def open_group(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
-    physical: bool = False,
     storage_options: Options = None,
     source_options: Options = None,
+    **choices: Unpack[ScanChoices],
 ) -> zarr.Group:
     """Return the root group of a manifest (or of a source scanned now), read-only."""
-    store = open_store(
-        refs, allow=allow, physical=physical, storage_options=storage_options, source_options=source_options
-    )
+    store = open_store(refs, allow=allow, storage_options=storage_options, source_options=source_options, **choices)
     return reference_group(store)
 
 
-def open_dataset(  # noqa: PLR0913
+def open_dataset(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     group: str | None = None,
-    allow: Sequence[str] = (),
-    physical: bool = False,
-    storage_options: Options = None,
-    source_options: Options = None,
     chunks: Any = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Return the full-resolution image (or one group) of a manifest or source; options are xarray's."""
-    kwargs = {
-        "allow": tuple(allow),
-        "physical": physical,
-        "storage_options": storage_options,
-        "source_options": source_options,
-    }
-    given = {name: value for name, value in kwargs.items() if value}
-    return xr.open_dataset(refs, engine="jnrrdz", group=group, chunks=chunks, **given, **options)  # type: ignore[arg-type]
+    """Return the full-resolution image (or one group) of a manifest or source.
+
+    Options are those of `open_store` and xarray's.
+    """
+    return xr.open_dataset(refs, engine="jnrrdz", group=group, chunks=chunks, **options)  # type: ignore[arg-type]
 
 
-def open_datatree(
-    refs: str | os.PathLike[str] | VirtualGroup,
-    *,
-    allow: Sequence[str] = (),
-    physical: bool = False,
-    storage_options: Options = None,
-    source_options: Options = None,
-    **options: Any,
-) -> xr.DataTree:
-    """Return every group of a manifest or source as a tree of datasets; options are xarray's."""
-    kwargs = {
-        "allow": tuple(allow),
-        "physical": physical,
-        "storage_options": storage_options,
-        "source_options": source_options,
-    }
-    given = {name: value for name, value in kwargs.items() if value}
-    return xr.open_datatree(refs, engine="jnrrdz", **given, **options)  # type: ignore[arg-type]
+def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -> xr.DataTree:
+    """Return every group of a manifest or source as a tree of datasets.
+
+    Options are those of `open_store` and xarray's.
+    """
+    return xr.open_datatree(refs, engine="jnrrdz", **options)  # type: ignore[arg-type]
 
 
 __all__ = [
@@ -246,6 +225,7 @@ __all__ = [
     "dataset",
     "datasets",
     "index",
+    "names_manifest",
     "open_dataset",
     "open_datatree",
     "open_group",

@@ -7,16 +7,21 @@ Interface: https://docs.xarray.dev/en/stable/internals/how-to-add-new-backend.ht
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import xarray as xr
 from xarray.backends import BackendEntrypoint
 
-from jnrrdz.api import Options, dataset, datasets, open_store
+from jnrrdz.api import dataset, datasets, open_store
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.array import VirtualGroup
 from jnrrdz.read.manifest import is_reference_manifest
+from jnrrdz.read.store import ReferenceStore
+from jnrrdz.scan.options import ScanChoices
+
+OPENING = ("allow", "storage_options", "source_options", *ScanChoices.__annotations__)
+"""The parameters of `open_store`."""
 
 
 class JnrrdzBackend(BackendEntrypoint):
@@ -34,10 +39,7 @@ class JnrrdzBackend(BackendEntrypoint):
         "use_cftime",
         "decode_timedelta",
         "group",
-        "allow",
-        "physical",
-        "storage_options",
-        "source_options",
+        *OPENING,
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -46,47 +48,23 @@ class JnrrdzBackend(BackendEntrypoint):
             return True
         return isinstance(filename_or_obj, str | os.PathLike) and is_reference_manifest(filename_or_obj)
 
-    def open_dataset(  # noqa: PLR0913
+    def open_dataset(
         self,
         filename_or_obj: Any,
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
-        allow: Sequence[str] = (),
-        physical: bool = False,
-        storage_options: Options = None,
-        source_options: Options = None,
-        **decoding: Any,
-    ) -> xr.Dataset:
-        """Return the full-resolution image, or the group that is named."""
-        store = open_store(
-            _named(filename_or_obj),
-            allow=allow,
-            physical=physical,
-            storage_options=storage_options,
-            source_options=source_options,
-        )
-        return dataset(store, group=group, drop_variables=drop_variables, **decoding)
-
-    def open_groups_as_dict(  # noqa: PLR0913
-        self,
-        filename_or_obj: Any,
-        *,
-        group: str | None = None,
-        allow: Sequence[str] = (),
-        physical: bool = False,
-        storage_options: Options = None,
-        source_options: Options = None,
         **options: Any,
+    ) -> xr.Dataset:
+        """Return the full-resolution image, or the group that is named; options are `open_store`'s and xarray's."""
+        store = _opened(filename_or_obj, options)
+        return dataset(store, group=group, drop_variables=drop_variables, **options)
+
+    def open_groups_as_dict(
+        self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
-        """Return the dataset of every group, by path."""
-        store = open_store(
-            _named(filename_or_obj),
-            allow=allow,
-            physical=physical,
-            storage_options=storage_options,
-            source_options=source_options,
-        )
+        """Return the dataset of every group, by path; options are `open_store`'s and xarray's."""
+        store = _opened(filename_or_obj, options)
         return datasets(store, group=group, **options)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -94,7 +72,9 @@ class JnrrdzBackend(BackendEntrypoint):
         return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
-def _named(filename_or_obj: Any) -> str | os.PathLike[str] | VirtualGroup:
-    if isinstance(filename_or_obj, str | os.PathLike | VirtualGroup):
-        return filename_or_obj
-    raise UnsupportedError(f"a {type(filename_or_obj).__name__} where a path, a URL or a VirtualGroup is read")
+def _opened(filename_or_obj: Any, options: dict[str, Any]) -> ReferenceStore:
+    """Return the store, taking from the options what is for opening it."""
+    if not isinstance(filename_or_obj, str | os.PathLike | VirtualGroup):
+        kind = type(filename_or_obj).__name__
+        raise UnsupportedError(f"a {kind} where a path, a URL or a VirtualGroup is read")
+    return open_store(filename_or_obj, **{name: options.pop(name) for name in OPENING if name in options})

@@ -5,12 +5,13 @@ Interface: https://virtualizarr.readthedocs.io/en/stable/custom_parsers.html
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.api import scan
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.model.array import VirtualArray, VirtualGroup
+from jnrrdz.scan.options import ScanChoices
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
@@ -27,12 +28,14 @@ class Parser:
     group: str | None = None
     single_range: bool = False
     storage_options: Mapping[str, Any] | None = None
+    choices: ScanChoices = field(default_factory=ScanChoices)
+    """What `jnrrdz.scan` may be asked, for example `{"physical": True}`."""
 
     def __call__(self, url: str, registry: "ObjectStoreRegistry[Any]") -> "ManifestStore":
         """Return the manifest store of one source."""
         from jnrrdz.write.virtualizarr import to_manifest_store  # noqa: PLC0415  VirtualiZarr is slow to import
 
-        root = scan(url, storage_options=self.storage_options)
+        root = scan(url, storage_options=self.storage_options, **self.choices)
         return to_manifest_store(_chosen(root, self.group, url), registry, single_range=self.single_range)
 
 

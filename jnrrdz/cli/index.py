@@ -7,10 +7,10 @@ each in one directory; a source that fails does not stop the others.
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -40,10 +40,10 @@ class Wish:
     form: str | None
     single_range: bool
     relative: bool
-    overviews: bool
-    physical: bool
     overwrite: bool
     s3: S3Access
+    choices: Mapping[str, Any]
+    """What a scan takes, by the names of `jnrrdz.index`: overviews, physical, ..."""
 
 
 @click.command(epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
@@ -60,6 +60,9 @@ class Wish:
 @click.option("--relative", is_flag=True, help="Write the sources' URLs relative to the manifest.")
 @click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="Full size only.")
 @click.option("--physical", is_flag=True, help="Read values by scale, offset and nodata, as floats with NaN.")
+@click.option("--expand-palette", is_flag=True, help="Read a palette's colours in place of its indices.")
+@click.option("--embedded-metadata", "embedded", is_flag=True, help="Take colour profile (ICC), XMP and EXIF along.")
+@click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, wherever SRC is.")
 @click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
 @click.option("--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix.")
 @s3_options
@@ -69,17 +72,17 @@ class Wish:
 def index(  # noqa: PLR0913  one parameter an option
     context: click.Context,
     console: Console,
+    /,
     sources: Sequence[str],
     output: str,
     form: str | None,
     *,
     single_range: bool,
     relative: bool,
-    overviews: bool,
-    physical: bool,
     overwrite: bool,
     allow: Sequence[str],  # noqa: ARG001  no format that is read today names other files in its header
     s3: S3Access,
+    **choices: bool,
 ) -> None:
     """Write a manifest of each SRC: where its chunks are, and what they mean.
 
@@ -88,7 +91,7 @@ def index(  # noqa: PLR0913  one parameter an option
     is a directory and gets one manifest for each, named like its source.  A manifest is there whole or
     not at all.
     """
-    wish = Wish(form, single_range, relative, overviews, physical, overwrite, s3)
+    wish = Wish(form, single_range, relative, overwrite, s3, choices)
     if output == STDOUT:
         _to_stdout(console, sources, wish)
         return
@@ -150,11 +153,10 @@ def _index(console: Console, source: str, place: str, wish: Wish) -> "Indexed":
             format=wish.form,
             single_range=wish.single_range,
             relative=wish.relative,
-            overviews=wish.overviews,
-            physical=wish.physical,
             overwrite=wish.overwrite,
             storage_options=wish.s3.options(source),
             target_options=wish.s3.options(place) or own,
+            **wish.choices,
         )
 
 
@@ -198,9 +200,7 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
 
     (source,) = sources
     with console.warnings_told(source):
-        found = api.scan_with_cost(
-            source, overviews=wish.overviews, physical=wish.physical, storage_options=wish.s3.options(source)
-        )
+        found = api.scan_with_cost(source, storage_options=wish.s3.options(source), **wish.choices)
         dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
         sys.stdout.buffer.flush()
     arrays = [array for _, array in found.group.arrays() if array.shape]

@@ -10,12 +10,9 @@ from pathlib import Path
 from jnrrdz import api
 from jnrrdz.cli.options import S3Access
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.read.manifest import Manifest, from_group, is_reference_manifest
+from jnrrdz.read.manifest import Manifest, from_group
 from jnrrdz.read.manifest_parquet import ParquetRefs
 from jnrrdz.source.url import local_path
-
-NAMED = (".json", *api.ENDINGS)
-"""How manifests' names end; a remote one is told by its name alone."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
     """Return what a path or URL holds."""
     if _is_repository(name):
         raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
-    if _names_manifest(name):
+    if api.names_manifest(name):
         store = api.open_store(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
         parquet = any(isinstance(refs, ParquetRefs) for refs in store.manifest.arrays.values())
         return Opened(name, "Parquet manifest" if parquet else "JSON manifest", store.manifest)
@@ -45,8 +42,3 @@ def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
 def _is_repository(name: str) -> bool:
     path = local_path(name)
     return name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file()
-
-
-def _names_manifest(name: str) -> bool:
-    here = local_path(name) is not None
-    return (here and is_reference_manifest(name)) or name.rstrip("/").endswith(NAMED)

@@ -14,6 +14,8 @@ type Size = tuple[int, int, int]
 """Height, width, samples."""
 
 MARK = 0xFF
+JPEG_END = b"\xff\xd9"
+JPEG_TAIL = 1024  # writers pad their tiles
 SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
 STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
 
@@ -88,3 +90,6 @@ def check_declared(compression: int, data: bytes | memoryview, height: int, widt
             f"{Compression(compression).name} data declare {size[0]} x {size[1]} x {size[2]} "
             f"in a chunk of {height} x {width} x {samples}"
         )
+    if read is jpeg_size and bytes(data[-JPEG_TAIL:]).rfind(JPEG_END) < 0:
+        # libjpeg would only warn, and leave the rest of the pixels grey
+        raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them")

@@ -184,7 +184,7 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     offsets = _column(layout, image, tags[0])
     lengths = _column(layout, image, tags[1], offsets)
     if image.compression == Compression.NONE:
-        lengths = np.where(lengths > 0, np.minimum(lengths, image.row_bytes * image.segment_length), lengths)
+        lengths = np.minimum(lengths, _raw_lengths(image))
     found = Segments(offsets, lengths)
     beyond = ~found.missing & (offsets >= layout.size)
     if beyond.any():
@@ -194,7 +194,25 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
             offset=image.ifd.offset,
             field=tags[0].name,
         )
+    cut = ~found.missing & (offsets + lengths > layout.size)
+    # libtiff takes what there is of a compressed image in one piece, whose length many writers got wrong
+    if cut.any() and (image.segments > 1 or image.compression == Compression.NONE):
+        raise MalformedError(
+            f"segment {int(cut.argmax())} ends at {int((offsets + lengths)[cut.argmax()])}, "
+            f"the source at {layout.size}: it is truncated",
+            offset=image.ifd.offset,
+            field=tags[1].name,
+        )
     return Segments(offsets, np.minimum(lengths, layout.size - offsets))
+
+
+def _raw_lengths(image: TiffImage) -> NDArray[np.int64]:
+    """Return the bytes that each segment needs where nothing is compressed; a strip has no rows beyond the image."""
+    planes, down, across = image.grid
+    rows = np.full(down, image.segment_length, np.int64)
+    if not image.tiled:
+        rows[-1] = image.length - (down - 1) * image.segment_length
+    return np.tile(np.repeat(rows * image.row_bytes, across), planes)
 
 
 def _column(

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from numbers import Complex, Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -99,8 +99,8 @@ def decode_fill(value: Any, dtype: np.dtype[Any]) -> np.generic:
     try:
         if dtype.kind == "c":
             real, imag = (decode_fill(part, np.dtype(f"f{dtype.itemsize // 2}")) for part in value)
-            number: np.generic = np.full((), complex(float(real), float(imag)), dtype)[()]
-            return number
+            scalar: Any = dtype.type  # numpy's stubs know no call of it with a complex number
+            return cast("np.generic", scalar(complex(float(real), float(imag))))
         if isinstance(value, str) and dtype.kind == "f":
             return _decode_float(value, dtype)
         return dtype.type(encode_fill(value, dtype))  # type: ignore[no-any-return]

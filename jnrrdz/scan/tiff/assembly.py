@@ -40,6 +40,9 @@ class Series:
     meaning: Meaning = field(default_factory=Meaning)
     """What the tags of the first page say."""
 
+    is_ome: bool = True
+    """Whether OME-Zarr is told of it; not of maps and scans, which are no microscopy."""
+
 
 def file_group(series: Sequence[Series], refused: Sequence[Mapping[str, str]] = ()) -> VirtualGroup:
     """Return the group of a file: its only series, or a group for each."""
@@ -92,7 +95,7 @@ def _ome(series: Series, paths: Sequence[str], arrays: Sequence[VirtualArray]) -
     full = arrays[0]
     axes = [series.axes.get(name, Axis(name)) for name in full.dimension_names]
     datasets = [Dataset(path, array.shape) for path, array in zip(paths, arrays, strict=True)]
-    if any(array.dimension_names != full.dimension_names for array in arrays):
+    if not series.is_ome or any(array.dimension_names != full.dimension_names for array in arrays):
         return {}
     return ome_attributes(series.name, axes, datasets, series.channels, full.dtype)
 

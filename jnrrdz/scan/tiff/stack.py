@@ -66,7 +66,7 @@ def stack_series(layout: TiffLayout, url: str, options: ScanOptions) -> Series |
         return None  # the codec of a palette gives three bands, which a page by itself has room for
     geo = geo_of(layout, image)
     meaning = meaning_of(layout, image, options, unit=geo.height_unit)
-    return Series("", check_levels([full, *below]), geo=geo, meaning=meaning)
+    return Series("", check_levels([full, *below]), geo=geo, meaning=meaning, is_ome=False)
 
 
 def stack_level(pages: Pages, numbers: Numbers, main: Keyframe | None = None) -> Level | None:

@@ -110,6 +110,7 @@ def test_georeferenced_pages_of_one_place_keep_it(tmp_path):
             tif.write(page, metadata=None, contiguous=False, extratags=tags, photometric="minisblack")
     found = jnrrdz.open_dataset(path)
     assert found["data"].dims == ("page", "y", "x")
+    assert "ome" not in found.attrs
     assert float(found["x"][0]) == 101.0
     assert float(found["y"][0]) == 899.0
 
@@ -140,6 +141,15 @@ def test_small_planes_share_chunks_and_large_ones_are_cut(tmp_path):
     assert jnrrdz.scan(small).children["data"].shape == (600, 16, 16)
     large = jnrrdz.scan(write_stack(tmp_path / "large.tif", (2, 1500, 1200), {})).children["data"]
     assert large.refs.length.max() <= 1 << 20
+
+
+def test_chunks_of_several_planes_are_never_short(tmp_path):
+    """1,500 planes of 1 KB: a chunk takes 750, since 1,024 would leave a last one that ends with the file."""
+    pixels = pattern(1500, 16, 32)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, metadata=None, photometric="minisblack")
+    found = jnrrdz.scan(tmp_path / "a.tif").children["data"]
+    assert found.chunks == (750, 16, 32)
+    np.testing.assert_array_equal(jnrrdz.open_group(tmp_path / "a.tif")["data"][...], pixels)
 
 
 def test_plane_without_bytes_is_missing(tmp_path):
@@ -212,3 +222,30 @@ def test_kinds_tell_pages_apart_by_what_decides_about_pixels(tmp_path):
             offsets, lengths = pages.columns(int(pages.kind[number]))
             assert tuple(offsets[pages.row[number]]) == page.dataoffsets
             assert tuple(lengths[pages.row[number]]) == page.databytecounts
+
+
+def test_pages_with_masks_are_groups(tmp_path):
+    path, pages = tmp_path / "a.tif", pattern(2, 20, 30)
+    options = {"metadata": None, "contiguous": False}
+    with tifffile.TiffWriter(path) as tif:
+        for page in pages:
+            tif.write(page, photometric="minisblack", **options)
+            tif.write(page > 30000, photometric="mask", subfiletype=4, **options)
+    group = jnrrdz.open_group(path)
+    for number, page in enumerate(pages):
+        np.testing.assert_array_equal(group[f"page_{number}/data"][...], page)
+        np.testing.assert_array_equal(group[f"page_{number}/mask"][...], page > 30000)
+
+
+def test_pages_with_unlike_numbers_of_overviews_are_groups(tmp_path):
+    path, pages = tmp_path / "a.tif", pattern(2, 64, 96)
+    options = {"metadata": None, "contiguous": False, "photometric": "minisblack"}
+    with tifffile.TiffWriter(path) as tif:
+        for number, page in enumerate(pages):
+            tif.write(page, **options)
+            for step in (2, 4)[: number + 1]:
+                tif.write(page[::step, ::step], subfiletype=1, **options)
+    group = jnrrdz.open_group(path)
+    for number, page in enumerate(pages):
+        for level, step in enumerate((1, 2, 4)[: number + 2]):
+            np.testing.assert_array_equal(group[f"page_{number}/{level}/data"][...], page[::step, ::step])
