@@ -1,5 +1,6 @@
 """Real TIFFs, written and read by rasterio, as one dataset."""
 
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 import xarray as xr
 import zarr
 from click.testing import CliRunner
@@ -171,21 +173,75 @@ def test_physical_values_of_two_bands_in_a_chunk_keep_their_scales(tmp_path):
         assert (found["data"].values == np.stack(expected)).all()
 
 
+JPEG = {"count": 3, "dtype": "uint8", "compress": "jpeg", "predictor": 1, "photometric": "ycbcr"}
+
+
+def write_jpegs(folder, **profile):
+    """Write files with different JPEG tables, and return their names and pixels."""
+    names = {folder / f"q{quality}.tif": quality for quality in (30, 60, 95)}
+    facts = {**JPEG, **profile}
+    return list(names), [write(name, seed=quality, jpeg_quality=quality, **facts) for name, quality in names.items()]
+
+
 def test_jpeg_tables_that_differ_are_read_where_they_stand(tmp_path):
-    facts = {"count": 3, "dtype": "uint8", "compress": "jpeg", "predictor": 1, "photometric": "ycbcr"}
-    pixels, names = [], []
-    for quality in (30, 60, 95):
-        names.append(tmp_path / f"q{quality}.tif")
-        pixels.append(write(names[-1], seed=quality, jpeg_quality=quality, **facts))
-    done = merge(names, tmp_path / "all.json", concat_dim="quality", coord_from=r"q(\d+)")
-    assert done.left_out == ()
+    names, pixels = write_jpegs(tmp_path)
     for form in ("json", "parquet"):
-        merge(names, tmp_path / f"all.{form}", concat_dim="quality", coord_from=r"q(\d+)", overwrite=True)
+        merge(names, tmp_path / f"all.{form}", concat_dim="quality", coord_from=r"q(\d+)")
         with xr.open_dataset(tmp_path / f"all.{form}", engine="jnrrdz") as found:
             assert (found["data"].values == np.stack(pixels)).all()
+    documents = json.loads((tmp_path / "all.json").read_text())["refs"]
+    assert "jpeg_tables" not in documents["0/data/zarr.json"]
     with pytest.raises(UnrepresentableError, match=r"JPEG tables differ .* leave out --single-range"):
         merge(names, tmp_path / "one.json", concat_dim="quality", single_range=True)
     assert not (tmp_path / "one.json").exists()
+
+
+def test_tables_that_are_the_same_stay_in_the_codec(tmp_path):
+    names = [tmp_path / f"{number}.tif" for number in (1, 2)]
+    pixels = [write(name, seed=5, jpeg_quality=50, **JPEG) for name in names]
+    merge(names, tmp_path / "all.json", concat_dim="run")
+    assert "jpeg_tables" in (tmp_path / "all.json").read_text()
+    options = {"fo": str(tmp_path / "all.json"), "remote_protocol": "file"}
+    assert (zarr.open_group("reference://", mode="r", storage_options=options)["0/data"][:] == np.stack(pixels)).all()
+
+
+def spoiled(data, change):
+    """A TIFF of which the first tile, or the tables, are no longer what its manifest was made of."""
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        page = file.pages.first
+        tile, tables = min(page.dataoffsets), page.tags["JPEGTables"].valueoffset
+    place, new = {"no start": (tile, b"\0\0"), "JFIF": (tile + 6, b"JFIF"), "tables": (tables + 20, b"\7\7\7")}[change]
+    return data[:place] + new + data[place + len(new) :]
+
+
+SPOILED = {"no start": "cannot follow", "JFIF": "cannot follow", "tables": "no JPEG stream in the file any more"}
+
+
+@pytest.mark.parametrize(("change", "text"), SPOILED.items())
+def test_tables_and_tiles_that_make_no_stream_are_refused(tmp_path, change, text):
+    names, _ = write_jpegs(tmp_path, overviews=())
+    refs = [name.with_suffix(".json") for name in names]
+    for name, ref in zip(names, refs, strict=True):
+        jnrrdz.index(name, ref)
+    names[1].write_bytes(spoiled(names[1].read_bytes(), change))
+    with pytest.raises(UnrepresentableError, match=rf"q60\.tif.*{text}"):
+        stacked(refs, concat_dim="quality", coord_from=r"q(\d+)")
+
+
+def test_tables_are_fetched_with_the_manifests_trust(tmp_path, make_http_server):
+    names, _ = write_jpegs(tmp_path)
+    server, other = make_http_server(), make_http_server()
+    for name in names:
+        jnrrdz.index(name, name.with_suffix(".json"), relative=True)
+        server.files |= {f"/{own.name}": own.read_bytes() for own in (name, name.with_suffix(".json"))}
+    refs = [f"{server.url}/{name.stem}.json" for name in names]
+    found = stacked(refs, concat_dim="quality", coord_from=r"q(\d+)")
+    assert found.group.children["0"].children["data"].refs.counts.min() == 2
+    server.redirects["/q60.tif"] = f"{other.url}/q60.tif"
+    other.files["/q60.tif"] = server.files["/q60.tif"]
+    with pytest.raises(UntrustedSourceError):
+        stacked(refs, concat_dim="quality", coord_from=r"q(\d+)")
+    assert other.log == []
 
 
 OTHERS = {

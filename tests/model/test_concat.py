@@ -20,9 +20,9 @@ CODEC = TiffTileConfig(4, 4, 6, 8, compression=8, bits_per_sample=(16,)).to_spec
 WKT = 'PROJCRS["{}",BASEGEOGCRS["WGS 84"]]'
 
 
-def refs_of(rows, inline=()):
+def refs_of(rows, inline=(), unused=()):
     """References from a list of ranges for each chunk."""
-    urls = list(dict.fromkeys(url for row in rows for url, _, _ in row))
+    urls = list(dict.fromkeys([*unused, *(url for row in rows for url, _, _ in row)]))
     flat = [one for row in rows for one in row]
     return ChunkRefs(
         tuple(urls),
@@ -105,6 +105,7 @@ def test_joined_references_are_those_of_the_joined_cells(case):
         refs_of(
             [cell if isinstance(cell, list) else [] for cell in cells],
             {number: cell for number, cell in enumerate(cells) if isinstance(cell, bytes)},
+            unused=("unused",),
         )
         for cells in flat
     ]
