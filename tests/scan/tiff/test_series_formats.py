@@ -257,9 +257,19 @@ def test_zeiss_lsm(tmp_path, channels):
 
 def test_georeferenced_file_is_a_map_whoever_wrote_it(tmp_path):
     path = tmp_path / "a.tif"
-    tags = [(33550, 12, 3, (2.0, 2.0, 0.0), True), (33922, 12, 6, (0.0, 0, 0, 100.0, 900.0, 0), True)]
-    tifffile.imwrite(path, pattern(20, 30), extratags=tags)
-    assert float(jnrrdz.open_dataset(path)["x"][0]) == 101.0
+    tags = [(33550, 12, 3, (2.0, 2.0, 0.0), False), (33922, 12, 6, (0.0, 0, 0, 100.0, 900.0, 0), False)]
+    tifffile.imwrite(path, pattern(3, 20, 30), extratags=tags, metadata={"axes": "TYX"}, photometric="minisblack")
+    found = jnrrdz.open_dataset(path)
+    assert found["data"].dims == ("page", "y", "x")
+    assert float(found["x"][0]) == 101.0
+
+
+def test_planes_that_the_file_has_no_room_for_are_refused(tmp_path):
+    path = tmp_path / "a.tif"
+    says = b'{"shape": [50, 20, 30], "truncated": true}'
+    tifffile.imwrite(path, pattern(20, 30), description=says, metadata=None, photometric="minisblack")
+    with pytest.raises(jnrrdz.MalformedError, match="50 planes of 1200 bytes"):
+        jnrrdz.scan(path)
 
 
 IMPOSSIBLE = {
@@ -383,3 +393,4 @@ def test_hamamatsu_slide(tmp_path, at):
             np.testing.assert_array_equal(group[f"{level}/data"][...], np.moveaxis(whole, -1, 0))
     assert [group[f"{level}/data"].chunks for level in (0, 1)] == [(3, 8, 32), (3, 8, 24)]
     assert group.attrs["magnification"] == 20.0
+    assert group["0"].attrs["TIFFTAG_MAKE"] == "Hamamatsu"

@@ -94,6 +94,18 @@ def test_pyramid_of_subifds(tmp_path, assert_like_tifffile):
     assert list(jnrrdz.scan(path, overviews=False).children) == ["data"]
 
 
+def test_smaller_image_of_another_type_is_no_level(tmp_path):
+    path, pixels = tmp_path / "a.ome.tif", pattern(2, 64, 96)
+    options = {"tile": (16, 16), "photometric": "minisblack"}
+    with tifffile.TiffWriter(path, ome=True) as tif:
+        tif.write(pixels, subifds=2, metadata={"axes": "ZYX"}, **options)
+        tif.write(pattern(2, 32, 48, dtype="u1"), subfiletype=1, **options)
+        tif.write(pixels[:, ::4, ::4], subfiletype=1, **options)
+    group = jnrrdz.open_group(path)
+    assert sorted(group.group_keys()) == ["0", "1"]
+    np.testing.assert_array_equal(group["1/data"][...], pixels[:, ::4, ::4])
+
+
 def test_images_are_groups_by_their_names(tmp_path, assert_like_tifffile):
     path = tmp_path / "a.ome.tif"
     with tifffile.TiffWriter(path, ome=True) as tif:
