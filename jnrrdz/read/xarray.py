@@ -86,7 +86,30 @@ def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
     result = found.set_coords([name for name in mappings if name in found.data_vars])
     for name in mappings:
         result = result.assign_coords(_axes(result, result[name].attrs))
-    return result.assign_coords(_bands(result))
+    result = result.assign_coords(_bands(result))
+    for variable in found.data_vars.values():
+        result = result.assign_coords(_steps(result, variable.attrs.get("axes")))
+    return result
+
+
+def _steps(found: xr.Dataset, axes: Any) -> dict[str, xr.Variable]:
+    """Return the coordinates that a variable's `axes` attribute tells: labels, or a start and a step with a unit."""
+    known = axes if isinstance(axes, dict) else {}
+    made = {name: _step(found.sizes[name], name, meaning) for name, meaning in known.items() if name in found.sizes}
+    return {name: axis for name, axis in made.items() if axis is not None and name not in found.coords}
+
+
+def _step(size: int, name: str, meaning: Any) -> xr.Variable | None:
+    if not isinstance(meaning, dict):
+        return None
+    labels, step = meaning.get("labels"), meaning.get("step")
+    if isinstance(labels, list) and len(labels) == size and all(isinstance(label, str) for label in labels):
+        return xr.Variable((name,), labels)
+    if not isinstance(step, int | float):
+        return None
+    start, unit = meaning.get("start", 0.0), meaning.get("unit")
+    # xarray would take some units of time for a calendar's; `unit` is what pint and OME say too
+    return xr.Variable((name,), start + step * np.arange(size), {} if unit is None else {"unit": unit})
 
 
 def _bands(found: xr.Dataset) -> dict[str, xr.Variable]:
