@@ -123,6 +123,8 @@ def index(  # noqa: PLR0913
     **choices: Unpack[ScanChoices],
 ) -> Indexed:
     """Scan a source and write its manifest; options are fsspec's, for the source and for the output."""
+    if local_path(os.fspath(src)) is not None and os.path.realpath(src) == os.path.realpath(out):
+        raise UnsupportedError("the manifest would replace its own source", url=os.fspath(out))
     found = scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices)
     write(
         found.group,

@@ -5,6 +5,7 @@ What is printed may come from an untrusted manifest or from a file's name: contr
 escaped, so that none of it can drive a terminal.
 """
 
+import logging
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -61,10 +62,15 @@ class Console:
             label = click.style("warning:", fg="yellow", bold=True)
             click.echo(f"{label} {printable(f'{source}: {message}{place}')}", err=True)
 
+        tifffile_log = logging.getLogger("tifffile")  # what matters of its lines is an error or a warning of ours
+        tifffile_log.disabled = not self.verbose
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = tell
-            yield
+            try:
+                yield
+            finally:
+                tifffile_log.disabled = False
 
 
 def _told(error: Exception) -> str:

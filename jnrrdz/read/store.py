@@ -8,7 +8,7 @@ decided about it, and why: docs/decisions/002-reference-store.md.
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -95,7 +95,7 @@ class ReferenceStore(Store):
             data = await self._fetched(found, byte_range) if isinstance(found, list) else _cut(found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
-        return None if data is None else buffer.from_bytes(data)
+        return None if data is None else _marked(buffer.from_bytes(data), self, key)
 
     async def _found(self, key: str) -> list[ByteRange] | bytes | None:
         """Return what the manifest has for a key, off the loop where that has to be fetched."""
@@ -129,7 +129,7 @@ class ReferenceStore(Store):
                 data = _cut(found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
-        return None if data is None else buffer.from_bytes(data)
+        return None if data is None else _marked(buffer.from_bytes(data), self, key)
 
     def _lookup(self, key: str) -> list[ByteRange] | bytes | None:
         """Do the same, waiting for it."""
@@ -258,6 +258,19 @@ class ReferenceStore(Store):
     def _refuse(self, *_: object) -> NoReturn:
         self._check_writable()
         raise AssertionError  # the store is read-only
+
+
+class Origin(NamedTuple):
+    """Where a buffer's bytes come from: what a codec in a longer chain is not told otherwise."""
+
+    store: ReferenceStore
+    path: str
+
+
+def _marked(buffer: Buffer, store: ReferenceStore, key: str) -> Buffer:
+    """Return the buffer with its origin, for the errors of codecs that get nothing but bytes."""
+    vars(buffer)["origin"] = Origin(store, key)
+    return buffer
 
 
 def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, Any]) -> ReferenceStore:

@@ -26,6 +26,9 @@ from jnrrdz.source.local import LocalSource
 _REQUESTS = 64
 """Requests of one `read` under way at once; more only wait for sockets."""
 
+NOT_BYTES = {"reference", "dask", "generic"}
+"""fsspec's protocols that open something other than one object."""
+
 _ETAG = ("ETag", "etag")
 _VERSION = ("VersionId", "version_id", "generation")
 _MODIFIED = ("LastModified", "last_modified", "updated", "mtime", "created")
@@ -38,6 +41,8 @@ def open_source(
     path = urls.local_path(url)
     if path is not None:
         return LocalSource(url, path)
+    if urls.scheme(url) in NOT_BYTES:
+        raise UnsupportedError("a view of other files; name the file or the manifest itself", url=url, field="scheme")
     return FsspecSource(url, storage_options=storage_options, guard=guard)
 
 

@@ -90,7 +90,11 @@ class TileCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         return self._decoder(spec).decode(memoryview(data.as_numpy_array()))
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        return chunk_spec.prototype.nd_buffer.from_ndarray_like(self._decode_array(chunk_data, chunk_spec))
+        try:
+            pixels = self._decode_array(chunk_data, chunk_spec)
+        except JnrrdzError as error:
+            raise _placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
+        return chunk_spec.prototype.nd_buffer.from_ndarray_like(pixels)
 
     async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ formats, by tags and by the beginnings of texts that tifffile goes by too; an or
 image costs no further read.
 """
 
+from jnrrdz.errors import MalformedError
 from jnrrdz.layout.tiff import Ifd, TiffLayout
 from jnrrdz.layout.tiff_tags import Tag
 from jnrrdz.model.array import VirtualGroup
@@ -82,9 +83,17 @@ def kind_of(layout: TiffLayout, first: Ifd) -> str | None:
         if tag in first:
             return kind
     for tag, beginnings in BY_TEXT.items():
-        text = layout.text(first, tag) or ""
+        text = _text(layout, first, tag)
         for beginning, kind in beginnings.items():
             if text.startswith(beginning):
                 return kind
-    text = (layout.text(first, Tag.ImageDescription) or "")[-64:].strip()
+    text = _text(layout, first, Tag.ImageDescription)[-64:].strip()
     return next((kind for end, kind in BY_END.items() if text.endswith(end)), None)
+
+
+def _text(layout: TiffLayout, first: Ifd, tag: int) -> str:
+    """Return a text; one that cannot be read says nothing of the format, and costs no pixels."""
+    try:
+        return layout.text(first, tag) or ""
+    except MalformedError:
+        return ""

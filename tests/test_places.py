@@ -1,0 +1,45 @@
+"""Errors say where: in chains of several codecs too, and before a source is harmed."""
+
+import numpy as np
+import pytest
+import rasterio
+
+import jnrrdz
+
+
+def scaled(path):
+    pixels = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    profile = {"driver": "GTiff", "width": 64, "height": 64, "count": 1, "dtype": "uint16", "compress": "deflate"}
+    profile["transform"] = rasterio.Affine(10, 0, 300000, 0, -10, 5000000)
+    with rasterio.open(path, "w", **profile) as target:
+        target.write(pixels, 1)
+        target.scales, target.offsets = (0.1,), (5.0,)
+    return path
+
+
+@pytest.mark.parametrize("physical", [True, False])
+def test_a_damaged_chunk_is_named_whatever_the_chain(tmp_path, physical):
+    path = scaled(tmp_path / "a.tif")
+    group = jnrrdz.open_group(path, physical=physical)
+    store = group.store
+    (_, offset, length), *_ = store.manifest.arrays["data"].lookup(0)
+    data = bytearray(path.read_bytes())
+    data[offset : offset + length] = bytes(length)
+    path.write_bytes(data)
+    with pytest.raises(jnrrdz.MalformedError) as caught:
+        jnrrdz.open_group(path, physical=physical)["data"][...]
+    text = str(caught.value)
+    assert all(part in text for part in ("a.tif", "data/c/0/0", str(offset), "DEFLATE")), text
+
+
+def test_a_manifest_does_not_replace_its_source(tmp_path):
+    path = scaled(tmp_path / "a.tif")
+    before = path.read_bytes()
+    with pytest.raises(jnrrdz.UnsupportedError, match="own source"):
+        jnrrdz.index(path, path, overwrite=True)
+    assert path.read_bytes() == before
+
+
+def test_a_view_of_other_files_is_no_source():
+    with pytest.raises(jnrrdz.UnsupportedError, match="name the file"):
+        jnrrdz.scan("reference://refs.json")
