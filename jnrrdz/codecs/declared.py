@@ -16,6 +16,7 @@ type Size = tuple[int, int, int]
 MARK = 0xFF
 JPEG_END = b"\xff\xd9"
 JPEG_TAIL = 1024  # writers pad their tiles
+ALPHA_TOO = 4  # PNG and WebP may leave out an opaque alpha channel, or add one
 SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
 STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
 
@@ -79,17 +80,20 @@ READERS: dict[int, Callable[[bytes | memoryview], Size | None]] = {
 }
 
 
-def check_declared(compression: int, data: bytes | memoryview, height: int, width: int, samples: int) -> None:
-    """Refuse data that declare more pixels than a chunk of `height` x `width` x `samples` has."""
+def check_declared(compression: int, data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
+    """Return what data declare, and refuse more pixels than a chunk of `height` x `width` x `samples` has."""
     read = READERS.get(compression)
     size = None if read is None else read(data)
     if size is None:
-        return
-    if size[0] > height or size[1] > width or size[2] > max(samples, 4):
+        return None
+    is_jpeg = read is jpeg_size
+    most = samples if is_jpeg else max(samples, ALPHA_TOO)
+    if size[0] > height or size[1] > width or size[2] > most:
         raise MalformedError(
             f"{Compression(compression).name} data declare {size[0]} x {size[1]} x {size[2]} "
             f"in a chunk of {height} x {width} x {samples}"
         )
-    if read is jpeg_size and bytes(data[-JPEG_TAIL:]).rfind(JPEG_END) < 0:
+    if is_jpeg and bytes(data[-JPEG_TAIL:]).rfind(JPEG_END) < 0:
         # libjpeg would only warn, and leave the rest of the pixels grey
         raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them")
+    return size

@@ -17,7 +17,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from jnrrdz.codecs.declared import check_declared, jpeg_size
+from jnrrdz.codecs.declared import check_declared
 from jnrrdz.codecs.jpeg_planes import COLOURS, rgb_planes
 from jnrrdz.codecs.synthetic_tiff import synthetic_tiff
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -149,9 +149,10 @@ class TileDecoder:
         """Return the chunk's pixels, short tiles padded with the fill value."""
         if self.config.jpeg_header is not None and bytes(data[:2]) != SOI:
             data = b"".join((self.config.jpeg_header, data, EOI))
-        check_declared(self.config.compression, data, self.config.tile_height, self.config.tile_width, self.samples)
+        height, width = self.shape[-2:]
+        declared = check_declared(self.config.compression, data, height, width, self.samples)
         try:
-            if self._is_rgb_jpeg and jpeg_size(data) == (*self.shape[-2:], COLOURS):
+            if self._is_rgb_jpeg and declared == (height, width, COLOURS):
                 return self._rgb_planes(data)
             if self._can_tifffile:
                 return self._fitted(self._by_tifffile(data))
