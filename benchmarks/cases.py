@@ -83,7 +83,7 @@ def full_read(title: str, path: Path, work: Path) -> Case:
 
     expected = decoder.read()
     got = through_jnrrdz()
-    same(np.moveaxis(got, 0, -1) if got.ndim == 3 else got, expected, title)
+    same(got, np.moveaxis(expected, -1, 0) if got.shape != expected.shape else expected, title)
     del got
     return Case(
         title,
@@ -192,6 +192,35 @@ def jpeg(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     yield full_read(f"full read, {sizes.jpeg} squared RGB, JPEG", data.jpeg_cog(sizes.jpeg), work)
 
 
+def webp(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of the WebP COG."""
+    yield full_read(f"full read, {sizes.webp} squared RGB, WebP", data.webp_cog(sizes.webp), work)
+
+
+def planar(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of the COG whose bands stand apart."""
+    title = f"full read, {sizes.planar} squared uint16, three bands apart, deflate + predictor"
+    yield full_read(title, data.planar_cog(sizes.planar), work)
+
+
+def strips(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of raw one-row strips; reading them at once is the bound."""
+    path, manifest = data.row_strips(sizes.strips), work / "strips.json"
+    jnrrdz.index(str(path), str(manifest))
+    array = finest(manifest)
+    same(array[...], readers.tifffile_full(path), "strips")
+    yield Case(
+        f"full read, {sizes.strips} squared uint16, raw strips of one row",
+        "tifffile",
+        {
+            "tifffile": lambda: timed(readers.tifffile_full, path),
+            "jnrrdz": lambda: timed(lambda: array[...]),
+            "rasterio": lambda: timed(readers.rasterio_full, path),
+        },
+        rounds=5,
+    )
+
+
 def http(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield windows and the header scan of the deflate COG over HTTP."""
     yield windows(data.deflate_cog(sizes.deflate), work)
@@ -202,5 +231,8 @@ TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
     "million": million,
     "deflate": deflate,
     "jpeg": jpeg,
+    "webp": webp,
+    "planar": planar,
+    "strips": strips,
     "http": http,
 }

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import rasterio
 import rasterio.shutil
+import tifffile
 from numpy.typing import NDArray
 from rasterio.transform import from_origin
 from rasterio.windows import Window
@@ -37,6 +38,9 @@ class Sizes:
     deflate: int
     jpeg: int
     tiles: int
+    webp: int
+    planar: int
+    strips: int
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,9 @@ class Picture:
 
 ELEVATION = Picture(samples=1, dtype="uint16", scale=12_000.0, noise=6.0)
 ORTHOPHOTO = Picture(samples=3, dtype="uint8", scale=200.0, noise=20.0)
-FULL = Sizes(deflate=16384, jpeg=8192, tiles=1_000_000)
-QUICK = Sizes(deflate=4096, jpeg=2048, tiles=40_000)
+SPECTRUM = Picture(samples=3, dtype="uint16", scale=12_000.0, noise=6.0)
+FULL = Sizes(deflate=16384, jpeg=8192, tiles=1_000_000, webp=4096, planar=8192, strips=16384)
+QUICK = Sizes(deflate=4096, jpeg=2048, tiles=40_000, webp=1024, planar=2048, strips=4096)
 
 
 def cache() -> Path:
@@ -124,6 +129,25 @@ def jpeg_cog(size: int) -> Path:
     return cog("jpeg", size, ORTHOPHOTO, COMPRESS="JPEG", QUALITY=75)
 
 
+def webp_cog(size: int) -> Path:
+    """Return an RGB COG, lossy WebP at quality 75, tiles of 512, with overviews."""
+    return cog("webp", size, ORTHOPHOTO, COMPRESS="WEBP", QUALITY=75)
+
+
+def planar_cog(size: int) -> Path:
+    """Return a uint16 COG of three bands stored apart, deflate with predictor 2, tiles of 512, with overviews."""
+    return cog("planar", size, SPECTRUM, COMPRESS="DEFLATE", PREDICTOR="YES", INTERLEAVE="BAND")
+
+
+def row_strips(size: int) -> Path:
+    """Return a uint16 TIFF, not compressed, every row a strip."""
+    path = cache() / f"strips-{size}.tif"
+    if not path.exists():
+        rows = np.arange(size * size, dtype=np.uint16).reshape(size, size)
+        tifffile.imwrite(path, rows, rowsperstrip=1)
+    return path
+
+
 def small_tiles() -> list[bytes]:
     """Return 64 deflated tiles of 16x16 uint8 that differ in content and length."""
     ramp = np.add.outer(np.arange(SMALL_TILE), np.arange(SMALL_TILE))
@@ -176,7 +200,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the benchmarks' data sets.")
     parser.add_argument("--quick", action="store_true", help="small ones")
     sizes = QUICK if parser.parse_args().quick else FULL
-    for path in (many_tiles(sizes.tiles), jpeg_cog(sizes.jpeg), deflate_cog(sizes.deflate)):
+    paths = (
+        many_tiles(sizes.tiles),
+        jpeg_cog(sizes.jpeg),
+        deflate_cog(sizes.deflate),
+        webp_cog(sizes.webp),
+        planar_cog(sizes.planar),
+        row_strips(sizes.strips),
+    )
+    for path in paths:
         print(f"{path.relative_to(Path.cwd(), walk_up=True)}  {path.stat().st_size / 1e6:.0f} MB")
 
 

@@ -17,11 +17,12 @@ import rasterio
 import tifffile
 from numpy.typing import NDArray
 
-JPEG, DEFLATE = 7, 8
+JPEG, DEFLATE, WEBP = 7, 8, 50001
 HORIZONTAL = 2
+SEPARATE = 2
 
-type Tile = tuple[bytes, int, int]
-"""Encoded bytes, first row, first column."""
+type Tile = tuple[bytes, tuple[int | slice, ...]]
+"""Encoded bytes, and where in the array they go."""
 
 
 class Decoder:
@@ -39,15 +40,19 @@ class Decoder:
 
     def into(self, tile: Tile) -> None:
         """Decode one tile to its place."""
-        data, row, column = tile
-        place = self.out[row : row + self.height, column : column + self.width]
+        data, where = tile
+        place = self.out[where]
         if self.compression == JPEG:
             place[:] = imagecodecs.jpeg8_decode(data, tables=self.tables, colorspace="YCBCR", outcolorspace="RGB")
+        elif self.compression == WEBP:
+            place[:] = imagecodecs.webp_decode(data)
         elif self.compression == DEFLATE and self.predictor == HORIZONTAL:
             flat = np.frombuffer(imagecodecs.deflate_decode(data, out=place.nbytes), self.dtype)
             imagecodecs.delta_decode(flat.reshape(place.shape), axis=-1, out=place)
         else:
-            raise ValueError(f"the bound is written for JPEG and deflate with predictor 2, not {self.compression}")
+            raise ValueError(
+                f"the bound is written for JPEG, WebP and deflate with predictor 2, not {self.compression}"
+            )
 
     def read(self, threads: int = 2) -> NDArray[Any]:
         """Decode all tiles on that many threads."""
@@ -59,16 +64,19 @@ class Decoder:
 
 def _tiles(page: tifffile.TiffPage, handle: tifffile.FileHandle) -> Iterator[Tile]:
     """Yield the page's tiles in file order."""
-    corners = product(range(0, page.imagelength, page.tilelength), range(0, page.imagewidth, page.tilewidth))
-    for (row, column), offset, count in zip(corners, page.dataoffsets, page.databytecounts, strict=True):
+    planes = range(page.samplesperpixel if page.planarconfig == SEPARATE else 1)
+    down, across = range(0, page.imagelength, page.tilelength), range(0, page.imagewidth, page.tilewidth)
+    places = product(planes, down, across)
+    for (plane, row, column), offset, count in zip(places, page.dataoffsets, page.databytecounts, strict=True):
         handle.seek(offset)
-        yield handle.read(count), row, column
+        where = (slice(row, row + page.tilelength), slice(column, column + page.tilewidth))
+        yield handle.read(count), (plane, *where) if len(planes) > 1 else where
 
 
 def rasterio_full(path: Path) -> NDArray[Any]:
-    """Return the image as rasterio reads it on two threads, rows first."""
+    """Return the image as rasterio reads it on two threads."""
     with rasterio.open(path, NUM_THREADS=2) as source:
-        return source.read(1) if source.count == 1 else np.moveaxis(source.read(), 0, -1)
+        return source.read(1) if source.count == 1 else source.read()
 
 
 def tifffile_full(path: Path) -> NDArray[Any]:

@@ -18,7 +18,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from jnrrdz.codecs.declared import check_declared
-from jnrrdz.codecs.jpeg_planes import COLOURS, rgb_planes
+from jnrrdz.codecs.rgb_planes import COLOURS, jpeg_planes, webp_planes
 from jnrrdz.codecs.synthetic_tiff import synthetic_tiff
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.tiff_tags import Compression, Photometric, Planar, SampleFormat, name_of
@@ -152,7 +152,7 @@ class TileDecoder:
         height, width = self.shape[-2:]
         declared = check_declared(self.config.compression, data, height, width, self.samples)
         try:
-            if self._is_rgb_jpeg and declared == (height, width, COLOURS):
+            if self._is_rgb and declared == (height, width, COLOURS):
                 return self._rgb_planes(data)
             if self._can_tifffile:
                 return self._fitted(self._by_tifffile(data))
@@ -164,18 +164,20 @@ class TileDecoder:
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
 
     @cached_property
-    def _is_rgb_jpeg(self) -> bool:
+    def _is_rgb(self) -> bool:
         """Whether chunks are whole colours of 8 bits: the common case, and one with a faster way."""
         config = self.config
         colours = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
         bytes_only = self.samples == COLOURS and set(config.bits_per_sample) == {8} and self.dtype == np.uint8
-        return config.compression == Compression.JPEG and colours and bytes_only
+        return config.compression in {Compression.JPEG, Compression.WEBP} and colours and bytes_only
 
     def _rgb_planes(self, data: bytes | memoryview) -> NDArray[Any]:
         height, width = self.shape[-2:]
+        if self.config.compression == Compression.WEBP:
+            return webp_planes(data, height, width).reshape(self.shape)
         # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
         plain = self.config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
-        planes = rgb_planes(data, height, width, tables=self.config.jpeg_tables, stored_as_rgb=plain)
+        planes = jpeg_planes(data, height, width, tables=self.config.jpeg_tables, stored_as_rgb=plain)
         return planes.reshape(self.shape)
 
     def _by_tifffile(self, data: bytes | memoryview) -> NDArray[Any]:
