@@ -1,0 +1,40 @@
+"""The codec `jpeg2000` as zarr's array->bytes codec.
+
+May touch zarr, errors, the model's codec configurations and the codecs' pure modules.
+Spec: docs/codecs/jpeg2000/README.md
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from zarr.core.common import JSON
+
+from jnrrdz.codecs.adapter.array_bytes import ChunkDecoder, TileCodec
+from jnrrdz.codecs.jpeg2000 import Jpeg2000Decoder
+from jnrrdz.errors import MalformedError
+from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
+
+
+@dataclass(frozen=True)
+class Jpeg2000Codec(TileCodec):
+    """Tiles of a JPEG 2000 codestream: docs/codecs/jpeg2000."""
+
+    config: Jpeg2000Config
+    name = JPEG2000
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Return the codec of an entry of zarr.json."""
+        configuration = data.get("configuration")
+        if not isinstance(configuration, dict):
+            raise MalformedError("no configuration", field=cls.name)
+        return cls(Jpeg2000Config.from_json(configuration))
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the entry for zarr.json."""
+        return self.config.to_spec().to_json()
+
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+        """Return the decoder for chunks of this shape and type."""
+        return Jpeg2000Decoder(self.config, shape, dtype, fill_value)

@@ -1,0 +1,127 @@
+"""A chunk's tile-parts and the main header, put together to a codestream of these tiles alone.
+
+May touch errors and the layouts of JPEG 2000; pure.  The tiles stay where they are on the reference
+grid and get new numbers; pointers into the file go; packed packet headers (PPM) are dealt out again.
+Spec: docs/codecs/jpeg2000/README.md
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jnrrdz.errors import MalformedError
+from jnrrdz.layout.jpeg2000_chunks import Tiles
+from jnrrdz.layout.jpeg2000_markers import Marker, segments
+from jnrrdz.layout.jpeg2000_siz import Siz
+from jnrrdz.layout.jpeg2000_walk import SOT, SOT_BYTES, SOT_LENGTH
+
+SOC = b"\xff\x4f"
+EOC = b"\xff\xd9"
+REPLACED = {Marker.SIZ, Marker.TLM, Marker.PLM, Marker.PPM}
+PPM_ROOM = 65532
+MAX_PPM = 256
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tile-part in a chunk's bytes."""
+
+    tile: int
+    start: int
+    stop: int
+    rank: int
+    """How many tile-parts of its tile stand before it."""
+
+
+def parts_of(data: bytes | memoryview, tiles: int) -> list[Part]:
+    """Return the tile-parts that stand one after the other in a chunk."""
+    found: list[Part] = []
+    ranks: dict[int, int] = {}
+    at = 0
+    while at < len(data) and bytes(data[at : at + 2]) != EOC:
+        part = _part(data, at, tiles, ranks)
+        found.append(part)
+        at = part.stop
+    if not found:
+        raise MalformedError(f"no tile-part in {len(data)} bytes", field="SOT")
+    return found
+
+
+def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int]) -> Part:
+    head = bytes(data[at : at + SOT_BYTES])
+    if len(head) < SOT_BYTES or not head.startswith(b"\xff\x90\0\x0a"):
+        raise MalformedError(f"{head[:4].hex(' ')} in a chunk where a tile-part begins", field="SOT")
+    _, _, tile, length, _, _ = SOT.unpack(head)
+    # only the last tile-part of a file may leave its length open, and a chunk ends with it
+    stop = at + length if length else len(data)
+    if tile >= tiles:
+        raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", field="Isot")
+    if (length and length <= SOT_BYTES) or stop > len(data):
+        raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
+    rank = ranks.get(tile, 0)
+    ranks[tile] = rank + 1
+    return Part(tile, at, stop, rank)
+
+
+class Header:
+    """The main header of one array, taken apart once."""
+
+    def __init__(self, header: bytes, siz: Siz, tile_parts: Sequence[int]) -> None:
+        self.siz = siz
+        found = list(segments(header))
+        self.kept = b"".join(header[one.start : one.stop] for one in found if one.marker not in REPLACED)
+        bodies = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.PPM]
+        self._packed = _series(bodies) if bodies else []
+        self._ranks: dict[tuple[int, int], int] = {}
+        seen: dict[int, int] = {}
+        for number, tile in enumerate(tile_parts):
+            self._ranks[tile, seen.get(tile, 0)] = number
+            seen[tile] = seen.get(tile, 0) + 1
+
+    def codestream(self, data: bytes | memoryview, parts: Sequence[Part], tiles: Tiles) -> bytes:
+        """Return a codestream of some tile-parts, which are those of these rows and columns of tiles."""
+        rows, columns = tiles
+        siz = self.siz.part((rows.start, columns.start), (len(rows), len(columns)))
+        counts: dict[int, int] = {}
+        for part in parts:
+            counts[part.tile] = counts.get(part.tile, 0) + 1
+        pieces = [SOC, siz.encode(), self.kept, *self._ppm(parts)]
+        for part in parts:
+            row, column = divmod(part.tile, self.siz.x.tiles)
+            number = (row - rows.start) * len(columns) + column - columns.start
+            length = part.stop - part.start
+            pieces.append(SOT.pack(Marker.SOT, SOT_LENGTH, number, length, part.rank, counts[part.tile]))
+            pieces.append(bytes(data[part.start + SOT_BYTES : part.stop]))
+        return b"".join([*pieces, EOC])
+
+    def _ppm(self, parts: Sequence[Part]) -> Iterator[bytes]:
+        """Yield PPM segments with the packet headers of some tile-parts."""
+        if not self._packed:
+            return
+        chosen = [self._headers_of(part) for part in parts]
+        stream = b"".join(struct.pack(">I", len(one)) + one for one in chosen)
+        for number, at in enumerate(range(0, len(stream), PPM_ROOM)):
+            body = stream[at : at + PPM_ROOM]
+            if number >= MAX_PPM:
+                raise MalformedError("more packed packet headers than PPM segments hold", field="PPM")
+            yield struct.pack(">HHB", Marker.PPM, len(body) + 3, number) + body
+
+    def _headers_of(self, part: Part) -> bytes:
+        number = self._ranks.get((part.tile, part.rank))
+        if number is None or number >= len(self._packed):
+            raise MalformedError(f"no packet headers for tile-part {part.rank} of tile {part.tile}", field="PPM")
+        return self._packed[number]
+
+
+def _series(bodies: Sequence[bytes]) -> list[bytes]:
+    """Return the packet headers of each tile-part of the file, in its order."""
+    stream = b"".join(body[1:] for body in sorted(bodies, key=lambda body: body[:1]))
+    found: list[bytes] = []
+    at = 0
+    while at + 4 <= len(stream):
+        length = int.from_bytes(stream[at : at + 4], "big")
+        if at + 4 + length > len(stream):
+            raise MalformedError(f"{length} bytes of packet headers, {len(stream) - at - 4} are left", field="PPM")
+        found.append(stream[at + 4 : at + 4 + length])
+        at += 4 + length
+    return found
