@@ -21,7 +21,7 @@ from jnrrdz.codecs.declared import check_declared
 from jnrrdz.codecs.rgb_planes import COLOURS, jpeg_planes, webp_planes
 from jnrrdz.codecs.synthetic_tiff import synthetic_tiff
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.tiff_tags import Compression, Photometric, Planar, SampleFormat, name_of
+from jnrrdz.layout.tiff_tags import BYTE_STREAMS, Compression, Photometric, Planar, SampleFormat, name_of
 from jnrrdz.model.codec import TiffTileConfig
 
 type Shape = tuple[int, ...]
@@ -37,16 +37,6 @@ LIBTIFF_ONLY = {
     Compression.SGILOG,
     Compression.SGILOG24,
 }
-BYTE_STREAMS = {
-    Compression.NONE,
-    Compression.LZW,
-    Compression.DEFLATE,
-    Compression.DEFLATE_OLD,
-    Compression.PACKBITS,
-    Compression.LZMA,
-    Compression.ZSTD,
-}
-"""Schemes that compress bytes, whatever they mean: a cut stream is a shorter one."""
 
 SELF_SIZED = {
     *JPEGS,
@@ -104,15 +94,7 @@ class TileDecoder:
     def _is_subsampled_raw(self) -> bool:
         """YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does."""
         config = self.config
-        return config.photometric == Photometric.YCBCR and config.compression in {
-            Compression.NONE,
-            Compression.LZW,
-            Compression.DEFLATE,
-            Compression.DEFLATE_OLD,
-            Compression.PACKBITS,
-            Compression.ZSTD,
-            Compression.LZMA,
-        }
+        return config.photometric == Photometric.YCBCR and config.compression in BYTE_STREAMS
 
     def sizes(self) -> Iterator[tuple[int, int]]:
         """Yield the sizes (height, width) that a chunk may have: whole, then cut at the image's edges.

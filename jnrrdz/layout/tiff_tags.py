@@ -166,6 +166,18 @@ class Compression(IntEnum):
     JPEGXL_DNG = 52546
 
 
+BYTE_STREAMS = {
+    Compression.NONE,
+    Compression.LZW,
+    Compression.DEFLATE,
+    Compression.DEFLATE_OLD,
+    Compression.PACKBITS,
+    Compression.LZMA,
+    Compression.ZSTD,
+}
+"""Schemes that compress bytes, whatever they mean: a cut stream is a shorter one."""
+
+
 class Photometric(IntEnum):
     """What a pixel's values mean."""
 

@@ -15,7 +15,7 @@ from jnrrdz.errors import UnsupportedError
 from jnrrdz.layout.tiff import TiffLayout
 from jnrrdz.layout.tiff_image import Segments, TiffImage, sample_dtype, segments
 from jnrrdz.layout.tiff_ojpeg import old_jpeg_header
-from jnrrdz.layout.tiff_tags import Compression, Photometric, Planar, Predictor, Tag, name_of
+from jnrrdz.layout.tiff_tags import BYTE_STREAMS, Compression, Photometric, Planar, Predictor, Tag, name_of
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec import TiffTileConfig
 from jnrrdz.model.refs import ChunkRefs
@@ -31,15 +31,6 @@ UNREADABLE = {Compression.JETRAW}
 
 RGB_SAMPLES = 3
 SUBSAMPLINGS = {(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
-RAW_YCBCR = {
-    Compression.NONE,
-    Compression.LZW,
-    Compression.DEFLATE,
-    Compression.DEFLATE_OLD,
-    Compression.PACKBITS,
-    Compression.ZSTD,
-    Compression.LZMA,
-}
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ def check_supported(layout: TiffLayout, image: TiffImage) -> None:
         raise UnsupportedError(f"fill order {image.fill_order}", offset=here, field="FillOrder")
     if len(set(image.bits)) > 1:
         raise UnsupportedError(f"samples of different widths {image.bits}", offset=here, field="BitsPerSample")
-    if image.photometric == Photometric.YCBCR and image.compression in RAW_YCBCR:
+    if image.photometric == Photometric.YCBCR and image.compression in BYTE_STREAMS:
         _check_ycbcr(layout, image)
 
 
