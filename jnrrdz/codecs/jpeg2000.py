@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from jnrrdz.codecs.jpeg2000_stream import Header, Part, parts_of
 from jnrrdz.codecs.openjp2 import decode_components
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.jpeg2000_chunks import ChunkGrid, Tiles
+from jnrrdz.layout.jpeg2000_chunks import Boxes, ChunkGrid
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
 from jnrrdz.layout.jpeg2000_siz import parse_siz
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
@@ -50,7 +50,6 @@ class Jpeg2000Decoder:
             raise MalformedError(f"component {max(self._components)} of {len(siz.components)}", field=JPEG2000)
         self._grid = ChunkGrid(siz, siz.components[self._components[0]], config.resolution_level)
         self._is_regular = len(set(siz.components)) == 1 and siz.components[0].bits <= IMAGECODECS_BITS
-        self._is_regular &= (siz.components[0].dx, siz.components[0].dy) == (1, 1)
         self._is_ht = any(
             one.marker == Marker.CAP and int.from_bytes(header[one.start + 4 : one.start + 8], "big") & HT_BIT
             for one in found
@@ -79,23 +78,53 @@ class Jpeg2000Decoder:
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short ones padded with the fill value."""
-        parts = parts_of(data, self._grid.siz.tiles)
-        row, column = self._grid.place([part.tile for part in parts])
-        tiles = self._grid.tiles(row, column)
-        own = self._grid.numbers(tiles)
-        stream = self._header.codestream(data, [part for part in parts if part.tile in own], tiles)
-        return self._placed(self._decoded(stream, parts), tiles, (row, column))
+        by_tile: dict[int, list[Part]] = {}
+        for part in parts_of(data, self._grid.siz.tiles):
+            by_tile.setdefault(part.tile, []).append(part)
+        row, column = self._grid.place(list(by_tile))
+        rows, columns = self._grid.tiles(row, column)
+        boxes = self._grid.box(row, column)
+        if len(rows) == len(columns) == 1 and tuple(stop - start for start, stop in boxes) == self.shape[-2:]:
+            # the common case, spared the copy into a larger array
+            (first,) = self._grid.numbers((rows, columns))
+            return self._tile(data, by_tile[first]).astype(self.dtype, copy=False).reshape(self.shape)
+        bands = self.shape[0] if len(self.shape) == COLOURS else 1
+        whole = np.full((bands, *self.shape[-2:]), self.fill_value, self.dtype)
+        for number in self._grid.numbers((rows, columns)):
+            self._paste(whole, data, by_tile[number], boxes)
+        return whole.reshape(self.shape)
 
-    def _decoded(self, stream: bytes, parts: list[Part]) -> NDArray[Any]:
+    def _paste(self, whole: NDArray[Any], data: bytes | memoryview, parts: list[Part], boxes: Boxes) -> None:
+        """Put what a chunk has of one tile where it belongs."""
+        tile = self._grid.tile_box(parts[0].tile)
+        cut = [(max(start, low), min(stop, high)) for (start, stop), (low, high) in zip(tile, boxes, strict=True)]
+        if any(start >= stop for start, stop in cut):
+            return  # a tile without samples at this level, which decoders refuse
+        (top, bottom), (left, right) = cut
+        (y, _), (x, _) = tile
+        pixels = self._tile(data, parts)[:, top - y : bottom - y, left - x : right - x]
+        (y, _), (x, _) = boxes
+        whole[:, top - y : bottom - y, left - x : right - x] = pixels
+
+    def _tile(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
+        """Return the wanted components of one tile, as bands, rows and columns."""
+        rows, columns = (stop - start for start, stop in self._grid.tile_box(parts[0].tile))
+        planes = self._decoded(self._header.codestream(data, parts))
+        if planes.shape[1] < rows or planes.shape[2] < columns:
+            raise MalformedError(f"{planes.shape[1:]} samples where a tile has {(rows, columns)}", field=JPEG2000)
+        # at an odd origin OpenJPEG gives a row or column too many
+        planes = planes[:, :rows, :columns]
+        return planes if self._table is None else self._colours(planes[0])
+
+    def _decoded(self, stream: bytes) -> NDArray[Any]:
         """Return the wanted components of a codestream."""
         if not self._is_regular:
-            return np.stack([decode_components(stream, self.config.resolution_level)[one] for one in self._components])
+            found = decode_components(stream, self.config.resolution_level)
+            return np.stack([found[one] for one in self._components])
         try:
             pixels = self._by_imagecodecs(stream)
         except DECODER_ERRORS as error:
-            raise MalformedError(
-                f"the {len(parts)} tile-parts of {len(stream)} bytes do not decode: {error}", field=JPEG2000
-            ) from error
+            raise MalformedError(f"{len(stream)} bytes of a tile do not decode: {error}", field=JPEG2000) from error
         planes = pixels if pixels.ndim == COLOURS else pixels[np.newaxis]
         if len(planes) != len(self._grid.siz.components):
             raise MalformedError(f"{len(planes)} components where {len(self._components)} belong", field=JPEG2000)
@@ -109,28 +138,6 @@ class Jpeg2000Decoder:
             except DECODER_ERRORS:
                 pass  # OpenJPEG reads more of the standard, three times slower
         return np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level))
-
-    def _placed(self, planes: NDArray[Any], tiles: Tiles, place: tuple[int, int]) -> NDArray[Any]:
-        """Return the chunk out of the samples of its tiles: cut, padded, and in the chunk's shape and type."""
-        cut: list[slice] = []
-        for number, (axis, factor) in enumerate(self._grid.axes):
-            extent = axis.part(tiles[number].start, len(tiles[number]))
-            first, stop = axis.chunk_box(place[number], factor)
-            origin = -(-extent.start // factor)
-            if planes.shape[1 + number] < extent.size(factor):
-                raise MalformedError(
-                    f"{planes.shape[1:]} samples decoded, {extent.size(factor)} expected along axis {number}",
-                    field=JPEG2000,
-                )
-            cut.append(slice(first - origin, stop - origin))
-        own = planes[:, cut[0], cut[1]]
-        if self._table is not None:
-            own = self._colours(own[0])
-        if own.shape[1:] == self.shape[-2:]:
-            return own.astype(self.dtype, copy=False).reshape(self.shape)
-        whole = np.full((len(own), *self.shape[-2:]), self.fill_value, self.dtype)
-        whole[:, : own.shape[1], : own.shape[2]] = own
-        return whole.reshape(self.shape)
 
     def _colours(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         table = self._table

@@ -1,7 +1,7 @@
-"""A chunk's tile-parts and the main header, put together to a codestream of these tiles alone.
+"""A tile's tile-parts and the main header, put together to a codestream of this tile alone.
 
-May touch errors and the layouts of JPEG 2000; pure.  The tiles stay where they are on the reference
-grid and get new numbers; pointers into the file go; packed packet headers (PPM) are dealt out again.
+May touch errors and the layouts of JPEG 2000; pure.  The tile stays where it is on the reference
+grid and gets a new number; pointers into the file go; packed packet headers (PPM) are dealt out again.
 Spec: docs/codecs/jpeg2000/README.md
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.jpeg2000_chunks import Tiles
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
 from jnrrdz.layout.jpeg2000_siz import Siz
 from jnrrdz.layout.jpeg2000_walk import SOT, SOT_BYTES, SOT_LENGTH
@@ -78,19 +77,12 @@ class Header:
             self._ranks[tile, seen.get(tile, 0)] = number
             seen[tile] = seen.get(tile, 0) + 1
 
-    def codestream(self, data: bytes | memoryview, parts: Sequence[Part], tiles: Tiles) -> bytes:
-        """Return a codestream of some tile-parts, which are those of these rows and columns of tiles."""
-        rows, columns = tiles
-        siz = self.siz.part((rows.start, columns.start), (len(rows), len(columns)))
-        counts: dict[int, int] = {}
+    def codestream(self, data: bytes | memoryview, parts: Sequence[Part]) -> bytes:
+        """Return a codestream of the tile-parts of one tile."""
+        row, column = divmod(parts[0].tile, self.siz.x.tiles)
+        pieces = [SOC, self.siz.tile(row, column).encode(), self.kept, *self._ppm(parts)]
         for part in parts:
-            counts[part.tile] = counts.get(part.tile, 0) + 1
-        pieces = [SOC, siz.encode(), self.kept, *self._ppm(parts)]
-        for part in parts:
-            row, column = divmod(part.tile, self.siz.x.tiles)
-            number = (row - rows.start) * len(columns) + column - columns.start
-            length = part.stop - part.start
-            pieces.append(SOT.pack(Marker.SOT, SOT_LENGTH, number, length, part.rank, counts[part.tile]))
+            pieces.append(SOT.pack(Marker.SOT, SOT_LENGTH, 0, part.stop - part.start, part.rank, len(parts)))
             pieces.append(bytes(data[part.start + SOT_BYTES : part.stop]))
         return b"".join([*pieces, EOC])
 

@@ -19,6 +19,9 @@ type Column = NDArray[np.int64]
 type Tiles = tuple[range, range]
 """Rows and columns of tiles."""
 
+type Boxes = tuple[tuple[int, int], tuple[int, int]]
+"""The first sample and the one after the last, down and across."""
+
 
 @dataclass(frozen=True)
 class ChunkGrid:
@@ -57,6 +60,17 @@ class ChunkGrid:
         """Return the tiles that a chunk has samples of."""
         down, across = self.factors
         return range(*self.siz.y.chunk_tiles(row, down)), range(*self.siz.x.chunk_tiles(column, across))
+
+    def box(self, row: int, column: int) -> Boxes:
+        """Return the samples of a chunk, counted as the component counts them."""
+        down, across = self.factors
+        return self.siz.y.chunk_box(row, down), self.siz.x.chunk_box(column, across)
+
+    def tile_box(self, number: int) -> Boxes:
+        """Return the samples of a tile, likewise."""
+        row, column = divmod(number, self.siz.x.tiles)
+        down, across = self.factors
+        return self.siz.y.part(row, 1).samples(down), self.siz.x.part(column, 1).samples(across)
 
     def numbers(self, tiles: Tiles) -> set[int]:
         """Return tiles by their numbers."""

@@ -46,7 +46,12 @@ class Axis:
 
     def size(self, factor: int) -> int:
         """Return the number of samples at one every `factor` points."""
-        return -(-self.stop // factor) - -(-self.start // factor)
+        first, stop = self.samples(factor)
+        return stop - first
+
+    def samples(self, factor: int) -> tuple[int, int]:
+        """Return the first sample and the one after the last, likewise."""
+        return -(-self.start // factor), -(-self.stop // factor)
 
     def part(self, first: int, count: int) -> "Axis":
         """Return the axis of `count` tiles from the tile `first` on, at the same place."""
@@ -85,6 +90,12 @@ class Axis:
         return (tile - base) // self.together(factor)
 
 
+def _alone(axis: Axis, factor: int) -> Axis:
+    """Return an axis of one tile that is all of the image, a point every `factor`."""
+    start = -(-axis.start // factor)
+    return Axis(start, start + axis.size(factor), start, axis.size(factor))
+
+
 @dataclass(frozen=True)
 class Siz:
     """What a codestream says of its image, tiles and components."""
@@ -99,9 +110,18 @@ class Siz:
         """The number of tiles."""
         return self.x.tiles * self.y.tiles
 
-    def part(self, first: tuple[int, int], count: tuple[int, int]) -> "Siz":
-        """Return the image of some rows and columns of tiles, at the same place: wavelets depend on it."""
-        return replace(self, y=self.y.part(first[0], count[0]), x=self.x.part(first[1], count[1]))
+    def tile(self, row: int, column: int) -> "Siz":
+        """Return the image of one tile, at the same place: wavelets depend on it.
+
+        Where all components have the same subsampling the grid is that of their samples, which are
+        then the same, and which more decoders read.
+        """
+        y, x = self.y.part(row, 1), self.x.part(column, 1)
+        (dx, dy), *others = {(one.dx, one.dy) for one in self.components}
+        if others or (dx, dy) == (1, 1):
+            return replace(self, x=_alone(x, 1), y=_alone(y, 1))
+        components = tuple(replace(one, dx=1, dy=1) for one in self.components)
+        return replace(self, x=_alone(x, dx), y=_alone(y, dy), components=components)
 
     def encode(self) -> bytes:
         """Return the marker segment."""
