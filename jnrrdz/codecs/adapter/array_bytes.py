@@ -9,6 +9,7 @@ chunk's place for its errors.
 import asyncio
 import os
 from abc import abstractmethod
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +22,7 @@ from zarr.abc.store import ByteGetter
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
+from zarr.core.config import config
 from zarr.core.indexing import SelectorTuple
 
 from jnrrdz.codecs.palette import PaletteDecoder
@@ -119,6 +121,25 @@ class TileCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
 
     def _decode_partial_sync(self, getter: Any, selection: SelectorTuple, spec: ArraySpec) -> NDBuffer | None:
         return self._decode_selected(getter.get_sync(prototype=spec.prototype), getter, selection, spec)
+
+    async def decode_partial(
+        self, batch_info: Iterable[tuple[ByteGetter, SelectorTuple, ArraySpec]]
+    ) -> Iterable[NDBuffer | None]:
+        """Return the selected parts of many chunks; the first that fails ends the others."""
+        turn = asyncio.Semaphore(config.get("async.concurrency"))
+
+        async def one(getter: ByteGetter, selection: SelectorTuple, spec: ArraySpec) -> NDBuffer | None:
+            async with turn:
+                return await self._decode_partial_single(getter, selection, spec)
+
+        tasks = [asyncio.ensure_future(one(*item)) for item in batch_info]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            # zarr would let them run on, unwatched, to be reported as destroyed at the interpreter's end
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _decode_partial_single(
         self, byte_getter: ByteGetter, selection: SelectorTuple, chunk_spec: ArraySpec
