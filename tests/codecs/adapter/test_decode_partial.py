@@ -21,7 +21,7 @@ class Chunk:
     def __init__(self, answer, seconds=0.0):
         self.answer, self.seconds = answer, seconds
 
-    async def get(self, prototype, byte_range=None):
+    async def get(self, prototype):
         await asyncio.sleep(self.seconds)
         if isinstance(self.answer, Exception):
             raise self.answer
