@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jp2_boxes import SIGNATURE, Boxes, parse_boxes
@@ -97,9 +96,9 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     _check_part(siz, start)
     tlm = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.TLM]
     walk = Walk(read, stop, far=far)
-    parts = listed_parts(walk, tlm, start + len(header), siz.tiles)
+    parts = listed_parts(walk, tlm, start + len(header), siz)
     if parts is None:
-        parts = walked_parts(walk, start + len(header), siz.tiles)
+        parts = walked_parts(walk, start + len(header), siz)
         walk_through = True
     else:
         walk_through = not far
@@ -162,9 +161,3 @@ def _tile_levels(walk: Walk, parts: TileParts, siz: Siz, header: bytes, found: l
             own_levels = levels_of(own, inside, siz, least)
             least = min(least, least if own_levels is None else own_levels)
     return least
-
-
-def tile_grid(codestream: Codestream) -> NDArray[np.int64]:
-    """Return the number of every tile, in rows and columns."""
-    siz = codestream.siz
-    return np.arange(siz.tiles).reshape(siz.y.tiles, siz.x.tiles)

@@ -73,8 +73,9 @@ class ChunkGrid:
         return self.siz.y.part(row, 1).samples(down), self.siz.x.part(column, 1).samples(across)
 
     def numbers(self, tiles: Tiles) -> set[int]:
-        """Return tiles by their numbers."""
-        return {row * self.siz.x.tiles + column for row in tiles[0] for column in tiles[1]}
+        """Return tiles by their numbers, those without any sample left out."""
+        pairs = [(row, column) for row in tiles[0] for column in tiles[1]]
+        return {row * self.siz.x.tiles + column for row, column in pairs if self.siz.has_samples(row, column)}
 
     def members(self) -> tuple[Column, Column]:
         """Return every pair of a chunk and a tile that it needs, by chunks in C order, then by tiles."""

@@ -110,6 +110,18 @@ class Siz:
         """The number of tiles."""
         return self.x.tiles * self.y.tiles
 
+    def has_samples(self, row: int, column: int) -> bool:
+        """Whether any component has a sample in a tile: one that has none need not be in the file."""
+        y, x = self.y.part(row, 1), self.x.part(column, 1)
+        return any(y.size(dy) > 0 and x.size(dx) > 0 for dx, dy in {(one.dx, one.dy) for one in self.components})
+
+    def needed(self) -> list[int]:
+        """Return the numbers of the tiles that must be in the file."""
+        across = self.x.tiles
+        if all((one.dx, one.dy) == (1, 1) for one in self.components):
+            return list(range(self.tiles))
+        return [tile for tile in range(self.tiles) if self.has_samples(*divmod(tile, across))]
+
     def tile(self, row: int, column: int) -> "Siz":
         """Return the image of one tile, at the same place: wavelets depend on it.
 

@@ -1,6 +1,6 @@
 """Where the tile-parts of a codestream are: by the list in TLM, or from SOT to SOT.
 
-May touch numpy, errors and the markers; bytes come through `read(start, stop)`.  A list is taken
+May touch numpy, errors, the markers and SIZ; bytes come through `read(start, stop)`.  A list is taken
 for true only if the first and the last SOT stand where it says and the tile-parts fill the stream.
 Spec: ITU-T T.800, A.4.2 (SOT) and A.7.1 (TLM)
 """
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.layout.jpeg2000_markers import BARE, Marker
+from jnrrdz.layout.jpeg2000_siz import Siz
 
 type ReadRange = Callable[[int, int], bytes]
 type Column = NDArray[np.int64]
@@ -99,7 +100,7 @@ class Walk:
         return self._read(offset, min(at, end))
 
 
-def listed_parts(walk: Walk, segments: list[bytes], first: int, tiles: int) -> TileParts | None:
+def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> TileParts | None:
     """Return the tile-parts that TLM lists (contents without marker and length); None where it is not right."""
     columns = [_tlm(body) for body in sorted(segments, key=lambda body: body[:1])]
     if not columns or any(column is None for column in columns):
@@ -110,7 +111,7 @@ def listed_parts(walk: Walk, segments: list[bytes], first: int, tiles: int) -> T
     tile = np.concatenate(named) if len(named) == len(known) else np.arange(len(lengths))
     offsets = first + np.concatenate(([0], np.cumsum(lengths)[:-1]))
     parts = TileParts(tile.astype(np.int64), offsets.astype(np.int64), lengths)
-    return parts if len(tile) == len(lengths) and _is_true(walk, parts, tiles) else None
+    return parts if len(tile) == len(lengths) and _is_true(walk, parts, siz) else None
 
 
 def _tlm(body: bytes) -> tuple[Column | None, Column] | None:
@@ -127,11 +128,11 @@ def _tlm(body: bytes) -> tuple[Column | None, Column] | None:
     return rows["tile"].astype(np.int64) if width else None, rows["length"].astype(np.int64)
 
 
-def _is_true(walk: Walk, parts: TileParts, tiles: int) -> bool:
+def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
     """Whether a list names every tile, and the first and the last tile-part stand where it says."""
-    if not len(parts) or parts.length.min() <= SOT_BYTES or parts.tile.max() >= tiles:
+    if not len(parts) or parts.length.min() <= SOT_BYTES or parts.tile.max() >= siz.tiles:
         return False
-    if len(np.unique(parts.tile)) != tiles or int(parts.offset[-1] + parts.length[-1]) > walk.stop:
+    if np.setdiff1d(siz.needed(), parts.tile).size or int(parts.offset[-1] + parts.length[-1]) > walk.stop:
         return False
     for row in dict.fromkeys((0, len(parts) - 1)):
         offset, length = int(parts.offset[row]), int(parts.length[row])
@@ -145,15 +146,15 @@ def _is_true(walk: Walk, parts: TileParts, tiles: int) -> bool:
     return True
 
 
-def walked_parts(walk: Walk, first: int, tiles: int) -> TileParts:
-    """Return the tile-parts found by going from each to the next; every tile must have one."""
+def walked_parts(walk: Walk, first: int, siz: Siz) -> TileParts:
+    """Return the tile-parts found by going from each to the next; every tile that has samples must have one."""
     rows: list[tuple[int, int, int]] = []
     at = first
     while not _is_end(walk, at):
         tile, length, _, _ = walk.sot(at)
         length = length or _rest(walk, at)
-        if tile >= tiles:
-            raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", offset=at, field="Isot")
+        if tile >= siz.tiles:
+            raise MalformedError(f"a tile-part of tile {tile}, where there are {siz.tiles}", offset=at, field="Isot")
         if length <= SOT_BYTES or at + length > walk.stop:
             raise MalformedError(
                 f"a tile-part of {length} bytes would end at {at + length}, the codestream ends at {walk.stop}",
@@ -164,7 +165,7 @@ def walked_parts(walk: Walk, first: int, tiles: int) -> TileParts:
             raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
         rows.append((tile, at, length))
         at += length
-    return _checked(rows, tiles, at)
+    return _checked(rows, siz, at)
 
 
 def _is_end(walk: Walk, at: int) -> bool:
@@ -178,12 +179,12 @@ def _rest(walk: Walk, at: int) -> int:
     return walk.stop - at - (2 if tail == b"\xff\xd9" else 0)
 
 
-def _checked(rows: list[tuple[int, int, int]], tiles: int, end: int) -> TileParts:
+def _checked(rows: list[tuple[int, int, int]], siz: Siz, end: int) -> TileParts:
     columns: Column = np.array(rows, np.int64).reshape(-1, 3)
     parts = TileParts(*(np.ascontiguousarray(column) for column in columns.T))
-    missing = np.setdiff1d(np.arange(tiles), parts.tile)
+    missing = np.setdiff1d(siz.needed(), parts.tile)
     if missing.size:
         raise MalformedError(
-            f"{missing.size} of {tiles} tiles have no tile-part, the first is {missing[0]}", offset=end, field="SOT"
+            f"{missing.size} of {siz.tiles} tiles have no tile-part, the first is {missing[0]}", offset=end, field="SOT"
         )
     return parts

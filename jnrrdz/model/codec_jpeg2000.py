@@ -5,7 +5,7 @@ May touch errors and `codec` only.  Written as docs/codecs/jpeg2000/README.md sa
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +104,7 @@ def _is_whole(value: Any, largest: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
 
 
-CHECKS = {
+CHECKS: Mapping[str, Callable[[str, Any, list[str]], Any]] = {
     "main_header": _bytes,
     "resolution_level": _level,
     "components": _components,

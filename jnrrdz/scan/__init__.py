@@ -8,10 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.layout.jpeg2000 import is_jpeg2000
+from jnrrdz.layout.nitf import is_nitf
 from jnrrdz.layout.tiff import is_tiff
 from jnrrdz.model.array import VirtualGroup
 from jnrrdz.model.physical import physical
+from jnrrdz.scan.jpeg2000 import scan_jpeg2000
 from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
+from jnrrdz.scan.nitf import scan_nitf
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
@@ -33,18 +37,18 @@ class Scanner:
     scan: Scan
 
 
-SCANNERS = (Scanner("TIFF", is_tiff, scan_tiff),)
+SCANNERS = (
+    Scanner("TIFF", is_tiff, scan_tiff),
+    Scanner("JPEG 2000", is_jpeg2000, scan_jpeg2000),
+    Scanner("NITF", is_nitf, scan_nitf),
+)
 
 KNOWN = {
-    b"\0\0\0\x0cjP  ": "JPEG 2000",
-    b"NITF": "NITF",
-    b"NSIF": "NSIF",
     b"JNRRD": "JNRRD",
     b"NRRD": "NRRD",
     b"\x89HDF": "HDF5",
     b"\x89PNG": "PNG",
     b"\xff\xd8\xff": "JPEG",
-    b"\xff\x4f\xff\x51": "JPEG 2000",
     b"CDF": "netCDF 3",
     b"PK\x03\x04": "ZIP",
     b"\x1f\x8b": "gzip",

@@ -24,6 +24,7 @@ MAX_CHUNK_SAMPLES = 1 << 29
 """Decoders take four bytes a sample, and more of their own: this is as much as costs 4 GB."""
 
 DECODED_BITS = 31
+BYTE = 8
 LEFT_OUT = {Marker.TLM, Marker.PLM}
 """Pointers into the file, of no use to a decoder that is given a part of it."""
 
@@ -98,14 +99,13 @@ def plain_header(codestream: Codestream) -> bytes:
 
 def sample_dtype(components: Sequence[Component]) -> np.dtype[Any]:
     """Return the narrowest type that holds every sample of some components."""
-    found = np.dtype("u1")
-    for number, one in enumerate(components):
-        if one.bits > DECODED_BITS:
-            raise UnsupportedError(f"samples of {one.bits} bits; up to {DECODED_BITS} are decoded", field="SIZ")
-        width = next(width for width in (1, 2, 4) if one.bits <= 8 * width)
-        own = np.dtype(f"{'i' if one.signed else 'u'}{width}")
-        found = np.promote_types(found, own) if number else own
-    return found
+    widest = max(one.bits for one in components)
+    if widest > DECODED_BITS:
+        raise UnsupportedError(f"samples of {widest} bits; up to {DECODED_BITS} are decoded", field="SIZ")
+    signed = any(one.signed for one in components)
+    bits = max(one.bits + (signed and not one.signed) for one in components)
+    width = next(width for width in (1, 2, 4) if bits <= BYTE * width)
+    return np.dtype(f"{'i' if signed else 'u'}{width}")
 
 
 def _grid(codestream: Codestream, names: Sequence[int], level: int) -> ChunkGrid:
