@@ -1,0 +1,86 @@
+"""JPEG streams of a NITF's blocks to arrays: 8 and 12 bits, lossless, with the tables that they leave out.
+
+May touch numpy, imagecodecs, errors, the model and this folder's look at what a stream declares; no
+I/O, no zarr.  YCbCr comes out as red, green and blue, as libjpeg decides from the stream.
+Spec: docs/codecs/jpeg/README.md
+"""
+
+import math
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.codecs.declared import jpeg_size
+from jnrrdz.codecs.jpeg_tables import completed, header_markers
+from jnrrdz.codecs.rgb_planes import COLOURS, jpeg_planes
+from jnrrdz.errors import MalformedError
+from jnrrdz.model.codec_nitf import JPEG, JpegConfig
+
+type Shape = tuple[int, ...]
+type Pixels = NDArray[Any]
+
+EOI = b"\xff\xd9"
+LOSSLESS = 0xC3
+DECODER_ERRORS = (ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError, OverflowError)
+"""What imagecodecs raises at bytes that it cannot decode."""
+
+
+class JpegDecoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: JpegConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config = config
+        self.shape = shape
+        self.dtype = dtype
+        self.fill_value = fill_value
+        self.rows, self.columns = shape[-2:]
+        self.bands = math.prod(shape[:-2])
+
+    def decode(self, data: bytes | memoryview) -> Pixels:
+        """Return the chunk's pixels; a smaller picture is padded with the fill value."""
+        stream = bytes(data)
+        size = self._checked(stream)
+        try:
+            planes = self._planes(completed(stream, self.config.quality), size)
+        except DECODER_ERRORS as error:
+            raise MalformedError(f"JPEG data of {len(data)} bytes do not decode: {error}", field=JPEG) from error
+        return self._fitted(planes)
+
+    def _checked(self, data: bytes) -> tuple[int, int, int]:
+        """Return the size that a stream declares, if the chunk has room for it."""
+        size = jpeg_size(data)
+        if size is None:
+            raise MalformedError("no frame header", field=JPEG)
+        if size[0] > self.rows or size[1] > self.columns or size[2] != self.bands:
+            raise MalformedError(
+                f"JPEG data declare {size[0]} x {size[1]} x {size[2]} in a chunk of "
+                f"{self.rows} x {self.columns} x {self.bands}",
+                field=JPEG,
+            )
+        if data.rfind(EOI) < 0:
+            # libjpeg would only warn, and leave the rest of the pixels grey
+            raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9)", field=JPEG)
+        return size
+
+    def _planes(self, data: bytes, size: tuple[int, int, int]) -> Pixels:
+        """Return the pixels band by band."""
+        if LOSSLESS in header_markers(data):
+            pixels = np.asarray(imagecodecs.ljpeg_decode(data))
+        elif size[2] == COLOURS and self.dtype == np.uint8:
+            return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=False)
+        else:
+            pixels = np.asarray(imagecodecs.jpeg8_decode(data))
+        return np.moveaxis(pixels.reshape(size), -1, 0)
+
+    def _fitted(self, planes: Pixels) -> Pixels:
+        """Return planes in the chunk's shape and type."""
+        if planes.dtype.itemsize > self.dtype.itemsize:
+            raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
+        rows, columns = planes.shape[-2:]
+        if (rows, columns) == (self.rows, self.columns):
+            return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
+        whole = np.full((self.bands, self.rows, self.columns), self.fill_value, self.dtype)
+        whole[:, :rows, :columns] = planes
+        return whole.reshape(self.shape)
