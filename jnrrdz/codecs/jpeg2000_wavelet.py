@@ -22,6 +22,8 @@ HIGH = np.float32(1.625732422)  # OpenJPEG's 2/K, which takes the place of the s
 
 def synthesis(samples: Samples, origin: tuple[int, int], *, reversible: bool) -> Samples:
     """Turn interleaved subbands into the samples of their resolution, in place: rows, then columns."""
+    if not samples.size:
+        return samples
     inverse = _inverse53 if reversible else _inverse97
     inverse(samples, origin[0] & 1)
     inverse(samples.swapaxes(-1, -2), origin[1] & 1)
@@ -85,5 +87,5 @@ def inverse_components(planes: list[Samples], *, reversible: bool) -> list[Sampl
         green = y - ((u + v) >> 2)
         return [v + green, green, u + green, *planes[3:]]
     red = y + v * np.float32(1.402)
-    green = y - u * np.float32(0.34413) - v * np.float32(0.71414)
+    green = y - (u * np.float32(0.34413) + v * np.float32(0.71414))
     return [red, green, y + u * np.float32(1.772), *planes[3:]]

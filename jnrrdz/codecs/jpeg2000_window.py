@@ -29,6 +29,9 @@ ALONE = {one: Progression.RLCP if one.name.endswith("CP") else Progression.RPCL 
 """The progression in which a resolution's packets follow each other as in the source, after those of LL."""
 DEPTH = 31
 """Bits of the signed samples that are asked for: nothing is clipped."""
+TRANSFORMED = 3
+"""Components that the component transform mixes."""
+
 DECODER_ERRORS = (imagecodecs.Jpeg2kError, ValueError, RuntimeError, OverflowError, MemoryError)
 
 
@@ -65,8 +68,8 @@ class WindowDecoder:
 def check_planes(coding: Coding) -> None:
     """Refuse more bit-planes than exact integers have room for."""
     most = coding.guard + max(exponent for exponent, _ in coding.steps)
-    if most > DEPTH - 2:
-        raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 3}", field="QCD")
+    if most > DEPTH - 4:
+        raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
 
 
 def coefficients(
@@ -78,10 +81,8 @@ def coefficients(
     """
     box = share.cover
     if is_empty(share.need):
-        return [np.zeros((0, 0), np.int32) for _ in components]
-    if number and any(first & 1 and last - first == 1 for first, last in ((box[0], box[2]), (box[1], box[3]))):
-        # the wavelet halves a lone odd sample, and what it drops does not come back
-        raise UnsupportedError("windows of a resolution that is one sample wide or high, at an odd coordinate")
+        shape = max(share.need[3] - share.need[1], 0), max(share.need[2] - share.need[0], 0)
+        return [np.zeros(shape, np.int32) for _ in components]
     stream = window_codestream(coding, share, number, components, packets)
     try:
         found = np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True))
@@ -93,6 +94,9 @@ def coefficients(
     planes = found.reshape(expected)
     if number:
         planes = analysis53(planes, box[:2])
+    extra = _lone_planes(box, number)
+    if extra:
+        planes = np.sign(planes) * (np.abs(planes) >> extra)
     return [crop(plane, box, share.need) for plane in planes]
 
 
@@ -107,12 +111,22 @@ def window_codestream(coding: Coding, share: Share, number: int, components: tup
     blocks = (coding.blocks[0] - 2, coding.blocks[1] - 2)
     cod = struct.pack(">BBHB5B", style, order, coding.layers, 0, levels, *blocks, coding.style, 1)
     cod += bytes(across | down << 4 for across, down in precincts)
-    exponents = [0] * levels + [exponent + (not coding.reversible) for exponent, _ in coding.steps_of(number)]
+    more = (not coding.reversible) + _lone_planes(box, number)
+    exponents = [0] * levels + [exponent + more for exponent, _ in coding.steps_of(number)]
     qcd = bytes([coding.guard << 5, *(exponent << 3 for exponent in exponents)])
     body = _empty(coding, box, len(components)) * levels + packets
     sot = struct.pack(">4sHIBB", b"\xff\x90\x00\x0a", 0, len(body) + 14, 0, 1)
     main = b"".join(_segment(marker, content) for marker, content in ((0x51, siz), (0x52, cod), (0x5C, qcd)))
     return b"\xff\x4f" + main + sot + b"\xff\x93" + body + b"\xff\xd9"
+
+
+def _lone_planes(box: Box, number: int) -> int:
+    """Return the bit-planes that are added where a box is one sample at an odd coordinate.
+
+    The 5/3 wavelet halves such a sample; multiplied before and divided after, nothing of it is lost.
+    """
+    lone = sum(first & 1 and last - first == 1 for first, last in ((box[0], box[2]), (box[1], box[3])))
+    return lone + 1 if number and lone else 0
 
 
 def _tile(box: Box) -> Box:
@@ -168,7 +182,7 @@ def crop(plane: Samples, box: Box, part: Box) -> Samples:
 
 def finished(coding: Coding, planes: list[Samples]) -> Samples:
     """Return samples as they were before they were coded: components transformed, rounded, shifted, clipped."""
-    if coding.transform:
+    if coding.transform and len(planes) >= TRANSFORMED:  # fewer: the decoder ignores it, as others do
         planes = inverse_components(planes, reversible=coding.reversible)
     found = []
     for plane, part in zip(planes, coding.siz.components, strict=True):

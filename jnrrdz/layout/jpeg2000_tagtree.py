@@ -1,0 +1,199 @@
+"""Packet headers: how long each packet of a tile is, where no PLT tells it.
+
+May touch errors and the other `jpeg2000_*` layouts.  Headers are decoded bit by bit as the specification
+has it, bodies are skipped.  What a precinct's headers build on (tag trees, blocks already included) is kept
+from layer to layer.
+Spec: ITU-T T.800, B.10.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from jnrrdz.errors import MalformedError
+
+BYPASS, TERMALL = 1, 4
+UNKNOWN = 1 << 30
+READ = 512
+SOP, EPH = b"\xff\x91", b"\xff\x92"
+SOP_LENGTH = 6
+
+
+class Bits:
+    """Bits of a packet header from a position on; a byte after FF has seven of them."""
+
+    def __init__(self, read: Callable[[int, int], bytes], start: int, stop: int) -> None:
+        self._read, self._stop = read, stop
+        self._data, self._first = b"", start
+        self.position = start
+        self._byte, self._left = 0, 0
+
+    def peek(self, length: int) -> bytes:
+        """Return the next whole bytes, fewer at the end, without taking them."""
+        at = self.position - self._first
+        if at + length > len(self._data):
+            self._first = self.position
+            self._data = self._read(self._first, min(self._stop, self._first + max(READ, length)))
+            at = 0
+        return self._data[at : at + length]
+
+    def bit(self) -> int:
+        """Return the next bit."""
+        if not self._left:
+            following = self.peek(1)
+            if not following:
+                raise MalformedError("a packet header goes on beyond its tile-part", offset=self.position)
+            self._left = 7 if self._byte == 0xFF else 8  # noqa: PLR2004  bit stuffing
+            self._byte = following[0]
+            self.position += 1
+        self._left -= 1
+        return self._byte >> self._left & 1
+
+    def number(self, width: int) -> int:
+        """Return a number of `width` bits."""
+        value = 0
+        for _ in range(width):
+            value = value << 1 | self.bit()
+        return value
+
+    def align(self) -> int:
+        """Go to the end of the header, and return its position."""
+        if self._byte == 0xFF:  # noqa: PLR2004  bit stuffing
+            self.position += 1
+        self._byte = self._left = 0
+        return self.position
+
+
+class TagTree:
+    """A tag tree over a rectangle of leaves."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._starts: list[tuple[int, int]] = []
+        nodes = 0
+        while True:
+            self._starts.append((nodes, columns))
+            nodes += columns * rows
+            if columns * rows <= 1:
+                break
+            columns, rows = (columns + 1) // 2, (rows + 1) // 2
+        self._value, self._low = [UNKNOWN] * nodes, [0] * nodes
+
+    def below(self, x: int, y: int, threshold: int, bits: Bits) -> bool:
+        """Whether a leaf's value is below a threshold; reads as many bits as that takes."""
+        low, node = 0, 0
+        for depth in range(len(self._starts) - 1, -1, -1):
+            first, columns = self._starts[depth]
+            node = first + (y >> depth) * columns + (x >> depth)
+            low = max(low, self._low[node])
+            while low < threshold and low < self._value[node]:
+                if bits.bit():
+                    self._value[node] = low
+                else:
+                    low += 1
+            self._low[node] = low
+        return self._value[node] < threshold
+
+
+@dataclass
+class Block:
+    """A code-block as the headers so far have it."""
+
+    width: int = 3
+    """Lblock: bits of a length, before the number of passes is counted in."""
+    passes: int = 0
+
+
+@dataclass
+class Band:
+    """A precinct's code-blocks in one subband."""
+
+    columns: int
+    rows: int
+    inclusion: TagTree = field(init=False)
+    planes: TagTree = field(init=False)
+    blocks: dict[int, Block] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with trees of which nothing is known."""
+        self.inclusion, self.planes = TagTree(self.columns, self.rows), TagTree(self.columns, self.rows)
+
+    def body(self, layer: int, style: int, bits: Bits) -> int:
+        """Return the bytes that this subband adds to a packet, reading its part of the header."""
+        return sum(
+            _length(block, style, bits)
+            for row in range(self.rows)
+            for column in range(self.columns)
+            if (block := self._included(column, row, layer, bits)) is not None
+        )
+
+    def _included(self, column: int, row: int, layer: int, bits: Bits) -> Block | None:
+        known = self.blocks.get(row * self.columns + column)
+        if known is not None:
+            return known if bits.bit() else None
+        if not self.inclusion.below(column, row, layer + 1, bits):
+            return None
+        threshold = 1
+        while not self.planes.below(column, row, threshold, bits):
+            threshold += 1
+            if threshold > 128:  # noqa: PLR2004  no subband has as many bit-planes
+                raise MalformedError("a code-block without bit-planes", offset=bits.position, field="packet header")
+        block = self.blocks[row * self.columns + column] = Block()
+        return block
+
+
+def packet(sizes: list[Band], layer: int, style: int, bits: Bits) -> int:
+    """Return where the packet that begins at the bits' position ends."""
+    if bits.peek(2) == SOP:
+        bits.position += SOP_LENGTH
+    length = 0
+    if bits.bit():
+        length = sum(band.body(layer, style, bits) for band in sizes)
+    bits.align()
+    if bits.peek(2) == EPH:
+        bits.position += 2
+    bits.position += length
+    return bits.position
+
+
+def _length(block: Block, style: int, bits: Bits) -> int:
+    passes = _passes(bits)
+    while bits.bit():
+        block.width += 1
+    total = 0
+    for count in _terminated(block.passes, passes, style):
+        total += bits.number(block.width + count.bit_length() - 1)
+    block.passes += passes
+    return total
+
+
+def _passes(bits: Bits) -> int:
+    """Return the number of coding passes (Table B.4)."""
+    if not bits.bit():
+        return 1
+    if not bits.bit():
+        return 2
+    for width, base in ((2, 3), (5, 6)):
+        value = bits.number(width)
+        if value != (1 << width) - 1:
+            return base + value
+    return 37 + bits.number(7)
+
+
+def _terminated(done: int, passes: int, style: int) -> Iterator[int]:
+    """Yield the passes of each codeword segment: a length is given wherever the coder was terminated."""
+    last = done + passes
+    while done < last:
+        stop = last
+        if style & TERMALL:
+            stop = done + 1
+        elif style & BYPASS:
+            stop = _bypass_stop(done)
+        yield min(stop, last) - done
+        done = min(stop, last)
+
+
+def _bypass_stop(done: int) -> int:
+    """Return the pass after which the segment ends: the tenth, then after two raw ones and one coded in turn."""
+    if done < 10:  # noqa: PLR2004  Table D.9
+        return 10
+    turn = (done - 10) % 3
+    return done + 2 - turn if turn < 2 else done + 1  # noqa: PLR2004  two raw passes
