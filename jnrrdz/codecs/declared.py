@@ -97,3 +97,23 @@ def check_declared(compression: int, data: bytes | memoryview, height: int, widt
         # libjpeg would only warn, and leave the rest of the pixels grey
         raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them")
     return size
+
+
+MOST_TIMES: dict[int, int] = {
+    Compression.NONE: 1,
+    Compression.PACKBITS: 64,
+    Compression.DEFLATE: 1032,
+    Compression.DEFLATE_OLD: 1032,
+    Compression.LZW: 4096,
+}
+"""How many times its length a stream can become at the most, where its format has a limit."""
+
+
+def check_possible(compression: int, nbytes: int, need: int) -> None:
+    """Refuse a stream that cannot become as many bytes as the smallest chunk has, before room is made for them."""
+    times = MOST_TIMES.get(compression)
+    if times is not None and nbytes * times < need:
+        raise MalformedError(
+            f"{Compression(compression).name} data of {nbytes} bytes become {nbytes * times} at the most, "
+            f"{need} are needed"
+        )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.codecs.declared import check_declared, jpeg_size, lerc_size, png_size, webp_size
+from jnrrdz.codecs.declared import check_declared, check_possible, jpeg_size, lerc_size, png_size, webp_size
 from jnrrdz.errors import MalformedError
 from jnrrdz.layout.tiff_tags import Compression
 
@@ -75,3 +75,33 @@ def test_what_is_larger_is_refused_with_both_sizes(compression, height, width):
 @pytest.mark.parametrize("compression", [1, 5, 8, 32773, 50000, 12345])
 def test_schemes_that_are_told_their_size_declare_none(compression):
     check_declared(compression, b"\xff\xd8\xff\xc0\0\x0b\x08\xff\xff\xff\xff\x01", 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("compression", "nbytes", "need", "fits"),
+    [
+        (Compression.NONE, 100, 100, True),
+        (Compression.NONE, 99, 100, False),
+        (Compression.DEFLATE, 100, 103_200, True),
+        (Compression.DEFLATE, 100, 103_201, False),
+        (Compression.ZSTD, 20, 1 << 30, True),
+    ],
+)
+def test_a_stream_that_is_too_short_for_its_chunk_is_refused_before_it_is_decoded(compression, nbytes, need, fits):
+    if fits:
+        check_possible(compression, nbytes, need)
+        return
+    with pytest.raises(MalformedError, match=f"{nbytes} bytes"):
+        check_possible(compression, nbytes, need)
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 24])
+def test_no_stream_is_longer_than_the_limits_allow(size):
+    for compression, encode in (
+        (Compression.DEFLATE, imagecodecs.zlib_encode),
+        (Compression.LZW, imagecodecs.lzw_encode),
+        (Compression.PACKBITS, imagecodecs.packbits_encode),
+    ):
+        if size > 1 << 20 and compression != Compression.DEFLATE:
+            continue  # those two encoders take minutes for it
+        check_possible(compression, len(encode(bytes(size))), size)
