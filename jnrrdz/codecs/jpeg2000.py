@@ -6,16 +6,19 @@ that the main header declares are compared with the chunk's before anything is d
 Spec: docs/codecs/jpeg2000/README.md
 """
 
+from contextlib import suppress
 from typing import Any
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.codecs.htj2k import decode_wide, spare_bits
 from jnrrdz.codecs.jpeg2000_stream import Header, Part, parts_of
 from jnrrdz.codecs.openjp2 import decode_components
 from jnrrdz.errors import MalformedError
 from jnrrdz.layout.jpeg2000_chunks import Boxes, ChunkGrid
+from jnrrdz.layout.jpeg2000_levels import check_packets
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
 from jnrrdz.layout.jpeg2000_siz import parse_siz
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
@@ -23,7 +26,6 @@ from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
 type Shape = tuple[int, ...]
 
 COLOURS = 3
-HT_BIT = 1 << (32 - 15)
 IMAGECODECS_BITS = 26
 """As many as imagecodecs' decoder holds exactly."""
 
@@ -50,10 +52,7 @@ class Jpeg2000Decoder:
             raise MalformedError(f"component {max(self._components)} of {len(siz.components)}", field=JPEG2000)
         self._grid = ChunkGrid(siz, siz.components[self._components[0]], config.resolution_level)
         self._is_regular = len(set(siz.components)) == 1 and siz.components[0].bits <= IMAGECODECS_BITS
-        self._is_ht = any(
-            one.marker == Marker.CAP and int.from_bytes(header[one.start + 4 : one.start + 8], "big") & HT_BIT
-            for one in found
-        )
+        self._wide = spare_bits(header, found, siz.components[0]) if self._is_regular else None
         self._table = self._palette()
         self._check_shape()
 
@@ -69,6 +68,7 @@ class Jpeg2000Decoder:
         return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
 
     def _check_shape(self) -> None:
+        self._grid.check_samples()
         bands = len(self._components) if self._table is None else COLOURS
         expected = (*((bands,) if bands > 1 else ()), *self._grid.chunk)
         if self.shape != expected:
@@ -108,36 +108,43 @@ class Jpeg2000Decoder:
 
     def _tile(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, as bands, rows and columns."""
+        level = self.config.resolution_level
+        if level and max(part.announced for part in parts) != len(parts):
+            spans = [(part.start, part.stop) for part in parts]
+            check_packets(data, spans, self.config.main_header, parts[0].tile, level)
         rows, columns = (stop - start for start, stop in self._grid.tile_box(parts[0].tile))
-        planes = self._decoded(self._header.codestream(data, parts))
+        planes = self._decoded(data, parts)
         if planes.shape[1] < rows or planes.shape[2] < columns:
             raise MalformedError(f"{planes.shape[1:]} samples where a tile has {(rows, columns)}", field=JPEG2000)
         # at an odd origin OpenJPEG gives a row or column too many
         planes = planes[:, :rows, :columns]
         return planes if self._table is None else self._colours(planes[0])
 
-    def _decoded(self, stream: bytes) -> NDArray[Any]:
-        """Return the wanted components of a codestream."""
+    def _decoded(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
+        """Return the wanted components of one tile, perhaps with a row or column too many."""
         if not self._is_regular:
-            found = decode_components(stream, self.config.resolution_level)
+            found = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
             return np.stack([found[one] for one in self._components])
         try:
-            pixels = self._by_imagecodecs(stream)
+            pixels = self._by_imagecodecs(data, parts)
         except DECODER_ERRORS as error:
-            raise MalformedError(f"{len(stream)} bytes of a tile do not decode: {error}", field=JPEG2000) from error
+            nbytes = sum(part.stop - part.start for part in parts)
+            raise MalformedError(
+                f"tile {parts[0].tile}, {nbytes} bytes in {len(parts)} tile-parts, does not decode: {error}",
+                field=JPEG2000,
+            ) from error
         planes = pixels if pixels.ndim == COLOURS else pixels[np.newaxis]
         if len(planes) != len(self._grid.siz.components):
             raise MalformedError(f"{len(planes)} components where {len(self._components)} belong", field=JPEG2000)
         return planes[list(self._components)] if self.config.components else planes
 
-    def _by_imagecodecs(self, stream: bytes) -> NDArray[Any]:
+    def _by_imagecodecs(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         level = self.config.resolution_level
-        if self._is_ht:
-            try:
-                return np.asarray(imagecodecs.htj2k_decode(stream, planar=True, skipres=level))
-            except DECODER_ERRORS:
-                pass  # OpenJPEG reads more of the standard, three times slower
-        return np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level))
+        if self._wide is not None:
+            stream = self._header.codestream(data, parts, self._wide)
+            with suppress(*DECODER_ERRORS):  # OpenJPEG reads more of the standard
+                return decode_wide(stream, level, self._grid.siz.components[0])
+        return np.asarray(imagecodecs.jpeg2k_decode(self._header.codestream(data, parts), planar=True, skipres=level))
 
     def _colours(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         table = self._table

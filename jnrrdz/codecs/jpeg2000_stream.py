@@ -7,7 +7,7 @@ Spec: docs/codecs/jpeg2000/README.md
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
@@ -31,6 +31,9 @@ class Part:
     rank: int
     """How many tile-parts of its tile stand before it."""
 
+    announced: int
+    """How many tile-parts its tile has by TNsot; 0 where that is not said."""
+
 
 def parts_of(data: bytes | memoryview, tiles: int) -> list[Part]:
     """Return the tile-parts that stand one after the other in a chunk."""
@@ -50,7 +53,7 @@ def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int]) 
     head = bytes(data[at : at + SOT_BYTES])
     if len(head) < SOT_BYTES or not head.startswith(b"\xff\x90\0\x0a"):
         raise MalformedError(f"{head[:4].hex(' ')} in a chunk where a tile-part begins", field="SOT")
-    _, _, tile, length, _, _ = SOT.unpack(head)
+    _, _, tile, length, _, announced = SOT.unpack(head)
     # only the last tile-part of a file may leave its length open, and a chunk ends with it
     stop = at + length if length else len(data)
     if tile >= tiles:
@@ -59,7 +62,7 @@ def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int]) 
         raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
     rank = ranks.get(tile, 0)
     ranks[tile] = rank + 1
-    return Part(tile, at, stop, rank)
+    return Part(tile, at, stop, rank, announced)
 
 
 class Header:
@@ -77,10 +80,13 @@ class Header:
             self._ranks[tile, seen.get(tile, 0)] = number
             seen[tile] = seen.get(tile, 0) + 1
 
-    def codestream(self, data: bytes | memoryview, parts: Sequence[Part]) -> bytes:
-        """Return a codestream of the tile-parts of one tile."""
-        row, column = divmod(parts[0].tile, self.siz.x.tiles)
-        pieces = [SOC, self.siz.tile(row, column).encode(), self.kept, *self._ppm(parts)]
+    def codestream(self, data: bytes | memoryview, parts: Sequence[Part], signed_bits: int | None = None) -> bytes:
+        """Return a codestream of the tile-parts of one tile, its samples declared as signed ones of so many bits."""
+        siz = self.siz.tile(*divmod(parts[0].tile, self.siz.x.tiles))
+        if signed_bits is not None:
+            wide = tuple(replace(one, bits=signed_bits, signed=True) for one in siz.components)
+            siz = replace(siz, components=wide)
+        pieces = [SOC, siz.encode(), self.kept, *self._ppm(parts)]
         for part in parts:
             pieces.append(SOT.pack(Marker.SOT, SOT_LENGTH, 0, part.stop - part.start, part.rank, len(parts)))
             pieces.append(bytes(data[part.start + SOT_BYTES : part.stop]))

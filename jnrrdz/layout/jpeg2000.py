@@ -17,7 +17,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jp2_boxes import SIGNATURE, Boxes, parse_boxes
 from jnrrdz.layout.jpeg2000_markers import BARE, Marker, Segment, Style, levels_of, parse_cod, segments
 from jnrrdz.layout.jpeg2000_siz import Siz, parse_siz
-from jnrrdz.layout.jpeg2000_walk import SOT_BYTES, TileParts, Walk, listed_parts, walked_parts
+from jnrrdz.layout.jpeg2000_walk import TileParts, Walk, listed_parts, walked_parts
 
 type ReadRange = Callable[[int, int], bytes]
 
@@ -94,30 +94,29 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     found = list(segments(header))
     siz, style = _described(header, found, start)
     _check_part(siz, start)
-    tlm = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.TLM]
     walk = Walk(read, stop, far=far)
+    least = _Least(levels_of(header, found, siz, None) or 0, siz)
+    tlm = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.TLM]
     parts = listed_parts(walk, tlm, start + len(header), siz)
     if parts is None:
-        parts = walked_parts(walk, start + len(header), siz)
-        walk_through = True
-    else:
-        walk_through = not far
-    levels = levels_of(header, found, siz, None)
-    if walk_through:
-        levels = _tile_levels(walk, parts, siz, header, found)
+        parts = walked_parts(walk, start + len(header), siz, least.see)
+    elif not far:
+        _, firsts = np.unique(parts.tile, return_index=True)
+        for first in firsts.tolist():
+            least.see(walk.tile_header(int(parts.offset[first]), int(parts.length[first])))
     end = int((parts.offset + parts.length).max())
     ht = any(
         one.marker == Marker.CAP and int.from_bytes(header[one.start + 4 : one.start + 8], "big") & HT_BIT
         for one in found
     )
-    return Codestream(start, min(end + 2, stop), header, siz, style, levels or 0, ht, parts)
+    return Codestream(start, min(end + 2, stop), header, siz, style, least.levels, ht, parts)
 
 
 def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
     """Return the bytes from SOC to before the first SOT."""
     at = start + 2
     while True:
-        four = read(at, min(at + 4, stop))
+        four = read(at, min(at + 4, stop)) if at < stop else b""
         marker = int.from_bytes(four[:2], "big")
         if marker == Marker.SOT:
             return read(start, at)
@@ -150,14 +149,15 @@ def _check_part(siz: Siz, start: int) -> None:
         )
 
 
-def _tile_levels(walk: Walk, parts: TileParts, siz: Siz, header: bytes, found: list[Segment]) -> int:
-    """Return the levels that every component of every tile has."""
-    least = levels_of(header, found, siz, None) or 0
-    _, firsts = np.unique(parts.tile, return_index=True)
-    for first in firsts.tolist():
-        own = walk.tile_header(int(parts.offset[first]), int(parts.length[first]))
-        inside = list(segments(own, SOT_BYTES))
-        if any(one.marker in {Marker.COD, Marker.COC} for one in inside):
-            own_levels = levels_of(own, inside, siz, least)
-            least = min(least, least if own_levels is None else own_levels)
-    return least
+class _Least:
+    """The levels that every tile has of those seen so far."""
+
+    def __init__(self, levels: int, siz: Siz) -> None:
+        self.levels = levels
+        self._siz = siz
+
+    def see(self, header: bytes) -> None:
+        """Take the marker segments of a tile-part into account."""
+        found = list(segments(header, 0))
+        own = levels_of(header, found, self._siz, self.levels)
+        self.levels = self.levels if own is None else min(self.levels, own)

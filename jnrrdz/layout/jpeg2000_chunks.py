@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.errors import MalformedError
+from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jpeg2000_siz import Axis, Component, Siz
+
+MAX_SAMPLES = 1 << 29
+"""Of a chunk, all components together: decoders take four bytes a sample and more of their own, some 4 GB."""
 
 type Column = NDArray[np.int64]
 type Tiles = tuple[range, range]
@@ -55,6 +58,16 @@ class ChunkGrid:
         """Rows and columns of a chunk."""
         down, across = self.factors
         return self.siz.y.chunk(down), self.siz.x.chunk(across)
+
+    def check_samples(self) -> None:
+        """Refuse chunks that cost a decoder too much memory."""
+        rows, columns = self.chunk
+        if rows * columns * len(self.siz.components) > MAX_SAMPLES:
+            raise UnsupportedError(
+                f"tiles of {rows} x {columns} pixels of {len(self.siz.components)} components: "
+                f"no more than {MAX_SAMPLES} samples are decoded at once",
+                field="SIZ",
+            )
 
     def tiles(self, row: int, column: int) -> Tiles:
         """Return the tiles that a chunk has samples of."""

@@ -23,7 +23,8 @@ SOT = struct.Struct(">HHHIBB")  # marker, Lsot, Isot, Psot, TPsot, TNsot
 SOT_BYTES = SOT.size
 SOT_LENGTH = 10
 TLM_WIDTHS = {0: 0, 1: 1, 2: 2}
-FIRST_BLOCK = 64 * 1024
+FIRST_BLOCK = 128 * 1024
+HEADER_BLOCK = 4096
 LARGEST_BLOCK = 16 << 20
 WORTH_A_REQUEST = 512 * 1024
 """Tile-parts longer than this are jumped over, one request each; at 20 ms and 25 MB/s both cost the same."""
@@ -61,8 +62,10 @@ class Walk:
     def __call__(self, start: int, stop: int) -> bytes:
         """Return bytes, fewer only at the end."""
         stop = min(stop, self.stop)
+        if start >= stop:
+            return b""
         if not self._far:
-            return self._read(start, stop) if start < stop else b""
+            return self._read(start, stop)
         if not self._start <= start <= stop <= self._start + len(self._block):
             self._fetch(start, stop)
         return self._block[start - self._start : stop - self._start]
@@ -71,7 +74,7 @@ class Walk:
         """Read the block that begins at `start`."""
         parts = len(self._jumps)
         long = parts > 1 and sum(self._jumps) / parts > WORTH_A_REQUEST
-        size = SOT_BYTES if long else self._size
+        size = HEADER_BLOCK if long else self._size
         self._size = min(self._size * 2, LARGEST_BLOCK)
         self._start = start
         self._block = self._read(start, min(max(stop, start + size), self.stop))
@@ -86,9 +89,14 @@ class Walk:
         self._jumps.append(length)
         return tile, length, part, parts
 
+    def exactly(self, start: int, stop: int) -> bytes:
+        """Return bytes without reading on, fewer only at the end."""
+        return self._read(start, min(stop, self.stop)) if start < self.stop else b""
+
     def tile_header(self, offset: int, length: int) -> bytes:
-        """Return a tile-part's bytes from SOT to before SOD."""
+        """Return a tile-part's marker segments, from behind SOT to before SOD."""
         at, end = offset + SOT_BYTES, offset + length
+        pieces: list[bytes] = []
         while at + 2 <= end:
             four = self(at, min(at + 4, end))
             marker = int.from_bytes(four[:2], "big")
@@ -96,8 +104,10 @@ class Walk:
                 break
             if marker >> 8 != 0xFF or at - offset > MAX_TILE_HEADER:  # noqa: PLR2004
                 raise MalformedError(f"{four.hex(' ')} in a tile-part's header", offset=at, field="SOT")
-            at += 2 + (0 if marker in BARE else max(int.from_bytes(four[2:4], "big"), 2))
-        return self._read(offset, min(at, end))
+            stop = at + 2 + (0 if marker in BARE else max(int.from_bytes(four[2:4], "big"), 2))
+            pieces.append(self(at, min(stop, end)))
+            at = stop
+        return b"".join(pieces)
 
 
 def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> TileParts | None:
@@ -136,7 +146,7 @@ def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
         return False
     for row in dict.fromkeys((0, len(parts) - 1)):
         offset, length = int(parts.offset[row]), int(parts.length[row])
-        data = walk(offset, offset + SOT_BYTES)
+        data = walk.exactly(offset, offset + SOT_BYTES)
         if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90"):
             return False
         _, _, tile, psot, *_ = SOT.unpack(data)
@@ -146,12 +156,15 @@ def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
     return True
 
 
-def walked_parts(walk: Walk, first: int, siz: Siz) -> TileParts:
-    """Return the tile-parts found by going from each to the next; every tile that has samples must have one."""
+def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[bytes], None]) -> TileParts:
+    """Return the tile-parts found by going from each to the next; every tile that has samples must have one.
+
+    `seen` is given the marker segments of each tile's first tile-part.
+    """
     rows: list[tuple[int, int, int]] = []
     at = first
     while not _is_end(walk, at):
-        tile, length, _, _ = walk.sot(at)
+        tile, length, part, _ = walk.sot(at)
         length = length or _rest(walk, at)
         if tile >= siz.tiles:
             raise MalformedError(f"a tile-part of tile {tile}, where there are {siz.tiles}", offset=at, field="Isot")
@@ -164,6 +177,8 @@ def walked_parts(walk: Walk, first: int, siz: Siz) -> TileParts:
         if len(rows) >= MAX_PARTS:
             raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
         rows.append((tile, at, length))
+        if part == 0:
+            seen(walk.tile_header(at, length))
         at += length
     return _checked(rows, siz, at)
 

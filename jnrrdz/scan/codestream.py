@@ -13,15 +13,13 @@ import numpy as np
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.layout.jpeg2000 import Codestream
 from jnrrdz.layout.jpeg2000_chunks import ChunkGrid
+from jnrrdz.layout.jpeg2000_levels import needed_parts
 from jnrrdz.layout.jpeg2000_markers import Marker
 from jnrrdz.layout.jpeg2000_siz import Component
 from jnrrdz.layout.jpeg2000_walk import TileParts
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec_jpeg2000 import Jpeg2000Config
 from jnrrdz.model.refs import ChunkRefs
-
-MAX_CHUNK_SAMPLES = 1 << 29
-"""Decoders take four bytes a sample, and more of their own: this is as much as costs 4 GB."""
 
 DECODED_BITS = 31
 BYTE = 8
@@ -71,7 +69,7 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
     bands = 3 if palette is not None else len(names)
     lead = (bands,) if bands > 1 else ()
     dtype = np.dtype("u1") if palette is not None else sample_dtype([codestream.siz.components[one] for one in names])
-    _check_chunk(codestream, grid)
+    grid.check_samples()
     config = Jpeg2000Config(
         main_header=plain_header(codestream),
         resolution_level=level,
@@ -84,7 +82,7 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
         dtype=dtype,
         chunks=(*lead, *grid.chunk),
         codecs=(config.to_spec(),),
-        refs=_refs(codestream.parts, grid, url),
+        refs=_refs(needed_parts(codestream, level), grid, url),
         dimension_names=("band", "y", "x") if lead else ("y", "x"),
         fill_value=dtype.type(fill_value),
         attributes=attributes,
@@ -113,18 +111,6 @@ def _grid(codestream: Codestream, names: Sequence[int], level: int) -> ChunkGrid
     if len({(one.dx, one.dy) for one in components}) > 1:
         raise UnsupportedError("components of different sizes in one array", field="SIZ")
     return ChunkGrid(codestream.siz, components[0], level)
-
-
-def _check_chunk(codestream: Codestream, grid: ChunkGrid) -> None:
-    rows, columns = grid.chunk
-    samples = rows * columns * len(codestream.siz.components)
-    if samples > MAX_CHUNK_SAMPLES:
-        raise UnsupportedError(
-            f"tiles of {rows} x {columns} pixels of {len(codestream.siz.components)} components: "
-            f"no more than {MAX_CHUNK_SAMPLES} samples are decoded at once",
-            offset=codestream.start,
-            field="SIZ",
-        )
 
 
 def _refs(parts: TileParts, grid: ChunkGrid, url: str) -> ChunkRefs:
