@@ -15,6 +15,7 @@ from typing import Any
 import data
 import fsspec
 import jobs
+import jpeg2000 as jp2
 import numpy as np
 import rasterio
 import readers
@@ -203,6 +204,11 @@ def planar(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     yield full_read(title, data.planar_cog(sizes.planar), work)
 
 
+def jpeg2000(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of a tiled JPEG 2000 image."""
+    yield jp2.full_read(sizes.jpeg, work, same)
+
+
 def strips(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield the full read of raw one-row strips; reading them at once is the bound."""
     path, manifest = data.row_strips(sizes.strips), work / "strips.json"
@@ -233,6 +239,7 @@ TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
     "jpeg": jpeg,
     "webp": webp,
     "planar": planar,
+    "jpeg2000": jpeg2000,
     "strips": strips,
     "http": http,
 }
