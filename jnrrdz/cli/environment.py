@@ -6,6 +6,7 @@ there if the library that would be called says so, not because its name is known
 
 import importlib.util
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import Any
@@ -16,9 +17,10 @@ import zarr.registry
 from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]
 
 from jnrrdz.cli.facts import Facts
+from jnrrdz.codecs import openjp2
 from jnrrdz.codecs.osml import UNREAD
 from jnrrdz.codecs.tiff_tile import LIBTIFF_ONLY
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.layout.tiff_tags import Compression, name_of
 from jnrrdz.model.codec import CAST_VALUE
 
@@ -31,17 +33,27 @@ DECODERS = {
     Compression.LZW: "LZW",
     Compression.OLD_JPEG: "JPEG8",
     Compression.JPEG: "JPEG8",
+    Compression.ALT_JPEG: "JPEG8",
+    Compression.JPEG_LOSSY: "JPEG8",
     Compression.DEFLATE: "DEFLATE",
     Compression.PACKBITS: "PACKBITS",
     Compression.DEFLATE_OLD: "DEFLATE",
+    Compression.APERIO_JP2000_YCBC: "JPEG2K",
+    Compression.JPEG2000_LOSSY: "JPEG2K",
+    Compression.APERIO_JP2000_RGB: "JPEG2K",
     Compression.JPEG2000: "JPEG2K",
     Compression.LERC: "LERC",
     Compression.LZMA: "LZMA",
-    Compression.JETRAW: "JETRAW",
+    Compression.ZSTD_OLD: "ZSTD",
+    Compression.WEBP_OLD: "WEBP",
     Compression.PNG: "PNG",
+    Compression.JPEGXR: "JPEGXR",
+    Compression.JPEGXR_NDPI: "JPEGXR",
+    Compression.JETRAW: "JETRAW",
     Compression.ZSTD: "ZSTD",
     Compression.WEBP: "WEBP",
     Compression.JPEGXL: "JPEGXL",
+    Compression.PIXTIFF: "DEFLATE",
     Compression.JPEGXL_DNG: "JPEGXL",
 }
 """The decoder of imagecodecs that tifffile calls for a scheme."""
@@ -51,6 +63,7 @@ LIBRARIES = {
     "tifffile": ("tiles and strips of TIFF", "tifffile"),
     "imagecodecs": ("the decoders that tifffile calls, and libtiff", "imagecodecs"),
     "numcodecs": ("the codecs numcodecs.*", "numcodecs"),
+    "glymur": ("JPEG 2000 whose components differ, with libopenjp2", "glymur"),
     "cast-value-rs": ("the codec cast_value of physical values", "cast-value-rs"),
     "s3fs": ("sources and manifests at s3://", "s3fs"),
     "aiohttp": ("sources and manifests at https://", "aiohttp"),
@@ -79,7 +92,7 @@ def survey() -> Json:
     return {
         "jnrrdz": version("jnrrdz"),
         "codecs": [{"name": name, "readable": name not in UNREAD} for name in names],
-        "libraries": [_library(name) for name in LIBRARIES],
+        "libraries": [*(_library(name) for name in LIBRARIES), _openjp2()],
         "tiff_compressions": list(_compressions()),
     }
 
@@ -95,6 +108,15 @@ def _library(name: str) -> Json:
     except PackageNotFoundError:
         found = None
     return {"name": name, "version": found, "purpose": purpose, "install": f"pip install '{package}'"}
+
+
+def _openjp2() -> Json:
+    """Return whether glymur finds the library that it binds, which pip does not install."""
+    found = None
+    with suppress(UnsupportedError):
+        found = openjp2.binding().version()
+    purpose = "JPEG 2000 whose components differ in precision, sign or size"
+    return {"name": "libopenjp2", "version": found, "purpose": purpose, "install": openjp2.INSTALL}
 
 
 def _compressions() -> Iterator[Json]:

@@ -7,8 +7,9 @@ ZSTD, LZMA, PackBits) stop there by themselves and need no look.
 
 from collections.abc import Callable
 
+from jnrrdz.codecs.image_headers import jpeg2000_size, jpegxl_size, jpegxr_size, lerc_size
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.tiff_tags import Compression
+from jnrrdz.layout.tiff_tags import JPEG2000S, Compression
 
 type Size = tuple[int, int, int]
 """Height, width, samples."""
@@ -61,22 +62,20 @@ def webp_size(data: bytes | memoryview) -> Size | None:
     return None
 
 
-def lerc_size(data: bytes | memoryview) -> Size | None:
-    """Return what a LERC2 blob's header declares."""
-    if bytes(data[:6]) != b"Lerc2 ":
-        return None
-    version = int.from_bytes(data[6:10], "little")
-    start = 14 if version >= 3 else 10  # noqa: PLR2004  a checksum stands there from version 3 on
-    height, width = (int.from_bytes(data[i : i + 4], "little") for i in (start, start + 4))
-    depth = int.from_bytes(data[start + 8 : start + 12], "little") if version >= 4 else 1  # noqa: PLR2004
-    return height, width, depth
-
-
 READERS: dict[int, Callable[[bytes | memoryview], Size | None]] = {
     Compression.JPEG: jpeg_size,
     Compression.OLD_JPEG: jpeg_size,
+    Compression.ALT_JPEG: jpeg_size,
+    Compression.JPEG_LOSSY: jpeg_size,
     Compression.PNG: png_size,
     Compression.WEBP: webp_size,
+    Compression.WEBP_OLD: webp_size,
+    Compression.LERC: lerc_size,
+    Compression.JPEGXL: jpegxl_size,
+    Compression.JPEGXL_DNG: jpegxl_size,
+    Compression.JPEGXR: jpegxr_size,
+    Compression.JPEGXR_NDPI: jpegxr_size,
+    **dict.fromkeys(JPEG2000S, jpeg2000_size),
 }
 
 

@@ -9,6 +9,8 @@ import struct
 from jnrrdz.layout.tiff_tags import Compression, FieldType, Photometric, Planar, Tag
 from jnrrdz.model.codec import TiffTileConfig
 
+JPEG_COLOURS = 3
+
 type TagValues = tuple[int, int, tuple[int, ...] | bytes]
 
 
@@ -43,7 +45,7 @@ def _special_tags(config: TiffTileConfig, nbytes: int, *, separate: bool) -> lis
     optional: list[tuple[bool, TagValues]] = [
         (config.predictor != 1, (Tag.Predictor, short, (config.predictor,))),
         (config.t4_options is not None, (Tag.T4Options, long, (config.t4_options or 0,))),
-        (not separate, (Tag.ExtraSamples, short, config.extra_samples)),
+        (not (separate or _is_plain_jpeg(config)), (Tag.ExtraSamples, short, config.extra_samples)),
         (True, (Tag.YCbCrSubSampling, short, config.ycbcr_subsampling)),
         (True, (Tag.YCbCrCoefficients, rational, config.ycbcr_coefficients)),
         (True, (Tag.ReferenceBlackWhite, rational, config.reference_black_white)),
@@ -59,7 +61,19 @@ def _special_tags(config: TiffTileConfig, nbytes: int, *, separate: bool) -> lis
 
 def _photometric(config: TiffTileConfig, *, separate: bool) -> int:
     """One plane of several is grey, whatever the planes together are."""
-    return Photometric.MINISBLACK if separate else config.photometric
+    if separate:
+        return Photometric.MINISBLACK
+    return Photometric.RGB if _is_plain_jpeg(config) else config.photometric
+
+
+def _is_plain_jpeg(config: TiffTileConfig) -> bool:
+    """Whether chunks are JPEGs of three components that are no YCbCr.
+
+    libtiff takes their numbers as they are, be they grey, Lab or red, green and blue.  tifffile
+    does so for plain RGB only, and leaves all else to libjpeg, which guesses that they are YCbCr.
+    """
+    is_three = config.compression == Compression.JPEG and config.samples_per_pixel == JPEG_COLOURS
+    return is_three and config.photometric != Photometric.YCBCR
 
 
 def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:

@@ -17,11 +17,11 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from jnrrdz.codecs.declared import check_declared
+from jnrrdz.codecs.declared import check_declared, check_possible
 from jnrrdz.codecs.rgb_planes import COLOURS, jpeg_planes, webp_planes
 from jnrrdz.codecs.synthetic_tiff import synthetic_tiff
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.tiff_tags import BYTE_STREAMS, Compression, Photometric, Planar, SampleFormat, name_of
+from jnrrdz.layout.tiff_tags import BYTE_STREAMS, JPEG2000S, Compression, Photometric, Planar, SampleFormat, name_of
 from jnrrdz.model.codec import TiffTileConfig
 
 type Shape = tuple[int, ...]
@@ -29,21 +29,28 @@ type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
 INT24 = 24
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
-JPEGS = {Compression.JPEG, Compression.OLD_JPEG}
+JPEGS = {Compression.JPEG, Compression.OLD_JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
+LERC_MAGIC = {b"Lerc", b"CntZ"}
+LERC_HEADERS = 1 << 16
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LIBTIFF_ONLY = {
     Compression.OLD_JPEG,
     Compression.NEXT,
     Compression.THUNDERSCAN,
+    Compression.PIXARLOG,
     Compression.SGILOG,
     Compression.SGILOG24,
 }
 
 SELF_SIZED = {
     *JPEGS,
-    Compression.JPEG2000,
+    *JPEG2000S,
+    Compression.JPEGXR,
+    Compression.JPEGXR_NDPI,
     Compression.LERC,
     Compression.PNG,
     Compression.WEBP,
+    Compression.WEBP_OLD,
     Compression.JPEGXL,
     Compression.JPEGXL_DNG,
 }
@@ -127,12 +134,23 @@ class TileDecoder:
             decode: Decode = page.decode
         return decode
 
+    @cached_property
+    def _least_bytes(self) -> int:
+        """Bytes of the smallest chunk that there may be; nothing is known of subsampled ones."""
+        if self._is_subsampled_raw:
+            return 0
+        bits = sum(self.config.bits_per_sample[: self.samples])
+        return min(height * -(-width * bits // 8) for height, width in self.sizes())
+
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short tiles padded with the fill value."""
         if self.config.jpeg_header is not None and bytes(data[:2]) != SOI:
             data = b"".join((self.config.jpeg_header, data, EOI))
         height, width = self.shape[-2:]
+        if self.config.compression == Compression.LERC:
+            data = self._bare_lerc(data)
         declared = check_declared(self.config.compression, data, height, width, self.samples)
+        check_possible(self.config.compression, len(data), self._least_bytes)
         try:
             if self._is_rgb and declared == (height, width, COLOURS):
                 return self._rgb_planes(data)
@@ -144,6 +162,18 @@ class TileDecoder:
         except DECODER_ERRORS as error:
             scheme = name_of(Compression, self.config.compression)
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
+
+    def _bare_lerc(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Return LERC data without the deflate or ZSTD around them, no more of them than a chunk can need."""
+        magic = bytes(data[:4])
+        if magic in LERC_MAGIC:
+            return data
+        inner = imagecodecs.zstd_decode if magic == ZSTD_MAGIC else imagecodecs.zlib_decode
+        most = 2 * int(np.prod(self.shape)) * self.dtype.itemsize + LERC_HEADERS
+        try:
+            return memoryview(inner(data, out=most))
+        except DECODER_ERRORS as error:
+            raise MalformedError(f"LERC data of {len(data)} bytes do not decompress: {error}") from error
 
     @cached_property
     def _is_rgb(self) -> bool:

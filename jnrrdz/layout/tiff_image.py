@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.tiff import Ifd, TiffLayout
-from jnrrdz.layout.tiff_tags import Compression, Planar, SampleFormat, SubfileType, Tag, name_of
+from jnrrdz.layout.tiff_tags import (
+    BYTE_STREAMS,
+    Compression,
+    Planar,
+    Predictor,
+    SampleFormat,
+    SubfileType,
+    Tag,
+    name_of,
+)
 
 MAX_SIDE = (1 << 31) - 1
 MAX_TILE_SIDE = (1 << 32) - 1
@@ -117,10 +126,18 @@ def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
         compression=layout.integer(ifd, Tag.Compression, Compression.NONE),
         photometric=layout.integer(ifd, Tag.PhotometricInterpretation, 1),
         planar=layout.integer(ifd, Tag.PlanarConfiguration, Planar.CHUNKY),
-        predictor=layout.integer(ifd, Tag.Predictor, 1),
+        predictor=_predictor(layout, ifd),
         fill_order=layout.integer(ifd, Tag.FillOrder, 1),
         subfile=layout.integer(ifd, Tag.NewSubfileType, 0),
     )
+
+
+def _predictor(layout: TiffLayout, ifd: Ifd) -> int:
+    """Return what was done before compressing; where nothing could be, the tag means nothing, as libtiff has it."""
+    scheme = layout.integer(ifd, Tag.Compression, Compression.NONE)
+    if scheme == Compression.NONE or (scheme in Compression and scheme not in BYTE_STREAMS):
+        return Predictor.NONE
+    return layout.integer(ifd, Tag.Predictor, Predictor.NONE)
 
 
 def _side(layout: TiffLayout, ifd: Ifd, tag: Tag, most: int = MAX_SIDE) -> int:

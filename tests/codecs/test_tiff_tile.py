@@ -111,6 +111,18 @@ def test_an_image_that_declares_more_than_the_chunk_is_not_decoded(shape):
         decoder(replace(GREY, compression=7)).decode(data)
 
 
+@pytest.mark.parametrize("wrap", [bytes, imagecodecs.zlib_encode, imagecodecs.zstd_encode])
+def test_lerc_within_another_scheme_is_looked_at_too(wrap):
+    config = replace(GREY, compression=34887)
+    found = decoder(config).decode(wrap(imagecodecs.lerc_encode(PIXELS)))
+    np.testing.assert_array_equal(found, PIXELS)
+    with pytest.raises(MalformedError, match="declare 4000 x 4000"):
+        decoder(config).decode(wrap(imagecodecs.lerc_encode(np.zeros((4000, 4000), "u1"))))
+    if wrap is not bytes:
+        with pytest.raises(MalformedError, match="do not decompress"):
+            decoder(config).decode(wrap(b"Lerc2 " + bytes(1 << 20)))
+
+
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_the_byte_order_is_the_files(order):
     values = np.arange(512).reshape(16, 32) * 100

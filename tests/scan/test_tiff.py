@@ -2,6 +2,7 @@
 
 import itertools
 
+import imagecodecs
 import numpy as np
 import pytest
 import rasterio
@@ -131,6 +132,85 @@ def test_jpeg_in_its_colours_with_and_without_tables(tmp_path, options, bands):
     same(seen(path), by_gdal(path))
     if options.get("interleave") != "BAND":  # which tifffile does not read
         same(seen(path), np.atleast_3d(tifffile.imread(path)).transpose(2, 0, 1))
+
+
+def retagged(path, name, value):
+    """Write another number into a tag of the first page, which tifffile would not write there."""
+    with tifffile.TiffFile(path, mode="r+b") as tif:
+        tif.pages[0].tags[name].overwrite(value)
+    return path
+
+
+@pytest.mark.parametrize("predictor", [2, 3, 5])
+@pytest.mark.parametrize(("scheme", "number"), [("deflate", 1), ("jpeg", 7), ("webp", 50001)])
+def test_a_predictor_without_a_scheme_that_has_one_means_nothing(tmp_path, scheme, number, predictor):
+    pixels = picture("uint8", 3).transpose(1, 2, 0)
+    options = {"compressionargs": {"lossless": True}} if scheme == "webp" else {}
+    path = tmp_path / "a.tif"
+    if scheme == "deflate":  # GDAL's own file with the tag, its data replaced by raw ones
+        gdal_file(
+            path, pixels.transpose(2, 0, 1), compress="DEFLATE", predictor=2, interleave="PIXEL", blockysize=HEIGHT
+        )
+        at = path.stat().st_size
+        path.write_bytes(path.read_bytes() + pixels.tobytes())
+        retagged(retagged(path, "StripOffsets", at), "StripByteCounts", pixels.nbytes)
+    else:
+        tifffile.imwrite(path, pixels, photometric="rgb", rowsperstrip=8, compression=scheme, software="x", **options)
+        with tifffile.TiffFile(path) as tif:
+            entry = tif.pages[0].tags["Software"].offset
+        data = bytearray(path.read_bytes())
+        data[entry : entry + 12] = np.array([317, 3, 1, 0, predictor, 0], "<u2").tobytes()
+        path.write_bytes(data)
+    retagged(retagged(path, "Compression", number), "Predictor", predictor)
+    same(seen(path), by_gdal(path))
+
+
+NUMBERS = {
+    33003: "jpeg2000",
+    33004: "jpeg2000",
+    33005: "jpeg2000",
+    33007: "jpeg",
+    34892: "jpeg",
+    34926: "zstd",
+    34927: "webp",
+    34934: "jpegxr",
+    22610: "jpegxr",
+    50013: "deflate",
+}
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("tile", [(16, 32), None])
+def test_other_numbers_of_the_same_schemes(tmp_path, number, tile):
+    pixels = picture("uint8", 3).transpose(1, 2, 0)
+    layout = {"tile": tile} if tile else {"rowsperstrip": 16}
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, pixels, photometric="rgb", compression=NUMBERS[number], **layout)
+    retagged(path, "Compression", number)
+    same(seen(path), tifffile.imread(path).transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("bands", [1, 3])
+def test_pixar_log(tmp_path, bands):
+    pixels = np.squeeze(picture("uint8", bands).transpose(1, 2, 0))
+    (tmp_path / "a.tif").write_bytes(imagecodecs.tiff_encode(pixels, compression="PIXARLOG", rowsperstrip=16))
+    same(seen(tmp_path / "a.tif"), np.atleast_3d(pixels).transpose(2, 0, 1))  # as libtiff has it; GDAL's copy errs
+
+
+@pytest.mark.parametrize("photometric", ["MINISBLACK", "MINISWHITE", "CMYK", "CIELAB", "ICCLAB", "ITULAB", "RGB"])
+def test_jpegs_of_three_samples_that_are_no_colours_are_not_converted(tmp_path, photometric):
+    pixels = picture("uint8", 1).repeat(3, axis=0) // np.array([1, 2, 3], "u1")[:, None, None]
+    options = {"photometric": photometric, "interleave": "PIXEL", "JPEG_QUALITY": 100, **LAYOUTS["tiled"]}
+    found = seen(gdal_file(tmp_path / "a.tif", pixels, compress="JPEG", **options))
+    assert np.abs(found.astype(int) - pixels).max() <= 2  # the loss of the best quality; tifffile converts these
+    if photometric != "CIELAB":  # which GDAL converts
+        same(found, by_gdal(tmp_path / "a.tif"))
+
+
+def test_a_jpeg_of_twelve_bits_and_three_samples(tmp_path):
+    pixels = picture("uint16", 3) >> 4
+    path = gdal_file(tmp_path / "a.tif", pixels, compress="JPEG", nbits=12, interleave="PIXEL", **LAYOUTS["tiled"])
+    same(seen(path), by_gdal(path))
 
 
 @pytest.mark.parametrize("photometric", ["MINISWHITE", "CMYK", "CIELAB"])

@@ -28,7 +28,7 @@ MISSING_SIDE = 1 << 16
 UNREADABLE = {Compression.JETRAW}
 """Schemes with a name that no decoder at hand reads."""
 
-
+JPEGS_WITH_TABLES = {Compression.JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
 RGB_SAMPLES = 3
 SUBSAMPLINGS = {(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
 
@@ -143,7 +143,7 @@ def _config(layout: TiffLayout, image: TiffImage, rows: int, found: Segments) ->
         reference_black_white=_rationals(layout, image, Tag.ReferenceBlackWhite),
         t4_options=t4_options[0] if t4_options and image.compression == Compression.CCITT_T4 else None,
         lerc_parameters=layout.ints(ifd, Tag.LERCParameters) if image.compression == Compression.LERC else (),
-        jpeg_tables=layout.raw(ifd, Tag.JPEGTables) if image.compression == Compression.JPEG else None,
+        jpeg_tables=layout.raw(ifd, Tag.JPEGTables) if image.compression in JPEGS_WITH_TABLES else None,
         jpeg_header=_jpeg_header(layout, image, found),
     )
 
