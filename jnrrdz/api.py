@@ -23,15 +23,17 @@ from jnrrdz.read.manifest import from_group, is_reference_manifest
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
 from jnrrdz.read.xarray import dataset, datasets
-from jnrrdz.scan import Scanned, scan_source
+from jnrrdz.scan import Scanned, scan_source, scan_tree
 from jnrrdz.scan.options import ScanChoices, ScanOptions
 from jnrrdz.source.fsspec import open_source
+from jnrrdz.source.tree import open_tree
 from jnrrdz.source.url import local_path
 
 type Options = Mapping[str, Any] | None
 
 FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
 MAGIC_BYTES = 4
+TREES = (".n5",)
 ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 
 
@@ -58,6 +60,8 @@ def scan_with_cost(
     """Return the virtual group of a source with the requests and bytes that finding it took."""
     text = os.fspath(src)
     path = local_path(text)
+    if is_tree(text):
+        return scan_tree(open_tree(text, storage_options=storage_options), ScanOptions(overviews=overviews, **choices))
     # the real path, so that a manifest names what it reads and no symbolic link on the way to it
     source = open_source(text if path is None else os.path.realpath(path), storage_options=storage_options)
     try:
@@ -178,6 +182,14 @@ def open_store(
     group = scan(text, storage_options=storage_options, **choices)
     own = source_options if source_options is not None else storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
+
+
+def is_tree(text: str) -> bool:
+    """Whether a source is a directory: a remote one is told by the slash at its end, or by its name."""
+    path = local_path(text)
+    if path is not None:
+        return os.path.isdir(path)  # noqa: PTH112  the path is literal
+    return text.endswith((*TREES, "/")) or any(f"{ending}/" in text for ending in TREES)
 
 
 def names_manifest(text: str) -> bool:

@@ -107,7 +107,7 @@ def ome_attributes(
         return {}
     multiscales = {
         **({"name": name} if name else {}),
-        "axes": [_axis(axis) for axis in axes],
+        "axes": [axis_entry(axis) for axis in axes],
         "datasets": [_dataset(axes, datasets[0], level) for level in datasets],
     }
     return {"ome": {"version": VERSION, "multiscales": [multiscales], **_omero(axes, datasets, channels, dtype)}}
@@ -128,7 +128,8 @@ def is_expressible(names: Sequence[str]) -> bool:
     )
 
 
-def _axis(axis: Axis) -> dict[str, str]:
+def axis_entry(axis: Axis) -> dict[str, str]:
+    """Return the entry of an axis: name, type, and the unit where OME-Zarr has it."""
     kind = KINDS.get(axis.name, "")
     unit = unit_name(axis.unit, kind)
     return {"name": axis.name, **({"type": kind} if kind else {}), **({"unit": unit} if unit else {})}

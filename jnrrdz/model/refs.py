@@ -5,8 +5,9 @@ chunk grid) is the concatenation of the ranges `indptr[i]:indptr[i + 1]`.  A mis
 empty row, a scattered chunk a longer one, and inline bytes stand in a mapping of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,10 +23,57 @@ file system opens it, so a reader that does not know the ranges fails instead of
 
 
 @dataclass(frozen=True, eq=False)
+class GridFiles(Sequence[str]):
+    """URLs of files that are named by their place in a grid (`FOLDER/0/3/1`), spelt when they are asked for.
+
+    A million of them take some megabytes; as texts they would take hundreds.
+    """
+
+    tree: str
+    """The tree that the files are part of, with a slash at its end: what a table of sources names."""
+
+    folders: tuple[str, ...]
+    """What stands before files' indices, with a slash at its end."""
+
+    rows: NDArray[np.int32]
+    """For each file the number of its folder, then its indices."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: Any) -> Any:
+        """Return one URL, or those of a slice."""
+        if isinstance(number, slice):
+            return tuple(self.taken(np.arange(len(self))[number]))
+        return self.taken(np.array([number]))[0]
+
+    def taken(self, numbers: NDArray[Any]) -> list[str]:
+        """Return the URLs of some files."""
+        return [self.folders[row[0]] + "/".join(map(str, row[1:])) for row in self.rows[numbers].tolist()]
+
+    def moved(self, tree: str) -> "GridFiles":
+        """Return the same files of a tree that is elsewhere."""
+        folders = tuple(tree + folder.removeprefix(self.tree) for folder in self.folders)
+        return GridFiles(tree, folders, self.rows)
+
+    @classmethod
+    def joined(cls, parts: "Sequence[GridFiles]") -> "GridFiles":
+        """Return the files of parts of one tree, one after another."""
+        first = np.cumsum([0, *(len(part.folders) for part in parts)])
+        rows = np.concatenate([part.rows for part in parts])
+        rows[:, 0] += np.repeat(first[:-1], [len(part) for part in parts]).astype(np.int32)
+        return cls(parts[0].tree, tuple(folder for part in parts for folder in part.folders), rows)
+
+
+FEW = 64
+"""Sources that are spelt all together, however few of them are used."""
+
+
+@dataclass(frozen=True, eq=False)
 class ChunkRefs:
     """Where the bytes of every chunk of one array are."""
 
-    sources: tuple[str, ...]
+    sources: Sequence[str]
     indptr: NDArray[np.int64]
     source: NDArray[np.int32]
     offset: NDArray[np.int64]
@@ -69,6 +117,22 @@ class ChunkRefs:
         """Return references to `chunks` missing chunks."""
         nothing = np.empty(0, np.int64)
         return cls((), np.zeros(chunks + 1, np.int64), np.empty(0, np.int32), nothing, nothing)
+
+    @property
+    def named(self) -> Sequence[str]:
+        """What a table of sources names: the sources, or the tree that they are files of."""
+        return (self.sources.tree,) if isinstance(self.sources, GridFiles) else self.sources
+
+    def spelt(self, source: NDArray[np.int32]) -> tuple[list[str], NDArray[np.int32]]:
+        """Return the URLs that some numbers of sources mean, and for each its place among them; -1 stays."""
+        if len(self.sources) <= FEW:
+            return list(self.sources), source
+        used, place = np.unique(source, return_inverse=True)
+        absent = int(np.searchsorted(used, 0))  # what is below 0 stands for no source
+        numbers = used[absent:]
+        urls = self.sources.taken(numbers) if isinstance(self.sources, GridFiles) else None
+        found = [self.sources[number] for number in numbers.tolist()] if urls is None else urls
+        return found, np.maximum(place - absent, -1).astype(np.int32)
 
     @property
     def chunks(self) -> int:

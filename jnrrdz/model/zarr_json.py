@@ -166,7 +166,7 @@ def _consolidate(nodes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any
 def _with_sources(root: VirtualGroup) -> VirtualGroup:
     """Return the root with the attribute that says which sources the references need, as they were scanned."""
     recorded = {record.url: record for record in root.sources}
-    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.sources)
+    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
     records = [recorded.pop(url, SourceRecord(url)) for url in urls] + list(recorded.values())
     own = {"version": version("jnrrdz"), "sources": [_record_json(record) for record in records]}
     return VirtualGroup(root.children, {**root.attributes, "jnrrdz": own}, root.sources)

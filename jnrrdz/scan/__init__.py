@@ -14,12 +14,14 @@ from jnrrdz.layout.tiff import is_tiff
 from jnrrdz.model.array import VirtualGroup
 from jnrrdz.model.physical import physical
 from jnrrdz.scan.jpeg2000 import scan_jpeg2000
+from jnrrdz.scan.n5 import scan_n5
 from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
 from jnrrdz.scan.nitf import scan_nitf
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
 from jnrrdz.source.readahead import ReadAhead
+from jnrrdz.source.tree import Tree
 
 type Sniff = Callable[[bytes], bool]
 type Scan = Callable[[ReadAhead, str, ScanOptions, Neighbours], VirtualGroup]
@@ -89,6 +91,13 @@ def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None 
         sum(reader.requests for reader in readers),
         sum(reader.bytes_read for reader in readers),
     )
+
+
+def scan_tree(tree: Tree, options: ScanOptions) -> Scanned:
+    """Return the virtual group of a format that is a directory: N5 is the only one."""
+    found = scan_n5(tree, options)
+    group = _physical(found, tree.url) if options.physical else found
+    return Scanned(group, "N5", tree.requests, tree.bytes_read)
 
 
 def _physical(group: VirtualGroup, url: str) -> VirtualGroup:

@@ -11,6 +11,8 @@ class ScanChoices(TypedDict, total=False):
     expand_palette: bool
     physical: bool
     sidecars: bool
+    chain: str | None
+    stack_timepoints: bool
 
 
 @dataclass(frozen=True)
@@ -31,3 +33,9 @@ class ScanOptions:
 
     sidecars: bool = False
     """Look for files beside the source that say where it lies and what it means."""
+
+    chain: str | None = None
+    """Codecs that take the headers of N5 blocks: offset, pad, n5_default; by default what reads them right."""
+
+    stack_timepoints: bool = False
+    """Put the timepoints of a BigDataViewer container into an axis `t`."""

@@ -18,11 +18,13 @@ from urllib.parse import urlsplit
 
 import fsspec
 import numpy as np
+from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.model.refs import ChunkRefs, GridFiles
 from jnrrdz.model.zarr_json import dumps, tree_json
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import is_local, local_path
@@ -194,20 +196,28 @@ def _set_references(
     """Set the references to each source in one call, for a call has one checksum."""
     present = np.ones(len(found.source), bool)
     present[list(array.refs.inline)] = False
-    for number, url in enumerate(array.refs.sources):
-        # an array of objects, so that all chunks share one string
-        urls = np.array(["", _uri(url)], object)
-        locations = urls[((found.source == number) & present).astype(np.intp)].tolist()
+    for url, urls in _batches(array.refs, found, present):
         refused = store.set_virtual_refs_arr(
             path,
             array.grid,
-            locations,
+            urls,
             found.start.astype(np.uint64),
             found.length.astype(np.uint64),
             checksum=checksum(records.get(url, SourceRecord(url))),
         )
         if refused:
             raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=url, field=path)
+
+
+def _batches(refs: ChunkRefs, found: Spans, present: NDArray[np.bool_]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what has one checksum: the source or tree, and the URL of each chunk, empty for those of others."""
+    for number, url in enumerate(refs.named):
+        whole = isinstance(refs.sources, GridFiles)
+        spelt, source = refs.spelt(found.source) if whole else ([url], found.source - number)
+        known = (source >= 0) & (source < len(spelt)) & present
+        # an array of objects, so that all chunks of a source share one string
+        urls = np.array(["", *map(_uri, spelt)], object)
+        yield url, urls[np.where(known, source + 1, 0)].tolist()
 
 
 def checksum(record: SourceRecord) -> str | datetime | None:
@@ -226,7 +236,7 @@ def checksum(record: SourceRecord) -> str | datetime | None:
 
 
 def _urls(root: VirtualGroup) -> list[str]:
-    return list(dict.fromkeys(url for _, array in root.arrays() for url in array.refs.sources))
+    return list(dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named))
 
 
 def _uri(url: str) -> str:

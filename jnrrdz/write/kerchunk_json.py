@@ -93,8 +93,9 @@ def _keys(path: str, grid: tuple[int, ...]) -> Callable[[NDArray[np.int64]], lis
 
 def _values(refs: ChunkRefs, part: Spans, first: int, inline: NDArray[np.int64]) -> pa.Array:
     """Return the value of every chunk of a block as JSON text; what stands for a missing one has no meaning."""
-    urls = texts(f"[{quoted(url)}," for url in (*refs.sources, ""))
-    url = urls.take(integers(part.source % len(urls)))
+    spelt, source = refs.spelt(part.source)
+    urls = texts(f"[{quoted(url)}," for url in (*spelt, ""))
+    url = urls.take(integers(source % len(urls)))
     values = joined(url, _decimal(part.start), ",", _decimal(part.length), "]")
     if len(part.scattered):
         lists = _range_lists(refs, part.scattered + first)

@@ -98,9 +98,10 @@ def _write_array(folder: Path, array: VirtualArray, found: Spans, record_size: i
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
-    urls = [*refs.sources, *(SCATTERED + url for url in refs.sources)]
-    index = np.array(part.source, np.int32)
-    index[part.scattered] += len(refs.sources)
+    spelt, source = refs.spelt(part.source)
+    urls = [*spelt, *(SCATTERED + url for url in spelt)] if len(part.scattered) else spelt
+    index = np.array(source, np.int32)
+    index[part.scattered] += len(spelt)
     path = pa.DictionaryArray.from_arrays(integers(index, index != MISSING), texts(urls))
     columns = [path, integers(part.start), integers(part.length)]
     return pa.Table.from_arrays([*columns, _raw(raw, len(index))], schema=_REFERENCES)

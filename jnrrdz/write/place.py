@@ -15,6 +15,7 @@ from fsspec.utils import get_protocol
 
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.model.array import Node, VirtualGroup
+from jnrrdz.model.refs import ChunkRefs, GridFiles
 
 _LOCAL = ("file", "local")
 
@@ -27,7 +28,7 @@ def relocate(root: VirtualGroup, target: str) -> VirtualGroup:
 
 
 def _urls(root: VirtualGroup) -> set[str]:
-    named = {url for _, array in root.arrays() for url in array.refs.sources}
+    named = {url for _, array in root.arrays() for url in array.refs.named}
     return named | {record.url for record in root.sources}
 
 
@@ -37,13 +38,20 @@ def _relocated(group: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
         if isinstance(child, VirtualGroup):
             children[name] = _relocated(child, urls)
         else:
-            refs = replace(child.refs, sources=tuple(urls[url] for url in child.refs.sources))
-            children[name] = replace(child, refs=refs)
+            children[name] = replace(child, refs=_relocated_refs(child.refs, urls))
     return replace(group, children=children)
 
 
+def _relocated_refs(refs: ChunkRefs, urls: dict[str, str]) -> ChunkRefs:
+    if isinstance(refs.sources, GridFiles):
+        return replace(refs, sources=refs.sources.moved(urls[refs.sources.tree]))
+    return replace(refs, sources=tuple(urls[url] for url in refs.sources))
+
+
 def relative(url: str, target: str) -> str:
-    """Return `url` as seen from the directory that holds `target`."""
+    """Return `url` as seen from the directory that holds `target`; a tree keeps the slash at its end."""
+    if url.endswith("/"):
+        return f"{relative(url.rstrip('/'), target)}/"
     if get_protocol(url) in _LOCAL and get_protocol(target) in _LOCAL:
         return Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
     here, there = urlsplit(url), urlsplit(target)

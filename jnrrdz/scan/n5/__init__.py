@@ -1,0 +1,86 @@
+"""N5: a container, or one dataset of it, to a virtual group with the tree kept.
+
+May touch errors, trees, the layout and the model.  Follows https://github.com/saalfeldlab/n5; what becomes of
+what is told in docs/formats/n5.md.  The listing tells blocks and sizes; of blocks themselves at most
+headers are read.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.layout import n5
+from jnrrdz.layout.n5_keys import TreeKeys
+from jnrrdz.model.array import SourceRecord, VirtualGroup
+from jnrrdz.scan.n5.arrays import Found, volume
+from jnrrdz.scan.n5.groups import assembled
+from jnrrdz.scan.n5.stack import stacked
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.source.tree import Tree
+
+LARGEST_DOCUMENT = 1 << 26
+MOST_DOCUMENTS = 1 << 20
+
+type Nodes = dict[str, dict[str, Any]]
+
+
+def scan_n5(tree: Tree, options: ScanOptions) -> VirtualGroup:
+    """Return the virtual group of the container or dataset at a tree's root."""
+    keys = TreeKeys()
+    for page in tree.pages():
+        keys.add(*page)
+    nodes = attributes_of(tree, keys)
+    n5.check_version(nodes.get("", {}))
+    found = _datasets(tree, keys, nodes, options)
+    root = assembled(found, nodes, tree.url)
+    if options.stack_timepoints:
+        root = stacked(root, tree.url)
+    return VirtualGroup(root.children, root.attributes, (SourceRecord(tree.url),))
+
+
+def attributes_of(tree: Tree, keys: TreeKeys) -> Nodes:
+    """Return the attributes of every folder that has some, sorted by path."""
+    if not keys.documents:
+        seen = f" but {', '.join(sorted(keys.others)[:3])}" if keys.others else ""
+        raise UnsupportedError(f"a directory without attributes.json{seen}; N5 is read", url=tree.url, field="format")
+    folders = sorted(keys.documents)
+    for folder in folders:
+        if keys.documents[folder] > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:
+            raise UnsupportedError("metadata too large to read", url=_document(tree, folder))
+    nodes: Nodes = {}
+    for folder, data in zip(folders, tree.read([_key(folder) for folder in folders]), strict=True):
+        try:
+            nodes[folder] = n5.parse(data)
+        except JnrrdzError as error:
+            raise error.at(url=_document(tree, folder)) from error.__cause__
+    return nodes
+
+
+def _key(folder: str) -> str:
+    return f"{folder}/attributes.json" if folder else "attributes.json"
+
+
+def _document(tree: Tree, folder: str) -> str:
+    return tree.url + _key(folder)
+
+
+def _datasets(tree: Tree, keys: TreeKeys, nodes: Mapping[str, dict[str, Any]], options: ScanOptions) -> list[Found]:
+    """Return the datasets; in a container those that cannot be read are left out, each with a warning."""
+    paths = [path for path, attributes in nodes.items() if n5.is_dataset(attributes)]
+    if not paths:
+        raise MalformedError("an N5 container without a dataset", url=tree.url, field="dimensions")
+    found = []
+    for path in paths:
+        try:
+            found.append(volume(tree, path, nodes, keys, options))
+        except UnsupportedError as error:
+            error.at(url=_document(tree, path))
+            if len(paths) == 1:
+                raise
+            warnings.warn(f"left out: {error}", stacklevel=2)
+        except JnrrdzError as error:
+            raise error.at(url=_document(tree, path)) from error.__cause__
+    if not found:
+        raise UnsupportedError("no dataset of a kind that is read", url=tree.url, field="dataType")
+    return found

@@ -1,0 +1,92 @@
+"""The datasets of a container in the tree that they stand in, levels told as such.
+
+May touch the model only.  Every folder becomes a group with its attributes under `n5`; a dataset is a group that
+holds its array, for arrays of one group share their dimensions' sizes, which levels do not.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jnrrdz.errors import UnsupportedError
+from jnrrdz.model.array import Node, VirtualGroup
+from jnrrdz.model.levels import VolumeLevel, level_attributes
+from jnrrdz.scan.n5.arrays import VARIABLE, Found
+from jnrrdz.scan.n5.place import LEVEL, Attributes, cosem_levels
+
+_LEVELS = 2
+_BRANCHES = "a dataset in a dataset"
+
+
+def assembled(found: Sequence[Found], nodes: Mapping[str, dict[str, Any]], url: str) -> VirtualGroup:
+    """Return the root group."""
+    by_path = {one.path: one for one in found}
+    tree: dict[str, set[str]] = {"": set()}
+    for path in by_path:
+        parts = path.split("/") if path else []
+        for depth, part in enumerate(parts):
+            parent = "/".join(parts[:depth])
+            tree.setdefault(parent, set()).add(part)
+            if parent in by_path:
+                raise UnsupportedError(_BRANCHES, url=url + path, field="dimensions")
+    return _group("", tree, by_path, nodes)
+
+
+def _group(
+    path: str, tree: Mapping[str, set[str]], by_path: Mapping[str, Found], nodes: Mapping[str, dict[str, Any]]
+) -> VirtualGroup:
+    attributes = {"n5": nodes[path]} if path in nodes else {}
+    if path in by_path:
+        return VirtualGroup({VARIABLE: by_path[path].array}, attributes)
+    prefix = f"{path}/" if path else ""
+    levels = levels_of(
+        {name: by_path[prefix + name] for name in tree[path] if prefix + name in by_path}, nodes.get(path, {})
+    )
+    names = [one.path.removeprefix(prefix) for one in levels]
+    names += sorted(tree[path] - set(names))
+    children: dict[str, Node] = {name: _group(prefix + name, tree, by_path, nodes) for name in names}
+    return VirtualGroup(children, attributes | _multiscales(path.rpartition("/")[2], levels, prefix))
+
+
+def levels_of(children: Mapping[str, Found], attributes: Attributes) -> list[Found]:
+    """Return the levels of an image among a folder's datasets, finest first; none where they are no levels."""
+    listed = [str(entry.get("path")) for entry in cosem_levels(attributes)]
+    names = [name for name in listed if name in children]
+    if not names:
+        names = sorted(filter(LEVEL.fullmatch, children), key=lambda name: int(name[1:]))
+    found = [children[name] for name in names]
+    if not found or any(one.array.dimension_names != found[0].array.dimension_names for one in found):
+        return []
+    marked = bool({"multiScale", "multiscales", "downsamplingFactors", "scales"} & set(attributes))
+    return found if marked or len(found) >= _LEVELS else []
+
+
+def _multiscales(name: str, found: Sequence[Found], prefix: str) -> dict[str, Any]:
+    if not found:
+        return {}
+    finest = found[0]
+    levels = [_level(one, finest, prefix) for one in found]
+    return level_attributes(name, finest.place.names[::-1], finest.place.units[::-1], levels)
+
+
+def _level(one: Found, finest: Found, prefix: str) -> VolumeLevel:
+    place = one.place
+    return VolumeLevel(
+        one.path.removeprefix(prefix),
+        VARIABLE,
+        one.array.shape,
+        _factors(one, finest)[::-1],
+        None if place.scale is None else place.scale[::-1],
+        place.translation[::-1],
+    )
+
+
+def _factors(one: Found, finest: Found) -> tuple[float, ...]:
+    """Return how much coarser a level is: as the file says, else as its steps or sizes say."""
+    if one.place.factors is not None and finest.place.factors is not None:
+        return tuple(a / b for a, b in zip(one.place.factors, finest.place.factors, strict=True))
+    if one.place.factors is not None:
+        return one.place.factors
+    if one.place.scale is not None and finest.place.scale is not None:
+        return tuple(a / b for a, b in zip(one.place.scale, finest.place.scale, strict=True))
+    sizes = zip(finest.dataset.dimensions, one.dataset.dimensions, strict=True)
+    return tuple(full / size if size else 1.0 for full, size in sizes)
