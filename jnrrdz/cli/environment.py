@@ -18,11 +18,13 @@ from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]
 
 from jnrrdz.cli.facts import Facts
 from jnrrdz.codecs import openjp2
+from jnrrdz.codecs.jpeg2000 import missing_library
 from jnrrdz.codecs.osml import UNREAD
 from jnrrdz.codecs.tiff_tile import LIBTIFF_ONLY
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.layout.tiff_tags import Compression, name_of
 from jnrrdz.model.codec import CAST_VALUE
+from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
 
 type Json = dict[str, Any]
 
@@ -159,6 +161,8 @@ def verdicts(facts: Facts) -> list[Verdict]:
 def _essence(entry: Json) -> Json:
     """Return a codec without what differs from level to level of one image."""
     configuration = entry.get("configuration") or {}
+    if entry["name"] == JPEG2000:
+        return {"name": JPEG2000}
     if entry["name"].rpartition("/")[2] != "tiff-tile":
         return {"name": entry["name"], **({"configuration": configuration} if configuration else {})}
     kept = {key: configuration[key] for key in ("compression", "predictor") if key in configuration}
@@ -185,6 +189,13 @@ def unreadable(entry: Json) -> str | None:
     if name == CAST_VALUE and found.__module__.startswith("zarr.") and not _has("cast_value_rs"):
         # zarr's class would find out at the first chunk
         return "cast-value-rs is missing: pip install cast-value-rs"
+    return _decoder_reason(name, configuration)
+
+
+def _decoder_reason(name: str, configuration: Json) -> str | None:
+    """Return why the library that a codec calls cannot read a configuration, None if it can."""
+    if name == JPEG2000:
+        return missing_library(Jpeg2000Config.from_json(configuration))
     return _tiff_reason(configuration) if name.rpartition("/")[2] == "tiff-tile" else None
 
 

@@ -6,6 +6,7 @@ that the main header declares are compared with the chunk's before anything is d
 Spec: docs/codecs/jpeg2000/README.md
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,12 +16,12 @@ from numpy.typing import NDArray
 
 from jnrrdz.codecs.htj2k import decode_wide, spare_bits
 from jnrrdz.codecs.jpeg2000_stream import Header, Part, parts_of
-from jnrrdz.codecs.openjp2 import decode_components
-from jnrrdz.errors import MalformedError
+from jnrrdz.codecs.openjp2 import binding, decode_components
+from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jpeg2000_chunks import Boxes, ChunkGrid
 from jnrrdz.layout.jpeg2000_levels import check_packets
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
-from jnrrdz.layout.jpeg2000_siz import parse_siz
+from jnrrdz.layout.jpeg2000_siz import Component, parse_siz
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
 
 type Shape = tuple[int, ...]
@@ -51,7 +52,7 @@ class Jpeg2000Decoder:
         if max(self._components) >= len(siz.components):
             raise MalformedError(f"component {max(self._components)} of {len(siz.components)}", field=JPEG2000)
         self._grid = ChunkGrid(siz, siz.components[self._components[0]], config.resolution_level)
-        self._is_regular = len(set(siz.components)) == 1 and siz.components[0].bits <= IMAGECODECS_BITS
+        self._is_regular = _is_regular(siz.components)
         self._wide = spare_bits(header, found, siz.components[0]) if self._is_regular else None
         self._table = self._palette()
         self._check_shape()
@@ -152,3 +153,21 @@ class Jpeg2000Decoder:
             raise MalformedError(f"index {int(indices.max())} into a palette of colours", field=JPEG2000)
         colours: NDArray[np.uint8] = table[:, indices]
         return colours
+
+
+def missing_library(config: Jpeg2000Config) -> str | None:
+    """Return what keeps chunks of this configuration from being decoded here, None where nothing does."""
+    header = config.main_header
+    components = parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]).components
+    if _is_regular(components):
+        return None
+    try:
+        binding()
+    except UnsupportedError as error:
+        return error.message
+    return None
+
+
+def _is_regular(components: Sequence[Component]) -> bool:
+    """Whether imagecodecs decodes components: they are all alike, and not too wide."""
+    return len(set(components)) == 1 and components[0].bits <= IMAGECODECS_BITS
