@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.model.codec_nitf import NITF_VQ, NitfVqConfig
+from jnrrdz.model.codec_nitf import NITF_VQ, NitfVqConfig, plain_codebooks
 
 type Shape = tuple[int, ...]
 
@@ -32,8 +32,11 @@ class VqDecoder:
                 field=NITF_VQ,
             )
         self._codes = (rows // SIDE) * (columns // SIDE)
+        books = plain_codebooks(config.codebooks)
+        if books is None:
+            raise MalformedError("codebooks of another length", field=NITF_VQ)
         # code, row, column: the kernel of a code in one piece
-        tables = np.frombuffer(config.codebooks, np.uint8).reshape(SIDE, CODES, SIDE)
+        tables = np.frombuffer(books, np.uint8).reshape(SIDE, CODES, SIDE)
         self._kernels = np.ascontiguousarray(tables.transpose(1, 0, 2))
 
     def decode(self, data: bytes | memoryview) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A (NITF 2
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.nitf20 import NITF20
@@ -57,6 +57,10 @@ class Segment:
         """Where its data end."""
         return self.data + self.data_length
 
+    def within(self, size: int) -> "Segment":
+        """Return the segment with the data that a source of this size has of it."""
+        return replace(self, data_length=min(self.data_length, max(size - self.data, 0)))
+
 
 @dataclass(frozen=True)
 class Extension:
@@ -97,9 +101,9 @@ def parse_nitf(read: ReadRange, size: int) -> NitfLayout:
     counts: list[Segment] = []
     at = length
     for group in version.segments:
-        found = list(_segments(cursor, group, at))
-        at = found[-1].stop if found else at
-        counts += found
+        for segment in _segments(cursor, group, at):
+            at = segment.stop
+            counts.append(segment.within(size))
     problems: list[str] = []
     tres = _tres_tolerant(cursor, problems)
     return NitfLayout(version, cursor.found, tuple(counts), tres, size, problems)

@@ -6,6 +6,7 @@ Spec: docs/codecs/jbp-block/README.md, docs/codecs/jpeg/README.md, docs/codecs/j
 
 import base64
 import binascii
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
@@ -46,6 +47,16 @@ def _base64(value: Any) -> bool:
         return isinstance(value, str) and len(base64.b64decode(value, validate=True)) > 0
     except (ValueError, binascii.Error):
         return False
+
+
+def plain_codebooks(data: bytes) -> bytes | None:
+    """Return what a zlib stream of codebooks holds, None where it is none."""
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(data, CODEBOOK_BYTES + 1)
+    except zlib.error:
+        return None
+    return found if len(found) == CODEBOOK_BYTES else None
 
 
 @dataclass(frozen=True)
@@ -138,13 +149,13 @@ class NitfVqConfig(Config):
     """The four codebooks of a vector-quantised image."""
 
     codebooks: bytes
-    """For each row of four pixels in turn: 4096 rows of four values."""
+    """For each row of four pixels in turn, 4096 rows of four values, as a zlib stream."""
 
     palette: bytes | None = None
     """Red, green and blue of each value in turn: the chunk is colours and not indices."""
 
     NAME: ClassVar[str] = NITF_VQ
     CHECKS: ClassVar[Mapping[str, Check]] = {
-        "codebooks": lambda value: _base64(value) and len(base64.b64decode(value)) == CODEBOOK_BYTES,
+        "codebooks": lambda value: _base64(value) and plain_codebooks(base64.b64decode(value)) is not None,
         "palette": _base64,
     }

@@ -4,6 +4,7 @@ May touch numpy, the NITF layout, codestreams and the model.
 Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IC)
 """
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -155,9 +156,8 @@ def _expanded(array: VirtualArray, stored: Stored, palette: Palette) -> VirtualA
 
 
 def _uncompressed(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+    dtype, paired = sample_dtype(image), is_complex(image)
     chunks = uncompressed_chunks(image, mask)
-    paired = is_complex(image)
-    dtype = sample_dtype(image)
     config = JbpBlockConfig(
         image.text("PVTYPE"),
         image.bits,
@@ -182,7 +182,8 @@ def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
 
 def _vq(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
     chunks, books = vq_chunks(read, image, mask)
-    return Stored(chunks, lambda palette: NitfVqConfig(books, palette).to_spec(), np.dtype("u1"))
+    packed = zlib.compress(books, 9)
+    return Stored(chunks, lambda palette: NitfVqConfig(packed, palette).to_spec(), np.dtype("u1"))
 
 
 def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:

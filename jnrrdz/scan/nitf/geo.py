@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.layout.nitf_igeolo import Corners, parse_igeolo
+from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.layout.nitf_igeolo import FIELD, WGS84, Corners, parse_igeolo
 from jnrrdz.layout.nitf_image import NitfImage
 from jnrrdz.layout.nitf_rpc import Rpc, rpc_at
 from jnrrdz.model.array import Node, VirtualArray
@@ -29,12 +29,14 @@ from jnrrdz.model.conventions import (
     spatial,
 )
 from jnrrdz.model.crs import Crs
-from jnrrdz.model.crs_wkt import crs_from_wkt
+from jnrrdz.model.crs_parts import made, registered
 from jnrrdz.model.refs import ChunkRefs
 
 type Shape = tuple[int, int]
 type Gcp = tuple[float, float, float, float, float]
 """Column and row (pixel corners), x, y, z."""
+
+TURN = 360
 
 TOLERANCE = 0.25
 """Of a pixel, by which a corner may lie beside where an affine puts it."""
@@ -96,13 +98,21 @@ def geo_of(image: NitfImage, rpc: Rpc | None, *, is_20: bool) -> Geo:
         corners = parse_igeolo(image.text("IGEOLO"), image.text("ICORDS"), is_20=is_20)
         if corners is None:
             return Geo(rpc=rpc)
-        crs = crs_from_wkt(f"EPSG:{corners.epsg}", "IGEOLO")
+        corners = unwound(corners)
+        check_order(corners)
+        crs = registered_crs(corners.epsg)
     except JnrrdzError as error:
         warnings.warn(f"the georeference is left out: {error}", stacklevel=2)
         return Geo(rpc=rpc, refused=str(error))
     affine = affine_of(corners, (image.rows, image.columns))
     gcps = () if affine is not None else control_points(corners, (image.rows, image.columns))
     return Geo(crs, affine, gcps, rpc)
+
+
+def registered_crs(epsg: int) -> Crs:
+    """Return the CRS of an EPSG code."""
+    wkt: str = made(registered("crs", epsg, FIELD), FIELD).to_wkt(version="WKT2_2019")
+    return Crs(wkt, f"EPSG:{epsg}")
 
 
 def _centres(shape: Shape) -> list[tuple[float, float]]:
@@ -121,31 +131,38 @@ def affine_of(corners: Corners, shape: Shape) -> Affine | None:
     rows, columns = shape
     if rows < 2 or columns < 2:  # noqa: PLR2004  a line has no other side
         return None
-    places = np.array([(column, row, 1.0) for column, row in _centres(shape)])
+    upper_left, upper_right, lower_right, lower_left = points = np.array(corners.points)
+    # of four corners of equal weight this is the least squares' solution
+    across = (upper_right - upper_left + lower_right - lower_left) / (2 * (columns - 1))
+    down = (lower_left - upper_left + lower_right - upper_right) / (2 * (rows - 1))
+    start = points.mean(axis=0) - across * (columns / 2) - down * (rows / 2)
+    found = np.array([[column, row] for column, row in _centres(shape)]) @ np.array([across, down]) + start
+    pixel = min(np.hypot(*across), np.hypot(*down))
+    if pixel == 0 or np.isclose(across[0] * down[1], across[1] * down[0], rtol=1e-9, atol=0):
+        return None
+    if float(np.abs(found - points).max()) > TOLERANCE * pixel:
+        return None
+    (a, d), (b, e), (c, f) = across.tolist(), down.tolist(), start.tolist()
+    return (a, b, c, d, e, f)
+
+
+def unwound(corners: Corners) -> Corners:
+    """Return corners on both sides of the antimeridian as ones that follow each other: beyond 180 degrees."""
+    if corners.epsg != WGS84:
+        return corners
+    first = corners.points[0][0]
+    turns = ((x + TURN * round((first - x) / TURN), y) for x, y in corners.points)
+    return Corners(tuple(turns), corners.epsg)
+
+
+def check_order(corners: Corners) -> None:
+    """Refuse corners whose outline crosses itself: they are not in the order that the standard has."""
     points = np.array(corners.points)
-    # three corners fix it, and with four of equal weight the deviations share out
-    found = np.linalg.lstsq(places, points, rcond=None)[0]
-    (a, d), (b, e), (c, f) = found.tolist()
-    pixel = max(abs(a) + abs(b), abs(d) + abs(e))
-    if pixel == 0 or abs(a * e - b * d) < np.finfo(float).tiny:
-        return None
-    if float(np.abs(places @ found - points).max()) > TOLERANCE * min(np.hypot(a, d), np.hypot(b, e)):
-        return None
-    return _straight((a, b, c, d, e, f), pixel)
-
-
-def _straight(affine: Affine, pixel: float) -> Affine:
-    """Return an affine whose rows and columns follow the axes exactly, where they do but for rounding."""
-    a, b, c, d, e, f = affine
-    least = pixel * 1e-9
-    return (
-        0.0 if abs(a) < least else a,
-        0.0 if abs(b) < least else b,
-        c,
-        0.0 if abs(d) < least else d,
-        0.0 if abs(e) < least else e,
-        f,
-    )
+    sides = np.roll(points, -1, axis=0) - points
+    after = np.roll(sides, -1, axis=0)
+    turns = np.sign(sides[:, 0] * after[:, 1] - sides[:, 1] * after[:, 0])
+    if {-1.0, 1.0} <= set(turns.tolist()):
+        raise MalformedError("corners that are not those of a convex area, in order", field=FIELD)
 
 
 def levels_attributes(geo: Geo, shapes: Sequence[Shape]) -> dict[str, Any]:

@@ -1,0 +1,167 @@
+"""JPEG, facsimile, vector quantisation and JPEG 2000 in image segments, against decoders of their own."""
+
+import struct
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+
+import jnrrdz
+from jnrrdz.layout.nitf_jpeg import PIECE, find_streams
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+
+
+def picture(rows, columns, bands=0, seed=0):
+    """Return something smooth, so that JPEG does not mangle it."""
+    y, x = np.mgrid[:rows, :columns]
+    planes = [(x * (3 + band) + y * 2 + seed * 17) % 200 for band in range(bands or 1)]
+    return np.stack(planes, axis=-1).astype(np.uint8) if bands else planes[0].astype(np.uint8)
+
+
+def size(rows, columns, block, **more):
+    header = {"NROWS": rows, "NCOLS": columns, "NPPBV": block[0], "NPPBH": block[1], "COMRAT": "00.0"}
+    return header | {"NBPC": -(-rows // block[0]), "NBPR": -(-columns // block[1]), **more}
+
+
+def test_streams_are_found_by_their_markers(make_nitf, open_nitf):
+    parts = [picture(16, 24, seed=seed) for seed in range(4)]
+    data = b"".join(imagecodecs.jpeg8_encode(part, level=95) for part in parts)
+    path = make_nitf((data, size(32, 48, (16, 24), IC="C3")))
+    found = open_nitf(path)["image_0/data"]
+    with rasterio.open(path) as gdal:
+        np.testing.assert_array_equal(found[...], gdal.read(1))
+    assert found.chunks == (16, 24)
+
+
+def test_a_missing_block_among_streams(make_nitf, make_mask, open_nitf):
+    parts = [imagecodecs.jpeg8_encode(picture(16, 16, seed=seed)) for seed in range(3)]
+    mask = make_mask([0, None, len(parts[0]), len(parts[0]) + len(parts[1])], pad=b"\x09")
+    path = make_nitf((mask + b"".join(parts), size(32, 32, (16, 16), IC="M3")))
+    found = open_nitf(path)["image_0/data"][...]
+    assert (found[:16, 16:] == 9).all()
+    for place, part in zip([np.s_[:16, :16], np.s_[16:, :16], np.s_[16:, 16:]], parts, strict=True):
+        np.testing.assert_array_equal(found[place], imagecodecs.jpeg8_decode(part))
+
+
+@pytest.mark.parametrize("mode", "BPS")
+@pytest.mark.parametrize("masked", [False, True])
+def test_bands_in_one_stream_or_in_a_stream_each(make_nitf, make_mask, open_nitf, mode, masked):
+    parts = [picture(16, 16, 3, seed=seed) for seed in range(2)]
+    if mode == "P":
+        streams = [[imagecodecs.jpeg8_encode(part, colorspace="rgb", outcolorspace="ycbcr")] for part in parts]
+    else:
+        streams = [
+            [imagecodecs.jpeg8_encode(np.ascontiguousarray(part[..., band])) for band in range(3)] for part in parts
+        ]
+    if mode == "S":
+        streams = [[block[band]] for band in range(3) for block in streams]
+    data = b"".join(stream for block in streams for stream in block)
+    if masked:
+        lengths = [sum(map(len, block)) for block in streams]
+        data = make_mask([sum(lengths[:number]) for number in range(len(streams))]) + data
+    path = make_nitf((data, size(16, 32, (16, 16), IC="M3" if masked else "C3", IMODE=mode, NBANDS=3, IREP="RGB")))
+    found = open_nitf(path)["image_0/data"][...]
+    flat = [imagecodecs.jpeg8_decode(stream) for block in streams for stream in block]
+    if mode == "P":
+        expected = np.concatenate(flat, axis=1).transpose(2, 0, 1)
+    else:
+        order = [flat[band::3] for band in range(3)] if mode == "B" else [flat[2 * band :][:2] for band in range(3)]
+        expected = np.stack([np.concatenate(blocks, axis=1) for blocks in order])
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+def test_lossless_jpeg(make_nitf, open_nitf, bits):
+    pixels = (np.random.default_rng(bits).integers(0, 1 << bits, (20, 30))).astype(np.uint8 if bits == 8 else np.uint16)
+    data = imagecodecs.ljpeg_encode(pixels, bitspersample=bits)
+    header = size(20, 30, (20, 30), IC="C5", NBPP=bits)
+    np.testing.assert_array_equal(open_nitf(make_nitf((data, header)))["image_0/data"][...], pixels)
+
+
+def test_a_stream_in_two_pieces_of_the_scan_for_markers():
+    head = imagecodecs.jpeg8_encode(picture(16, 16))[:-2]
+    data = head + bytes(PIECE - len(head) % PIECE - 1) + b"\xff\xd9" + b"\xff\xd8"  # FF D9 over a piece's end
+    spans = find_streams(lambda start, stop: data[start:stop], 0, len(data), 1)
+    assert [int(part[0]) for part in spans] == [0, len(data) - 2]
+
+
+FAX = {
+    "1D": "000135dd3a1d1d7a74ead00001f50bfb43ae43c3800135589d7a1d5a1d4d5800010d47687dd3ab4e00013543a70307000174e061d0"
+    "ea10e0011d4018e50001354ffff8e9fc43a8000135569d3e3f3fbc4001e5687df1f85fe00001cf3e43bbbc0001f43ab578fc28dd58",
+    "2DS": "0019aee9d0e8ebd3a756800423891d2820490e0940066ab13af43ab43a9ab0010889856929740810820a0033543a703070010f9744"
+    "7412800c750063940009208fe7f38e53a082e00335569d3e3f3fbc40021610d245f23eedb001e79f21ddde0020ca1cab2af0811512ea",
+}
+"""Rows as libtiff writes them, black for 1: with one code dimension (and aligned ends of line), and with two."""
+
+FAX_ROWS = """
+    c940080921 011018502e 824050a010 0004616484 a7fffffc00 27fffffca2 47fffffc08 980c069828 849b00c0c1 02166c4060
+    060c0bc380 01421b1190
+"""
+
+
+@pytest.mark.parametrize(("comrat", "data"), [("1D", FAX["1D"]), ("2DS", FAX["2DS"]), ("2DH", FAX["2DS"])])
+def test_facsimile(make_nitf, open_nitf, comrat, data):
+    rows = np.array([list(bytes.fromhex(row)) for row in FAX_ROWS.split()], np.uint8)
+    header = size(12, 40, (12, 40), IC="C1", NBPP=1, PVTYPE="B") | {"COMRAT": comrat}
+    found = open_nitf(make_nitf((bytes.fromhex(data), header)))["image_0/data"][...]
+    np.testing.assert_array_equal(found, np.unpackbits(rows, axis=1))
+
+
+def codebooks(seed=5):
+    return np.random.default_rng(seed).integers(0, 256, (4, 4096, 4), dtype=np.uint8)
+
+
+def vq_data(codes, books):
+    """Return the tables and the codes as MIL-STD-2411 lays them out."""
+    records = b"".join(struct.pack(">HIHHI", n + 1, 4096, 4, 8, 62 + n * 16384) for n in range(4))
+    tables = struct.pack(">IIBHHH", 64, 64, 12, 1, 4, 0) + struct.pack(">IH", 6, 14) + records + books.tobytes()
+    number = 0
+    for code in codes.ravel().tolist():
+        number = number << 12 | code
+    return tables, number.to_bytes(codes.size * 12 // 8, "big")
+
+
+def test_vector_quantisation(make_nitf, make_mask, open_nitf):
+    books, random = codebooks(), np.random.default_rng(6)
+    codes = random.integers(0, 4096, (2, 4, 8))
+    tables, _ = vq_data(codes, books)
+    parts = [vq_data(block, books)[1] for block in codes]
+    mask = make_mask([0, None, len(parts[0]), None], pad=b"\x05")
+    begin = int.from_bytes(mask[:4], "big") + len(tables)
+    data = begin.to_bytes(4, "big") + mask[4:] + tables + b"".join(parts)
+    found = open_nitf(make_nitf((data, size(32, 64, (16, 32), IC="M4"))))["image_0/data"][...]
+    assert (found[:, 32:] == 5).all()
+    for top, block in zip((0, 16), codes, strict=True):
+        for row, column in np.ndindex(block.shape):
+            kernel = books[:, block[row, column]]
+            here = np.s_[top + row * 4 : top + row * 4 + 4, column * 4 : column * 4 + 4]
+            np.testing.assert_array_equal(found[here], kernel)
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_jpeg_2000_bare_or_in_boxes(make_nitf, open_nitf, boxed):
+    pixels = picture(64, 48, 3)
+    data = imagecodecs.jpeg2k_encode(pixels, level=0, codecformat="JP2" if boxed else "J2K", reversible=True)
+    path = make_nitf((data, size(64, 48, (64, 48), IC="C8", NBANDS=3, IREP="RGB")))
+    group = open_nitf(path)
+    found = group["image_0/0/data"]
+    np.testing.assert_array_equal(found[...], pixels.transpose(2, 0, 1))
+    assert group["image_0/1/data"].shape == (3, 32, 24)
+    assert "data" in open_nitf(path, overviews=False)["image_0"]
+
+
+def test_a_codestream_of_another_size_is_refused(make_nitf, tmp_path):
+    data = imagecodecs.jpeg2k_encode(picture(64, 48), level=0, codecformat="J2K")
+    path = make_nitf((data, size(64, 64, (64, 64), IC="C8")))
+    with pytest.raises(jnrrdz.MalformedError, match="64 x 48 pixels for 64 x 64"):
+        jnrrdz.index(path, tmp_path / "refs.json")
+
+
+def test_a_downsampled_image_fills_a_corner_of_its_block(make_nitf, open_nitf):
+    """As GDAL has it: I1 stores fewer pixels than the header says; the rest is fill."""
+    part = imagecodecs.jpeg8_encode(picture(16, 16))
+    found = open_nitf(make_nitf((part, size(31, 31, (31, 31), IC="I1"))))["image_0/data"][...]
+    np.testing.assert_array_equal(found[:16, :16], imagecodecs.jpeg8_decode(part))
+    assert not found[16:].any()
