@@ -5,7 +5,10 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(find_spec("sarkit") is None, reason="sarkit is not installed")
+pytestmark = [
+    pytest.mark.skipif(find_spec("sarkit") is None, reason="sarkit is not installed"),
+    pytest.mark.filterwarnings("ignore:.*SCHEMAS"),  # the XML has no more than the writer needs
+]
 
 URN = "urn:SICD:1.4.0"
 CORNERS = "".join(
@@ -37,7 +40,7 @@ def sicd(path, pixels, kind, part_bytes, monkeypatch):
         writer.write_image(pixels)
 
 
-@pytest.mark.parametrize("part_bytes", [10_000_000, 2000])
+@pytest.mark.parametrize("part_bytes", [10_000_000, 1500])
 @pytest.mark.parametrize("kind", ["RE32F_IM32F", "RE16I_IM16I", "AMP8I_PHS8I"])
 def test_a_sicd_is_one_array(tmp_path, open_nitf, monkeypatch, kind, part_bytes):
     random, shape = np.random.default_rng(4), (50, 20)
@@ -56,6 +59,6 @@ def test_a_sicd_is_one_array(tmp_path, open_nitf, monkeypatch, kind, part_bytes)
     group = open_nitf(path)
     assert list(group) == ["image_0"]
     np.testing.assert_array_equal(group["image_0/data"][...], expected)
-    assert ("segments" in group["image_0"].attrs) is (part_bytes == 2000)
+    assert ("segments" in group["image_0"].attrs) is (part_bytes == 1500)
     assert group.attrs["xml"][0].startswith("<SICD")
     assert kind in group.attrs["xml"][0]
