@@ -377,3 +377,13 @@ def test_the_command_fails_with_one_line_or_leaves_out_with_a_warning(run, refs,
 
 def test_the_command_needs_an_axis(run, refs):
     assert "--concat-dim" in run(*refs, "-o", "all.json", code=2).stderr
+
+
+@pytest.mark.parametrize("dim", ["y", "x"])
+def test_images_of_one_place_are_not_put_beside_each_other(tmp_path, dim):
+    """Their affine is the same, so that the second would be said to lie where it does not."""
+    for name in ("a.tif", "b.tif"):
+        write(tmp_path / name, height=128, width=128, overviews=())
+    with pytest.raises(UnrepresentableError, match=f"not continued along {dim}"):
+        merge([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path / "out.json", concat_dim=dim)
+    assert not (tmp_path / "out.json").exists()

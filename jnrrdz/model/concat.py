@@ -99,6 +99,11 @@ class Concatenation:
         for path, array in growing.items():
             if roles[path] is Role.STACKED:
                 lifted(array.codecs)
+            elif "grid_mapping" in array.attributes and self.dim in {"y", "x"}:
+                raise UnrepresentableError(
+                    f"images of one place are not continued along {self.dim}: they would lie over each other",
+                    field=path,
+                )
         own = _own_coordinate(group, self.dim, coordinate)
         if own is None and Role.COORDINATE in roles.values():
             raise UnrepresentableError("coordinates that are not numbers in the manifest itself", field=self.dim)

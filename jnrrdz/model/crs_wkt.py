@@ -1,20 +1,25 @@
-"""A coordinate reference system from WKT of any dialect, as files beside an image have it.
+"""A coordinate reference system from WKT of any dialect or a code, as files beside an image have it.
 
 May touch errors, pyproj (imported only when called) and the model's own modules.
 Spec: https://docs.ogc.org/is/18-010r7/18-010r7.html
 """
 
+import re
+
 from jnrrdz.model.crs import Crs
-from jnrrdz.model.crs_parts import json_of, made
+from jnrrdz.model.crs_parts import json_of, made, registered
+
+REGISTERED = re.compile(r"\s*EPSG:(\d{1,9})\s*", re.IGNORECASE)
 
 
 def crs_from_wkt(wkt: str, field: str) -> Crs:
-    """Return the CRS that a text (WKT 1, ESRI's, WKT 2) describes."""
-    crs = made(wkt, field)
+    """Return the CRS that a text (WKT 1, ESRI's, WKT 2, or a code as `EPSG:32633`) describes."""
+    code = REGISTERED.fullmatch(wkt)
+    crs = made(registered("crs", int(code[1]), field) if code else wkt, field)
     known = json_of(crs).get("id") or {}
-    code = f"{known['authority']}:{known['code']}" if known else None
+    name = f"{known['authority']}:{known['code']}" if known else None
     text: str = crs.to_wkt(version="WKT2_2019")
-    return Crs(text, code)
+    return Crs(text, name)
 
 
 def height_unit(crs: Crs) -> str | None:

@@ -124,6 +124,18 @@ def test_aux_xml_gives_what_the_file_does_not(tmp_path):
     assert group.sources[1].url == str(tmp_path / "a.tif.aux.xml")
 
 
+@pytest.mark.parametrize("code", ["EPSG:32633", "epsg:4326"])
+def test_aux_xml_may_give_the_code_of_a_crs(tmp_path, code):
+    image(tmp_path / "a.tif")
+    (tmp_path / "a.tif.aux.xml").write_text(f"<PAMDataset><SRS>{code}</SRS></PAMDataset>")
+    group = jnrrdz.scan(str(tmp_path / "a.tif"), sidecars=True)
+    with rasterio.open(tmp_path / "a.tif") as source:
+        wanted = source.crs
+    found = group.children["spatial_ref"].attributes["crs_wkt"]
+    assert rasterio.crs.CRS.from_wkt(found) == wanted
+    assert wanted.to_epsg() == int(code[5:])
+
+
 def test_aux_xml_goes_before_the_file(tmp_path):
     path = tmp_path / "a.tif"
     profile = {"width": 8, "height": 8, "count": 1, "dtype": "uint8", "nodata": 3, "crs": "EPSG:4326"}
