@@ -24,6 +24,7 @@ from jnrrdz.scan.nitf.joined import joined_array
 from jnrrdz.scan.nitf.samples import pad_value
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.readahead import ReadAhead
+from jnrrdz.source.url import local_path
 
 VARIABLE = "data"
 RPCS = {"RPC00A", "RPC00B"}
@@ -106,7 +107,7 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
     mask = mask_of(file.read, image)
     begin = image.segment.data if mask is None else mask.start
     start, stop, _ = find_codestream(file.read, begin, min(image.segment.stop, file.layout.size))
-    codestream = parse_codestream(file.read, start, stop)
+    codestream = parse_codestream(file.read, start, stop, far=local_path(file.url) is None)
     palette = None if wanted.palette is None else wanted.palette.tobytes()
     count = level_count(codestream) if file.options.overviews else 1
     found = []

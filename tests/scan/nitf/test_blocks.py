@@ -175,6 +175,16 @@ def test_a_mask_without_a_table_of_blocks(make_nitf, make_mask, open_nitf):
     assert found["image_0/data"].fill_value == 7
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_blocks_begin_where_the_mask_says_behind_its_tables(make_nitf, make_mask, open_nitf, listed):
+    pixels = values(">u1", (1, 4, 6))
+    mask = make_mask([0] if listed else [], pad=b"\x07")
+    begin = int.from_bytes(mask[:4], "big") + 5
+    data = begin.to_bytes(4, "big") + mask[4:] + b"\xaa" * 5 + pixels.tobytes()
+    found = open_nitf(make_nitf((data, fields(pixels, (4, 6), "B", "INT", 8, IC="NM"))))
+    np.testing.assert_array_equal(found["image_0/data"][...], pixels[0])
+
+
 @pytest.mark.parametrize(("sample", "pad"), [(("SI", 16, ">i2"), -2), (("R", 32, ">f4"), 2.5), (("INT", 8, "u1"), 9)])
 def test_the_pad_pixel_is_a_sample(make_nitf, make_mask, open_nitf, sample, pad):
     pvtype, bits, dtype = sample
