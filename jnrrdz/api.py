@@ -24,10 +24,12 @@ from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
 from jnrrdz.read.xarray import dataset, datasets
 from jnrrdz.scan import Scanned, scan_source, scan_tree
+from jnrrdz.scan.n5 import describe_in_place
 from jnrrdz.scan.options import ScanChoices, ScanOptions
 from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.tree import open_tree
 from jnrrdz.source.url import local_path
+from jnrrdz.write import in_place
 
 type Options = Mapping[str, Any] | None
 
@@ -151,6 +153,26 @@ def index(  # noqa: PLR0913
     )
 
 
+def index_in_place(
+    src: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    storage_options: Options = None,
+    overviews: bool = True,
+    **choices: Unpack[ScanChoices],
+) -> list[str]:
+    """Write zarr.json beside the metadata of a container (N5), and return the keys written."""
+    text = os.fspath(src)
+    options = ScanOptions(overviews=overviews, **choices)
+    found = describe_in_place(open_tree(text, storage_options=storage_options), options)
+    return in_place.write(found, text, overwrite=overwrite, storage_options=storage_options)
+
+
+def remove_in_place(src: str | os.PathLike[str], *, storage_options: Options = None) -> list[str]:
+    """Remove what `index_in_place` wrote, and return the keys removed."""
+    return in_place.remove(os.fspath(src), storage_options=storage_options)
+
+
 def open_store(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
@@ -239,11 +261,13 @@ __all__ = [
     "dataset",
     "datasets",
     "index",
+    "index_in_place",
     "names_manifest",
     "open_dataset",
     "open_datatree",
     "open_group",
     "open_store",
+    "remove_in_place",
     "scan",
     "scan_with_cost",
     "write",

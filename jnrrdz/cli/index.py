@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from jnrrdz.cli.console import SOME_FAILED, Console, console_of
+from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import S3Access, console_options, s3_options
 from jnrrdz.errors import JnrrdzError
 
@@ -48,7 +48,7 @@ class Wish:
 
 @click.command(epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
-@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
+@click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
 @click.option(
     "-f",
     "--format",
@@ -63,6 +63,14 @@ class Wish:
 @click.option("--expand-palette", is_flag=True, help="Read a palette's colours in place of its indices.")
 @click.option("--embedded-metadata", "embedded", is_flag=True, help="Take colour profile (ICC), XMP and EXIF along.")
 @click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, wherever SRC is.")
+@click.option(
+    "--chain",
+    type=click.Choice(["auto", "offset", "pad", "n5_default"]),
+    help="Codecs for the headers of N5 blocks; by default those that read them right.",
+)
+@click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t.")
+@click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
+@click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
 @click.option("--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix.")
 @s3_options
@@ -74,24 +82,34 @@ def index(  # noqa: PLR0913  one parameter an option
     console: Console,
     /,
     sources: Sequence[str],
-    output: str,
+    output: str | None,
     form: str | None,
     *,
+    in_place: bool,
+    remove: bool,
     single_range: bool,
     relative: bool,
     overwrite: bool,
     allow: Sequence[str],  # noqa: ARG001  no format that is read today names other files in its header
     s3: S3Access,
-    **choices: bool,
+    **choices: Any,
 ) -> None:
     """Write a manifest of each SRC: where its chunks are, and what they mean.
 
     SRC is an image: a path or a URL (https://, s3://, whatever fsspec opens); only its headers are read.
+    A directory, or a URL that ends in .n5 or a slash, is an N5 container.
     With one SRC, OUT is the manifest, and "-" is stdout.  With several, or where OUT ends in a slash, OUT
     is a directory and gets one manifest for each, named like its source.  A manifest is there whole or
     not at all.
     """
     wish = Wish(form, single_range, relative, overwrite, s3, choices)
+    if in_place or remove:
+        _refuse_output(output, form)
+        if _in_place_all(console, sources, wish, remove=remove):
+            context.exit(SOME_FAILED if len(sources) > 1 else FAILURE)
+        return
+    if output is None:
+        raise click.UsageError("Missing option '-o' / '--output'.")
     if output == STDOUT:
         _to_stdout(console, sources, wish)
         return
@@ -101,6 +119,32 @@ def index(  # noqa: PLR0913  one parameter an option
         console.note(_line(_index(console, *pairs[0], wish)))
     elif _index_all(console, pairs, output, wish):
         context.exit(SOME_FAILED)
+
+
+def _refuse_output(output: str | None, form: str | None) -> None:
+    if output is not None or form is not None:
+        raise click.UsageError("--in-place and --remove write no manifest; leave -o and -f out.")
+
+
+def _in_place_all(console: Console, sources: Sequence[str], wish: Wish, *, remove: bool) -> int:
+    """Write the metadata into every source, or remove them, and return how many failed."""
+    from jnrrdz import api  # noqa: PLC0415  see the package
+
+    failed = 0
+    for source in sources:
+        try:
+            options = wish.s3.options(source)
+            with console.warnings_told(source):
+                if remove:
+                    keys = api.remove_in_place(source, storage_options=options)
+                else:
+                    keys = api.index_in_place(source, overwrite=wish.overwrite, storage_options=options, **wish.choices)
+        except (JnrrdzError, OSError) as error:
+            console.error(error)
+            failed += 1
+        else:
+            console.note(f"{source}: {len(keys)} zarr.json {'removed' if remove else 'written'}")
+    return failed
 
 
 def _is_folder(sources: Sequence[str], output: str) -> bool:

@@ -16,11 +16,12 @@ type Attributes = dict[str, Any]
 
 @dataclass(frozen=True)
 class VolumeLevel:
-    """One level: the name of its group, its array's shape, and where it lies."""
+    """One level: the names of its group and of the array in it, and where it lies."""
 
     group: str
     variable: str
-    shape: tuple[int, ...]
+    """Empty where the group is the array."""
+
     factors: tuple[float, ...]
     """Elements of the finest level that one spans, along each axis."""
 
@@ -76,4 +77,5 @@ def _dataset(level: VolumeLevel) -> Attributes:
     transforms: list[Attributes] = [{"type": "scale", "scale": list(scale)}]
     if any(shift):
         transforms.append({"type": "translation", "translation": list(shift)})
-    return {"path": f"{level.group}/{level.variable}", "coordinateTransformations": transforms}
+    path = f"{level.group}/{level.variable}".rstrip("/")
+    return {"path": path, "coordinateTransformations": transforms}

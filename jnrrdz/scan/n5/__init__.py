@@ -6,15 +6,16 @@ headers are read.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout import n5
 from jnrrdz.layout.n5_keys import TreeKeys
-from jnrrdz.model.array import SourceRecord, VirtualGroup
-from jnrrdz.scan.n5.arrays import Found, volume
+from jnrrdz.model.array import Node, SourceRecord, VirtualGroup
+from jnrrdz.scan.n5.arrays import Container, Found, Frame
 from jnrrdz.scan.n5.groups import assembled
+from jnrrdz.scan.n5.place import is_overview
 from jnrrdz.scan.n5.stack import stacked
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.tree import Tree
@@ -27,16 +28,33 @@ type Nodes = dict[str, dict[str, Any]]
 
 def scan_n5(tree: Tree, options: ScanOptions) -> VirtualGroup:
     """Return the virtual group of the container or dataset at a tree's root."""
+    root = _root(tree, options, Frame())
+    if not isinstance(root, VirtualGroup):
+        raise TypeError(root)
+    if options.stack_timepoints:
+        root = stacked(root, tree.url)
+    return VirtualGroup(root.children, root.attributes, (SourceRecord(tree.url),))
+
+
+def describe_in_place(tree: Tree, options: ScanOptions) -> Node:
+    """Return the tree as Zarr would have it in the very same place: axes and keys as N5 has them, no references."""
+    if options.stack_timepoints:
+        raise UnsupportedError("timepoints cannot be stacked in place; write a manifest", field="stack_timepoints")
+    return _root(tree, options, Frame(in_place=True))
+
+
+def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
     keys = TreeKeys()
     for page in tree.pages():
         keys.add(*page)
     nodes = attributes_of(tree, keys)
     n5.check_version(nodes.get("", {}))
-    found = _datasets(tree, keys, nodes, options)
-    root = assembled(found, nodes, tree.url)
-    if options.stack_timepoints:
-        root = stacked(root, tree.url)
-    return VirtualGroup(root.children, root.attributes, (SourceRecord(tree.url),))
+    paths = [path for path, attributes in nodes.items() if n5.is_dataset(attributes)]
+    if not options.overviews:
+        paths = [path for path in paths if not is_overview(path)]
+    container = Container(tree, keys, nodes)
+    found = _datasets(tree, paths, lambda path: container.volume(path, options, frame))
+    return assembled(found, nodes, tree.url, frame)
 
 
 def attributes_of(tree: Tree, keys: TreeKeys) -> Nodes:
@@ -65,15 +83,14 @@ def _document(tree: Tree, folder: str) -> str:
     return tree.url + _key(folder)
 
 
-def _datasets(tree: Tree, keys: TreeKeys, nodes: Mapping[str, dict[str, Any]], options: ScanOptions) -> list[Found]:
+def _datasets(tree: Tree, paths: Sequence[str], read: Callable[[str], Found]) -> list[Found]:
     """Return the datasets; in a container those that cannot be read are left out, each with a warning."""
-    paths = [path for path, attributes in nodes.items() if n5.is_dataset(attributes)]
     if not paths:
         raise MalformedError("an N5 container without a dataset", url=tree.url, field="dimensions")
     found = []
     for path in paths:
         try:
-            found.append(volume(tree, path, nodes, keys, options))
+            found.append(read(path))
         except UnsupportedError as error:
             error.at(url=_document(tree, path))
             if len(paths) == 1:

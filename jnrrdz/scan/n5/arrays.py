@@ -1,4 +1,4 @@
-"""One N5 dataset to a virtual array in C order.
+"""One N5 dataset to a virtual array.
 
 May touch trees, the layout and the model.
 """
@@ -12,6 +12,7 @@ from jnrrdz.layout.n5 import N5Dataset
 from jnrrdz.layout.n5_keys import TreeKeys
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.levels import axis_attributes
+from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.scan.n5.blocks import Blocks
 from jnrrdz.scan.n5.chain import chain_of, codecs
 from jnrrdz.scan.n5.place import Place, place_of
@@ -31,26 +32,46 @@ class Found:
     array: VirtualArray
 
 
-def volume(tree: Tree, path: str, nodes: Mapping[str, dict[str, Any]], keys: TreeKeys, options: ScanOptions) -> Found:
-    """Return the dataset at a path of the tree."""
-    dataset = n5.dataset(nodes[path])
-    place = place_of(path, len(dataset.dimensions), nodes)
-    blocks = Blocks(tree, path, dataset, keys)
-    chain = blocks.chain(chain_of(options.chain))
-    array = VirtualArray(
-        dataset.dimensions[::-1],
-        dataset.dtype,
-        dataset.block_size[::-1],
-        codecs(dataset, chain, blocks.framing(), in_c_order=True),
-        blocks.refs(),
-        place.names[::-1],
-        0,
-        axes_of(place),
-    )
-    return Found(path, dataset, place, array)
+@dataclass(frozen=True)
+class Frame:
+    """The order of axes: C order for a manifest; in place N5's own, for the keys of blocks are x first."""
+
+    in_place: bool = False
+
+    def turned[T](self, vector: tuple[T, ...]) -> tuple[T, ...]:
+        """Return a vector of N5's axes in the order of the array's."""
+        return vector if self.in_place else vector[::-1]
 
 
-def axes_of(place: Place) -> dict[str, Any]:
-    """Return the attribute that tells coordinates, last axis fastest."""
-    scale = None if place.scale is None else place.scale[::-1]
-    return axis_attributes(place.names[::-1], place.units[::-1], scale, place.translation[::-1])
+@dataclass(frozen=True)
+class Container:
+    """A tree whose keys are listed and whose metadata are read."""
+
+    tree: Tree
+    keys: TreeKeys
+    nodes: Mapping[str, dict[str, Any]]
+    """The attributes of every folder that has some."""
+
+    def volume(self, path: str, options: ScanOptions, frame: Frame) -> Found:
+        """Return the dataset at a path."""
+        dataset = n5.dataset(self.nodes[path])
+        place = place_of(path, len(dataset.dimensions), self.nodes)
+        blocks = Blocks(self.tree, path, dataset, self.keys)
+        chain = blocks.chain(chain_of(options.chain))
+        array = VirtualArray(
+            frame.turned(dataset.dimensions),
+            dataset.dtype,
+            frame.turned(dataset.block_size),
+            codecs(dataset, chain, blocks.framing(), in_c_order=not frame.in_place),
+            ChunkRefs.empty(blocks.chunks) if frame.in_place else blocks.refs(),
+            frame.turned(place.names),
+            0,
+            _axes(place, frame),
+        )
+        return Found(path, dataset, place, array)
+
+
+def _axes(place: Place, frame: Frame) -> dict[str, Any]:
+    """Return the attribute that tells coordinates."""
+    scale = None if place.scale is None else frame.turned(place.scale)
+    return axis_attributes(frame.turned(place.names), frame.turned(place.units), scale, frame.turned(place.translation))

@@ -40,7 +40,7 @@ class Blocks:
         self.index: Indices = np.ascontiguousarray(index[order])
         self.sizes: Sizes = sizes[order]
         self._number: NDArray[np.int64] = number[order]
-        self._chunks = int(np.prod(np.array(grid, object)))
+        self.chunks = int(np.prod(np.array(grid, object)))
         self._refuse_empty()
 
     def _refuse_empty(self) -> None:
@@ -56,7 +56,7 @@ class Blocks:
 
     def refs(self) -> ChunkRefs:
         """Return each block as the whole of its file."""
-        there = np.zeros(self._chunks, np.int64)
+        there = np.zeros(self.chunks, np.int64)
         there[self._number] = 1
         names = np.column_stack((np.zeros(len(self.index), np.int32), self.index))
         files = GridFiles(self._tree.url, (self._tree.url + self._folder,), names)

@@ -1,24 +1,26 @@
 """The datasets of a container in the tree that they stand in, levels told as such.
 
 May touch the model only.  Every folder becomes a group with its attributes under `n5`; a dataset is a group that
-holds its array, for arrays of one group share their dimensions' sizes, which levels do not.
+holds its array, for arrays of one group share their dimensions' sizes, which levels do not.  In place the
+datasets are arrays, and attributes stay where they are.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.array import Node, VirtualGroup
 from jnrrdz.model.levels import VolumeLevel, level_attributes
-from jnrrdz.scan.n5.arrays import VARIABLE, Found
+from jnrrdz.scan.n5.arrays import VARIABLE, Found, Frame
 from jnrrdz.scan.n5.place import LEVEL, Attributes, cosem_levels
 
 _LEVELS = 2
 _BRANCHES = "a dataset in a dataset"
 
 
-def assembled(found: Sequence[Found], nodes: Mapping[str, dict[str, Any]], url: str) -> VirtualGroup:
-    """Return the root group."""
+def assembled(found: Sequence[Found], nodes: Mapping[str, dict[str, Any]], url: str, frame: Frame) -> Node:
+    """Return the root: a group, or in place a dataset if that is all."""
     by_path = {one.path: one for one in found}
     tree: dict[str, set[str]] = {"": set()}
     for path in by_path:
@@ -28,23 +30,49 @@ def assembled(found: Sequence[Found], nodes: Mapping[str, dict[str, Any]], url: 
             tree.setdefault(parent, set()).add(part)
             if parent in by_path:
                 raise UnsupportedError(_BRANCHES, url=url + path, field="dimensions")
-    return _group("", tree, by_path, nodes)
+    return _Assembly(tree, by_path, nodes, frame).node("")
 
 
-def _group(
-    path: str, tree: Mapping[str, set[str]], by_path: Mapping[str, Found], nodes: Mapping[str, dict[str, Any]]
-) -> VirtualGroup:
-    attributes = {"n5": nodes[path]} if path in nodes else {}
-    if path in by_path:
-        return VirtualGroup({VARIABLE: by_path[path].array}, attributes)
-    prefix = f"{path}/" if path else ""
-    levels = levels_of(
-        {name: by_path[prefix + name] for name in tree[path] if prefix + name in by_path}, nodes.get(path, {})
-    )
-    names = [one.path.removeprefix(prefix) for one in levels]
-    names += sorted(tree[path] - set(names))
-    children: dict[str, Node] = {name: _group(prefix + name, tree, by_path, nodes) for name in names}
-    return VirtualGroup(children, attributes | _multiscales(path.rpartition("/")[2], levels, prefix))
+@dataclass(frozen=True)
+class _Assembly:
+    tree: Mapping[str, set[str]]
+    by_path: Mapping[str, Found]
+    nodes: Mapping[str, dict[str, Any]]
+    frame: Frame
+
+    def node(self, path: str) -> Node:
+        """Return what stands at a path."""
+        attributes = {"n5": self.nodes[path]} if path in self.nodes and not self.frame.in_place else {}
+        if path not in self.by_path:
+            return self._group(path, attributes)
+        array = self.by_path[path].array
+        return array if self.frame.in_place else VirtualGroup({VARIABLE: array}, attributes)
+
+    def _group(self, path: str, attributes: dict[str, Any]) -> VirtualGroup:
+        prefix = f"{path}/" if path else ""
+        datasets = {name: self.by_path[prefix + name] for name in self.tree[path] if prefix + name in self.by_path}
+        levels = levels_of(datasets, self.nodes.get(path, {}))
+        names = [one.path.removeprefix(prefix) for one in levels]
+        names += sorted(self.tree[path] - set(names))
+        children = {name: self.node(prefix + name) for name in names}
+        return VirtualGroup(children, attributes | self._multiscales(path.rpartition("/")[2], levels, prefix))
+
+    def _multiscales(self, name: str, found: Sequence[Found], prefix: str) -> dict[str, Any]:
+        if not found:
+            return {}
+        finest, turned = found[0], self.frame.turned
+        levels = [self._level(one, finest, prefix) for one in found]
+        return level_attributes(name, turned(finest.place.names), turned(finest.place.units), levels)
+
+    def _level(self, one: Found, finest: Found, prefix: str) -> VolumeLevel:
+        place, turned = one.place, self.frame.turned
+        return VolumeLevel(
+            one.path.removeprefix(prefix),
+            "" if self.frame.in_place else VARIABLE,
+            turned(_factors(one, finest)),
+            None if place.scale is None else turned(place.scale),
+            turned(place.translation),
+        )
 
 
 def levels_of(children: Mapping[str, Found], attributes: Attributes) -> list[Found]:
@@ -58,26 +86,6 @@ def levels_of(children: Mapping[str, Found], attributes: Attributes) -> list[Fou
         return []
     marked = bool({"multiScale", "multiscales", "downsamplingFactors", "scales"} & set(attributes))
     return found if marked or len(found) >= _LEVELS else []
-
-
-def _multiscales(name: str, found: Sequence[Found], prefix: str) -> dict[str, Any]:
-    if not found:
-        return {}
-    finest = found[0]
-    levels = [_level(one, finest, prefix) for one in found]
-    return level_attributes(name, finest.place.names[::-1], finest.place.units[::-1], levels)
-
-
-def _level(one: Found, finest: Found, prefix: str) -> VolumeLevel:
-    place = one.place
-    return VolumeLevel(
-        one.path.removeprefix(prefix),
-        VARIABLE,
-        one.array.shape,
-        _factors(one, finest)[::-1],
-        None if place.scale is None else place.scale[::-1],
-        place.translation[::-1],
-    )
 
 
 def _factors(one: Found, finest: Found) -> tuple[float, ...]:

@@ -70,6 +70,12 @@ def _lineage(path: str, nodes: Mapping[str, Attributes]) -> list[Attributes]:
     return found
 
 
+def is_overview(path: str) -> bool:
+    """Whether a dataset is called like a coarser level, `s1` or further."""
+    level = LEVEL.fullmatch(path.rpartition("/")[2])
+    return level is not None and int(level[1]) > 0
+
+
 def _default_names(axes: int) -> tuple[str, ...]:
     return (*NAMES[:axes], *(f"dim_{axis}" for axis in range(len(NAMES), axes)))
 

@@ -14,6 +14,7 @@ import numpy as np
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.model import codec_n5
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
+from jnrrdz.model.codec import CodecSpec
 from jnrrdz.model.refs import ChunkRefs, GridFiles
 
 _TIMEPOINT = re.compile(r"timepoint(\d+)")
@@ -70,10 +71,19 @@ def _joined(path: str, arrays: dict[int, Arrays], url: str) -> VirtualArray:
         one,
         shape=(max(arrays) + 1, *one.shape),
         chunks=(1, *one.chunks),
-        codecs=(codec_n5.squeeze(), *one.codecs),
+        codecs=_codecs(one),
         refs=_refs([arrays[t][path].refs if t in arrays else None for t in range(max(arrays) + 1)], one.refs.chunks),
         dimension_names=(TIME, *one.dimension_names),
     )
+
+
+def _codecs(array: VirtualArray) -> tuple[CodecSpec, ...]:
+    """Return the codecs of an array with one axis more, which is dropped where they meet the block."""
+    turned = [spec for spec in array.codecs if spec.name == codec_n5.TRANSPOSE]
+    longer = [
+        CodecSpec(spec.name, {"order": [0, *(axis + 1 for axis in spec.configuration["order"])]}) for spec in turned
+    ]
+    return (*longer, codec_n5.squeeze(), *array.codecs[len(turned) :])
 
 
 def _facts(array: VirtualArray) -> tuple[Any, ...]:
