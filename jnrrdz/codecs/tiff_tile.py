@@ -17,6 +17,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
+from jnrrdz.codecs.byte_streams import unpacked_length
 from jnrrdz.codecs.declared import check_declared, check_possible
 from jnrrdz.codecs.rgb_planes import COLOURS, jpeg_planes, webp_planes
 from jnrrdz.codecs.synthetic_tiff import synthetic_tiff
@@ -34,6 +35,7 @@ LERC_MAGIC = {b"Lerc", b"CntZ"}
 LERC_HEADERS = 1 << 16
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LIBTIFF_ONLY = {
+    Compression.CCITT_RLEW,
     Compression.OLD_JPEG,
     Compression.NEXT,
     Compression.THUNDERSCAN,
@@ -219,7 +221,8 @@ class TileDecoder:
     def _by_libtiff(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample), through libtiff."""
         first: Exception | None = None
-        for height, width in self.sizes():
+        sizes = self._ycbcr_sizes(data) if self._is_subsampled_raw else self.sizes()
+        for height, width in sizes:
             try:
                 pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
             except DECODER_ERRORS as error:
@@ -227,6 +230,21 @@ class TileDecoder:
                 continue
             return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
         raise first or MalformedError("no pixels")
+
+    def _ycbcr_sizes(self, data: bytes | memoryview) -> Iterator[tuple[int, int]]:
+        """Yield the one size that the bytes are right for; libtiff would make up the rest of a short deflate stream."""
+        config = self.config
+        across, down = (1, 1) if config.planar_config == Planar.SEPARATE else config.ycbcr_subsampling or (2, 2)
+        parts = 1 if config.planar_config == Planar.SEPARATE else across * down + 2
+        found = unpacked_length(data, config, parts * -(-config.tile_width // across) * -(-config.tile_height // down))
+        for height, width in self.sizes():
+            rows = found // (parts * -(-width // across)) * down
+            if rows >= height:
+                if height < config.tile_height and rows >= height + down:
+                    break  # a whole chunk's, cut off
+                yield height, width
+                return
+        raise MalformedError(f"the chunk's data become {found} bytes, which are neither a whole chunk's nor an edge's")
 
     def _fitted(self, pixels: NDArray[Any]) -> NDArray[Any]:
         """Return (row, column, sample) pixels in the chunk's shape and type."""

@@ -201,7 +201,10 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     offsets = _column(layout, image, tags[0])
     lengths = _column(layout, image, tags[1], offsets)
     if image.compression == Compression.NONE:
-        lengths = np.minimum(lengths, _raw_lengths(image))
+        raw = _raw_lengths(image)
+        # as libtiff: raw strips are read whole, whatever their counts say; tiles may be cut short at the edge
+        short = (lengths > 0) & (lengths < raw) & (offsets + raw <= layout.size) & (not image.tiled)
+        lengths = np.where(short, raw, np.minimum(lengths, raw))
     found = Segments(offsets, lengths)
     beyond = ~found.missing & (offsets >= layout.size)
     if beyond.any():

@@ -4,6 +4,7 @@ import itertools
 
 import imagecodecs
 import numpy as np
+import PIL.Image
 import pytest
 import rasterio
 import tifffile
@@ -132,6 +133,45 @@ def test_jpeg_in_its_colours_with_and_without_tables(tmp_path, options, bands):
     same(seen(path), by_gdal(path))
     if options.get("interleave") != "BAND":  # which tifffile does not read
         same(seen(path), np.atleast_3d(tifffile.imread(path)).transpose(2, 0, 1))
+
+
+def test_raw_strips_whose_counts_are_too_small_are_read_whole(tmp_path):
+    pixels = picture("uint16", 1)[0]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=8, metadata=None)
+    with tifffile.TiffFile(tmp_path / "a.tif") as tif:
+        counts = [count - 100 for count in tif.pages[0].databytecounts]
+    retagged(tmp_path / "a.tif", "StripByteCounts", counts)
+    same(seen(tmp_path / "a.tif")[0], pixels)
+    same(by_gdal(tmp_path / "a.tif")[0], pixels)
+
+
+@pytest.mark.parametrize("compression", ["tiff_adobe_deflate", "tiff_lzw", "packbits", "zstd", "lzma", "raw"])
+@pytest.mark.parametrize("rows", [16, 37])
+def test_ycbcr_that_is_no_jpeg_with_a_short_last_strip(tmp_path, compression, rows):
+    image = PIL.Image.fromarray(picture("uint8", 3).transpose(1, 2, 0).copy()).convert("YCbCr")
+    image.save(tmp_path / "a.tif", compression=compression, tiffinfo={278: rows})
+    same(seen(tmp_path / "a.tif"), by_gdal(tmp_path / "a.tif"))
+
+
+def test_ycbcr_data_that_are_cut_off_are_an_error(tmp_path):
+    image = PIL.Image.fromarray(picture("uint8", 3).transpose(1, 2, 0).copy()).convert("YCbCr")
+    image.save(tmp_path / "a.tif", compression="tiff_adobe_deflate", tiffinfo={278: 16})
+    with tifffile.TiffFile(tmp_path / "a.tif") as tif:
+        places = list(zip(tif.pages[0].dataoffsets, tif.pages[0].databytecounts, strict=True))
+    data = bytearray((tmp_path / "a.tif").read_bytes())
+    short = imagecodecs.zlib_encode(
+        imagecodecs.zlib_decode(bytes(data[places[0][0] :][: places[0][1]]))[: WIDTH * 3 * 9]
+    )
+    data[places[0][0] : places[0][0] + len(short)] = short
+    (tmp_path / "a.tif").write_bytes(data)
+    with pytest.raises(jnrrdz.MalformedError, match="neither a whole chunk's nor an edge's"):
+        seen(tmp_path / "a.tif")
+
+
+def test_the_other_fax_scheme_of_one_dimension(tmp_path):
+    pixels = picture("uint8", 1)[0] > 100
+    PIL.Image.fromarray(pixels).save(tmp_path / "a.tif", compression="tiff_raw_16", tiffinfo={278: 16})
+    same(seen(tmp_path / "a.tif"), by_gdal(tmp_path / "a.tif"))
 
 
 def retagged(path, name, value):
