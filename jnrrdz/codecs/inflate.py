@@ -25,6 +25,7 @@ type Octets = NDArray[np.uint8]
 
 _BLOSC_HEADER = 16
 _BLOSC_SIZE = slice(4, 8)
+_BLOSC_STORED = slice(12, 16)
 _GZIP_WBITS, _ZLIB_WBITS = 31, 15
 
 
@@ -48,9 +49,15 @@ def _zstd(_: Mapping[str, Any], data: memoryview, size: int) -> Octets:
 
 
 def _blosc(_: Mapping[str, Any], data: memoryview, size: int) -> Octets:
-    said = int.from_bytes(data[_BLOSC_SIZE], "little") if len(data) >= _BLOSC_HEADER else 0
-    if said != size:
-        raise MalformedError(f"blosc says {said} bytes where {size} are expected", field=codec_n5.BLOSC)
+    if len(data) < _BLOSC_HEADER:
+        raise MalformedError(f"{len(data)} bytes, too few for blosc's header", field=codec_n5.BLOSC)
+    said, stored = (int.from_bytes(data[place], "little") for place in (_BLOSC_SIZE, _BLOSC_STORED))
+    # blosc is not told how long its data are and reads on
+    if (said, stored) != (size, len(data)):
+        raise MalformedError(
+            f"blosc says {said} bytes of {stored} stored, where {size} are expected of {len(data)}",
+            field=codec_n5.BLOSC,
+        )
     return _into(partial(imagecodecs.blosc_decode, numthreads=1), data, size)
 
 

@@ -1,0 +1,42 @@
+"""Keys of a container, sorted into metadata and blocks."""
+
+import numpy as np
+import pytest
+
+from jnrrdz.layout.n5_keys import TreeKeys
+
+
+def sorted_keys(*keys):
+    found = TreeKeys()
+    found.add(list(keys), list(range(len(keys))))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("keys", "dataset", "axes", "expected"),
+    [
+        (["0/1", "2/3"], "", 2, [[0, 1], [2, 3]]),
+        (["a/0/1"], "a", 2, [[0, 1]]),
+        (["a/b/5"], "a/b", 1, [[5]]),
+        (["a/7/0/1", "a/8/0/1"], "a/8", 2, [[0, 1]]),
+        (["7/0/1", "7/1/1"], "7", 2, [[0, 1], [1, 1]]),
+        (["a/0"], "a", 2, []),
+        (["a/0/1/2"], "a", 2, []),
+        (["ab/0/1"], "a", 2, []),
+        (["a/00/1", "a/0/.1", "a/0/1.tmp", "a/-1/0", "a/1234567890/1"], "a", 2, []),
+    ],
+)
+def test_blocks_of_a_dataset(keys, dataset, axes, expected):
+    index, sizes = sorted_keys(*keys).blocks(dataset, axes)
+    assert index.tolist() == expected
+    assert len(sizes) == len(expected)
+
+
+def test_pages_add_up_and_sizes_stay_with_their_blocks():
+    found = TreeKeys()
+    found.add(["v/0/0", "attributes.json"], [10, 3])
+    found.add(["v/attributes.json", "v/1/0"], [4, 20])
+    index, sizes = found.blocks("v", 2)
+    assert dict(zip(map(tuple, index.tolist()), sizes.tolist(), strict=True)) == {(0, 0): 10, (1, 0): 20}
+    assert found.documents == {"": 3, "v": 4}
+    assert index.dtype == np.int32
