@@ -38,8 +38,8 @@ class Tree(Protocol):
     def pages(self) -> Iterator[Page]:
         """Yield all objects in the tree, in no particular order."""
 
-    def read(self, keys: Sequence[str], stop: int | None = None) -> list[bytes]:
-        """Return the objects, or the first `stop` bytes of each, together."""
+    def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
+        """Return the first `stop` bytes of each object, all there are of shorter ones, together."""
 
 
 def open_tree(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Tree:
@@ -95,15 +95,15 @@ class LocalTree:
         """Whether a link leads to a directory that it is in, whose listing would never end."""
         return urls.is_under(os.path.realpath(os.path.dirname(link)), os.path.realpath(link))  # noqa: PTH120
 
-    def read(self, keys: Sequence[str], stop: int | None = None) -> list[bytes]:
-        """Return the files, or the first `stop` bytes of each."""
+    def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
+        """Return the first `stop` bytes of each file."""
         return [self._read(key, stop) for key in keys]
 
-    def _read(self, key: str, stop: int | None) -> bytes:
+    def _read(self, key: str, stop: int) -> bytes:
         with faults.told(self.url + key, "reading"):
             handle = os.open(f"{self._path}/{key}", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                found = os.pread(handle, os.fstat(handle).st_size if stop is None else stop, 0)
+                found = os.pread(handle, stop, 0)
             finally:
                 os.close(handle)
         self.requests += 1
@@ -156,8 +156,8 @@ class FsspecTree:
             files = [entry for entry in entries if entry["type"] == "file"]
             yield [entry["name"][len(self._path) + 1 :] for entry in files], [int(entry["size"]) for entry in files]
 
-    def read(self, keys: Sequence[str], stop: int | None = None) -> list[bytes]:
-        """Return the objects, or the first `stop` bytes of each, many at once."""
+    def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
+        """Return the first `stop` bytes of each object, many at once."""
         found: list[bytes] = []
         for some in batched(keys, _TOGETHER):
             paths = [f"{self._path}/{key}" for key in some]

@@ -67,7 +67,8 @@ def attributes_of(tree: Tree, keys: TreeKeys) -> Nodes:
         if keys.documents[folder] > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:
             raise UnsupportedError("metadata too large to read", url=_document(tree, folder))
     nodes: Nodes = {}
-    for folder, data in zip(folders, tree.read([_key(folder) for folder in folders]), strict=True):
+    longest = max(*keys.documents.values(), 1)
+    for folder, data in zip(folders, tree.read([_key(folder) for folder in folders], longest), strict=True):
         try:
             nodes[folder] = n5.parse(data)
         except JnrrdzError as error:
