@@ -107,7 +107,7 @@ class BlockCoder:
         return elements.T
 
     def _elements(self, header: BlockHeader, body: memoryview) -> NDArray[Any]:
-        """Return the elements in a row, in this machine's byte order."""
+        """Return the elements in a row, big-endian as they are stored."""
         size = header.elements * self.dtype.itemsize
         limit = max(OVERSIZE * math.prod(self.shape) * self.dtype.itemsize, SMALLEST_LIMIT)
         if size > limit:
@@ -120,10 +120,8 @@ class BlockCoder:
             octets = self._raw(body, size)
         else:
             octets = inflate(self.config.compressor, body, size)
-        found = octets.view(self.dtype.newbyteorder(">"))
-        if octets.flags.writeable and self.dtype.isnative:
-            return found.view(self.dtype).byteswap(inplace=True) if self.dtype.itemsize > 1 else found.view(self.dtype)
-        return found.astype(self.dtype)
+        # bytes are swapped when zarr copies the elements to where they go, which costs less than a pass of its own
+        return octets.view(self.dtype.newbyteorder(">"))
 
     def _raw(self, body: memoryview, size: int) -> NDArray[np.uint8]:
         if len(body) != size:

@@ -62,7 +62,7 @@ def placed(elements):
 )
 def test_blocks_of_every_shape(data, elements):
     found = coder().decode(data)
-    assert found.dtype == np.dtype("u2")
+    assert found.dtype.newbyteorder("=") == np.dtype("u2")
     np.testing.assert_array_equal(found, placed(elements))
 
 
