@@ -24,7 +24,7 @@ def command(request):
 NO_SOURCES = [
     ("missing.tif", None, "missing.tif: not found"),
     ("missing.parquet", None, "missing.parquet"),
-    ("folder", "folder", "a directory where a file is read"),
+    ("folder", "folder", "a directory without attributes.json; N5 is read"),
     ("random.tif", bytes(range(7, 207)), "starts with 07 08 09 0a 0b 0c 0d 0e; jnrrdz reads TIFF"),
     ("empty.tif", b"", "the source is empty"),
     ("image.jp2", JP2, "no codestream in the file itself"),
