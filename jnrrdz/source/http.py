@@ -7,6 +7,7 @@ the status, so a server without ranges would give wrong bytes.  RFC 9110, sectio
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -103,9 +104,14 @@ class HttpTransport:
         if size is None and known is None:
             raise UnsupportedError(f"the server does not say the size (HTTP {answer.status} to {answer.method})")
         found = _validators(answer.headers, known.size if size is None and known else size or 0)
-        if known is not None and (known.size, _strong(known.etag)) != (found.size, _strong(found.etag or known.etag)):
+        if known is None:
+            self.validators = found
+            return found
+        # an answer without an ETag (to HEAD, from some servers) says nothing about the object
+        tags = {_strong(each.etag) for each in (known, found) if each.etag is not None}
+        if known.size != found.size or len(tags) > 1:
             raise DriftError(f"changed while it was read: was {known}, is {found}")
-        self.validators = known or found
+        self.validators = known if known.etag is not None else replace(known, etag=found.etag)
         return self.validators
 
 

@@ -261,6 +261,22 @@ def test_an_object_that_changes_between_two_reads(web):
         source.read([(0, 10)])
 
 
+def test_an_etag_that_only_some_answers_have(web):
+    """Some servers give none to HEAD; once there is one, it counts."""
+    source = open_source(f"{web.url}/d/a.bin")
+    web.etags = False
+    assert source.validators.etag is None
+    web.etags = True
+    assert source.read([(0, 10)]) == [DATA[:10]]
+    assert source.validators.etag is not None
+    web.etags = False
+    assert source.read([(10, 20)]) == [DATA[10:20]]
+    web.etags = True
+    web.files["/d/a.bin"] = DATA[::-1]
+    with pytest.raises(DriftError, match="changed while it was read"):
+        source.read([(0, 10)])
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_server_is_asked_again(web, status):
     web.statuses["/d/a.bin"] = [status, status]
