@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 import xarray as xr
 from rasterio.shutil import copy as gdal_copy
 from rasterio.transform import from_origin
@@ -135,3 +136,13 @@ def test_images_and_netcdf_are_not_claimed(cog):
 def test_what_cannot_be_opened_at_all_is_refused():
     with pytest.raises(jnrrdz.UnsupportedError, match="a int where a path"):
         xr.open_dataset(5, engine="jnrrdz")
+
+
+def test_a_remote_manifest_needs_no_engine_named(http_server, tmp_path):
+    pixels = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(32, 32))
+    http_server.files["/a.tif"] = (tmp_path / "a.tif").read_bytes()
+    jnrrdz.index(f"{http_server.url}/a.tif", tmp_path / "refs.json")
+    http_server.files["/refs.json"] = (tmp_path / "refs.json").read_bytes()
+    with xr.open_dataset(f"{http_server.url}/refs.json") as found:
+        assert np.array_equal(found["data"].values, pixels)

@@ -28,6 +28,8 @@ from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.url import local_path
 
 _SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
+_SNIFFED_FAR = 1 << 16
+_REMOTE_NAMES = (".json", ".parquet", ".parq")
 _V3_KEY = re.compile(rb'[{,]\s*"(?:[^"\\]*/)?zarr\.json"\s*:')
 _KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not each read theirs
 
@@ -128,18 +130,33 @@ def _read(url: str, source: ByteSource, options: Options, *, parquet: bool) -> M
 
 
 def is_reference_manifest(url: str | os.PathLike[str]) -> bool:
-    """Whether a local file or directory looks like references to a Zarr v3 hierarchy, by its first bytes."""
+    """Whether a file or directory looks like references to a Zarr v3 hierarchy, by its first bytes.
+
+    A remote one is looked at only where its name says that it may be one: each look is a request.
+    """
     text = os.fspath(url)
     place = local_path(text)
-    if place is None:
-        return False
-    path = Path(place)
+    head = _local_head(Path(place)) if place is not None else _remote_head(text)
+    return head.lstrip().startswith(b"{") and _V3_KEY.search(head) is not None
+
+
+def _local_head(path: Path) -> bytes:
     try:
         file = path / METADATA if path.is_dir() else path
         if not file.is_file():  # a named pipe would wait for a writer
-            return False
+            return b""
         with file.open("rb") as stream:
-            head = stream.read(_SNIFFED)
+            return stream.read(_SNIFFED)
     except (OSError, ValueError):
-        return False
-    return head.lstrip().startswith(b"{") and _V3_KEY.search(head) is not None
+        return b""
+
+
+def _remote_head(url: str) -> bytes:
+    name = url.partition("?")[0].rstrip("/")
+    if not name.endswith(_REMOTE_NAMES):
+        return b""
+    try:
+        (head,) = open_source(url if name.endswith(".json") else f"{name}/{METADATA}").read([(0, _SNIFFED_FAR)])
+    except JnrrdzError:  # what cannot be read without further options is for whoever names the engine
+        return b""
+    return head
