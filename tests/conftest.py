@@ -166,8 +166,13 @@ class _Handler(BaseHTTPRequestHandler):
             body = body[: self.owner.cut.pop(0)]
             self.close_connection = True
         for start in range(0, len(body), 65536):  # in pieces, to count what a client really takes
-            self.wfile.write(body[start : start + 65536])
-            self.owner.body_bytes += len(body[start : start + 65536])
+            piece = body[start : start + 65536]
+            self.owner.body_bytes += len(piece)  # before it leaves: a test may ask as soon as its client has it
+            try:
+                self.wfile.write(piece)
+            except OSError:
+                self.owner.body_bytes -= len(piece)
+                raise
 
 
 @pytest.fixture

@@ -195,8 +195,13 @@ def _fits_single(stored: np.dtype[Any], scales: tuple[float, ...], offsets: tupl
 def _is_exact(stored: np.dtype[Any], scale: float, offset: float, dtype: np.dtype[Any]) -> bool:
     """Whether `stored / (1 / scale) + offset` is `stored * scale + offset` for all that can be stored.
 
-    Small integers are tried one and all.  For other types the reciprocal has to be exact.
+    Small integers are tried one and all.  For other types the reciprocal has to be exact.  Zarr's
+    codec takes the reciprocal as a number of the array's type, which has to have it.
     """
+    with np.errstate(all="ignore"):
+        reciprocal = np.abs(dtype.type(1 / np.float64(scale)))
+    if not np.finfo(dtype).tiny <= reciprocal <= np.finfo(dtype).max:
+        return False
     if stored.kind in "iu" and stored.itemsize <= LARGEST_PROVEN:
         every = _every(stored)
         with np.errstate(all="ignore"):
