@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.skipif(find_spec("sarkit") is None, reason="sarkit is not installed"),
-    pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),  # sarkit's own, on Python 3.12
+    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),  # sarkit's own, on Python 3.12
     pytest.mark.filterwarnings("ignore:.*SCHEMAS"),  # the XML has no more than the writer needs
 ]
 
