@@ -53,12 +53,27 @@ class TileCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """A read-only codec that turns a chunk's bytes into pixels in one step."""
 
     name: ClassVar[str]
+    CONFIG: ClassVar[Any]
+    """The class of its configuration, with `from_json` and `to_spec`."""
 
     config: Any
     _decoders: dict[ArraySpec, ChunkDecoder] = field(
         default_factory=dict, init=False, repr=False, compare=False, hash=False
     )
     """The decoders made so far."""
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Return the codec of an entry of zarr.json; one whose members are all optional may stand alone."""
+        configuration = data.get("configuration", {})
+        if not isinstance(configuration, dict):
+            raise MalformedError("no configuration", field=cls.name)
+        return cls(cls.CONFIG.from_json(configuration))
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the entry for zarr.json."""
+        found: dict[str, JSON] = self.config.to_spec().to_json()
+        return found
 
     @abstractmethod
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
@@ -172,18 +187,7 @@ class TiffTileCodec(TileCodec):
 
     config: TiffTileConfig
     name = TIFF_TILE
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Return the codec of an entry of zarr.json."""
-        configuration = data.get("configuration")
-        if not isinstance(configuration, dict):
-            raise MalformedError("no configuration", field=cls.name)
-        return cls(TiffTileConfig.from_json(configuration))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the entry for zarr.json."""
-        return self.config.to_spec().to_json()
+    CONFIG = TiffTileConfig
 
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""

@@ -5,14 +5,12 @@ Spec: docs/codecs/jpeg2000/README.md
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from zarr.core.common import JSON
 
 from jnrrdz.codecs.adapter.array_bytes import ChunkDecoder, TileCodec
 from jnrrdz.codecs.jpeg2000 import Jpeg2000Decoder
-from jnrrdz.errors import MalformedError
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
 
 
@@ -22,18 +20,7 @@ class Jpeg2000Codec(TileCodec):
 
     config: Jpeg2000Config
     name = JPEG2000
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Return the codec of an entry of zarr.json."""
-        configuration = data.get("configuration")
-        if not isinstance(configuration, dict):
-            raise MalformedError("no configuration", field=cls.name)
-        return cls(Jpeg2000Config.from_json(configuration))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the entry for zarr.json."""
-        return self.config.to_spec().to_json()
+    CONFIG = Jpeg2000Config
 
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""

@@ -4,17 +4,15 @@ May touch zarr's types, errors, the model and the codecs' pure modules.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from zarr.core.common import JSON
 
 from jnrrdz.codecs.adapter.array_bytes import ChunkDecoder, TileCodec
 from jnrrdz.codecs.colours import ColourDecoder, table_of
 from jnrrdz.codecs.jbp_block import BlockDecoder, sample_dtype
 from jnrrdz.codecs.jpeg_block import JpegDecoder
 from jnrrdz.codecs.nitf_vq import VqDecoder
-from jnrrdz.errors import MalformedError
 from jnrrdz.model.codec_nitf import JBP_BLOCK, JPEG, NITF_VQ, Config, JbpBlockConfig, JpegConfig, NitfVqConfig
 
 type Shape = tuple[int, ...]
@@ -25,18 +23,6 @@ class _NitfCodec(TileCodec):
     """What the three have in common: a checked configuration, and colours in place of indices."""
 
     CONFIG: ClassVar[type[Config]]
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Return the codec of an entry of zarr.json; a codec without members may stand alone."""
-        configuration = data.get("configuration", {})
-        if not isinstance(configuration, dict):
-            raise MalformedError("no configuration", field=cls.name)
-        return cls(cls.CONFIG.from_json(configuration))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the entry for zarr.json."""
-        return self.config.to_spec().to_json()  # type: ignore[no-any-return]
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""

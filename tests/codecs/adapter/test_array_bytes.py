@@ -67,9 +67,15 @@ def test_it_pickles_after_use_and_hashes():
     assert again._decode_sync(buffer(bytes(range(12))), spec()).as_numpy_array().ravel().tolist() == list(range(12))  # noqa: SLF001
 
 
-@pytest.mark.parametrize("entry", [{"name": "tiff-tile"}, {"name": "tiff-tile", "configuration": None}])
-def test_no_configuration_is_malformed(entry):
-    with pytest.raises(MalformedError, match="no configuration"):
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"name": "tiff-tile"}, "tiff-tile: tile_width is missing"),
+        ({"name": "tiff-tile", "configuration": None}, "tiff-tile: no configuration"),
+    ],
+)
+def test_no_configuration_is_malformed(entry, words):
+    with pytest.raises(MalformedError, match=words):
         TiffTileCodec.from_dict(entry)
 
 
