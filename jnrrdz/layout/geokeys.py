@@ -104,6 +104,10 @@ class GeoKeys:
         """Return a key's value by its member or its name in GeoTIFF 1.1; None where it is absent."""
         return self.values.get(GeoKey[key] if isinstance(key, str) else key)
 
+    def __hash__(self) -> int:
+        """Let equal keys be found again: files of one series have the same ones."""
+        return hash((frozenset(self.values.items()), self.revision))
+
 
 @dataclass(frozen=True)
 class Georeference:

@@ -6,7 +6,9 @@ of the two where, stands in docs/georeferencing.md.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from jnrrdz.errors import UnsupportedError
@@ -33,6 +35,8 @@ _PROJECTED = "ProjectedCRSGeoKey"
 _GEODETIC = "GeodeticCRSGeoKey"
 _CITATIONS = ("ProjectedCitationGeoKey", "GTCitationGeoKey")
 _ESRI = "ESRI PE String = "
+_KEPT = 256
+"""CRS that are remembered: a batch has thousands of files and few CRS, each of which takes PROJ half a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,9 @@ class Crs:
     """For example `EPSG:32633`."""
 
 
+@lru_cache(_KEPT)
 def crs_from_geokeys(keys: Keys) -> Crs | None:
-    """Return the CRS of a GeoTIFF; None where the keys name none.
+    """Return the CRS of a GeoTIFF; None where the keys, which can be hashed, name none.
 
     What the keys say but PROJ cannot express is an `UnsupportedError`, what contradicts itself a
     `MalformedError`; both leave the pixels as readable as they are.
@@ -206,5 +211,10 @@ def _bound(crs: Any, shift: tuple[float, ...]) -> Any:
 
 def cf_attributes(crs: Crs) -> dict[str, Any]:
     """Return the CF grid mapping attributes of a CRS: `crs_wkt`, and the parameters that CF has names for."""
+    return deepcopy(_cf_attributes(crs))
+
+
+@lru_cache(_KEPT)
+def _cf_attributes(crs: Crs) -> dict[str, Any]:
     attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
     return attributes | {"crs_wkt": crs.wkt}

@@ -73,6 +73,8 @@ def _blocks(path: str, array: VirtualArray, *, single_range: bool) -> Iterator[p
         held = inline[slice(*np.searchsorted(inline, (first, first + BLOCK)))]
         present = part.source != MISSING
         present[held - first] = True
+        if not present.any():  # a grid mapping, say: all is in its metadata
+            continue
         chunks = np.flatnonzero(present) + first
         values = _values(array.refs, part, first, held).filter(booleans(present))
         yield _buffer(joined(*keys(chunks), values))
