@@ -1,6 +1,7 @@
 """Fixtures that several folders share: a small HTTP server whose every answer is set by the test.
 
-May touch 127.0.0.1.  `http_server` is a fresh one per test, `make_http_server` makes more.
+May touch 127.0.0.1.  `http_server` is a fresh one per test, `make_http_server` makes more.  Real servers
+(SeaweedFS, nginx) and a proxy that breaks what passes are in tests/servers.
 """
 
 import hashlib
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+pytest_plugins = ("tests.servers.fixtures",)
 
 LAST_MODIFIED = "Wed, 21 Oct 2015 07:28:00 GMT"
 
