@@ -35,7 +35,7 @@ _PROJECTED = "ProjectedCRSGeoKey"
 _GEODETIC = "GeodeticCRSGeoKey"
 _CITATIONS = ("ProjectedCitationGeoKey", "GTCitationGeoKey")
 _ESRI = "ESRI PE String = "
-_KEPT = 256
+KEPT = 256
 """CRS that are remembered: a batch has thousands of files and few CRS, each of which takes PROJ half a millisecond."""
 
 
@@ -48,7 +48,7 @@ class Crs:
     """For example `EPSG:32633`."""
 
 
-@lru_cache(_KEPT)
+@lru_cache(KEPT)
 def crs_from_geokeys(keys: Keys) -> Crs | None:
     """Return the CRS of a GeoTIFF; None where the keys, which can be hashed, name none.
 
@@ -214,7 +214,7 @@ def cf_attributes(crs: Crs) -> dict[str, Any]:
     return deepcopy(_cf_attributes(crs))
 
 
-@lru_cache(_KEPT)
+@lru_cache(KEPT)
 def _cf_attributes(crs: Crs) -> dict[str, Any]:
     attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
     return attributes | {"crs_wkt": crs.wkt}

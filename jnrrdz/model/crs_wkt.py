@@ -5,8 +5,10 @@ Spec: https://docs.ogc.org/is/18-010r7/18-010r7.html
 """
 
 import re
+from functools import lru_cache
+from functools import lru_cache
 
-from jnrrdz.model.crs import Crs
+from jnrrdz.model.crs import KEPT, Crs
 from jnrrdz.model.crs_parts import json_of, made, registered
 
 REGISTERED = re.compile(r"\s*EPSG:(\d{1,9})\s*", re.IGNORECASE)
@@ -22,6 +24,7 @@ def crs_from_wkt(wkt: str, field: str) -> Crs:
     return Crs(text, name)
 
 
+@lru_cache(256)
 def height_unit(crs: Crs) -> str | None:
     """Return the unit of the heights of a compound CRS, None for others, as GDAL has it."""
     known = made(crs.wkt, "crs_wkt")

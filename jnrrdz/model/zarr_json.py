@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -56,7 +57,8 @@ def dumps(document: Any) -> str:
 
 def json_value(value: Any, where: str = "attributes") -> Any:
     """Return a value in JSON's own types; numpy's scalars and arrays are converted."""
-    if type(value) is str and value.isascii():  # most values by far, and the checks below are slow
+    kind = type(value)  # most values by far are of these types, and the checks below are slow
+    if kind is int or kind is bool or (kind is str and value.isascii()) or (kind is float and isfinite(value)):
         return value
     if isinstance(value, Mapping):
         return {_text(name, where): json_value(item, f"{where}.{name}") for name, item in value.items()}
