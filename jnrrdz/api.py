@@ -7,8 +7,6 @@ and raises JnrrdzError alone for what is wrong with them.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
 from typing import Any, Unpack
 
 import xarray as xr
@@ -23,20 +21,18 @@ from jnrrdz.read.manifest import from_group, is_reference_manifest
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
 from jnrrdz.read.xarray import dataset, datasets
-from jnrrdz.scan import Scanned, scan_source, scan_tree
+from jnrrdz.scan import Scanned
+from jnrrdz.scan.located import scan_located
 from jnrrdz.scan.n5 import describe_in_place
 from jnrrdz.scan.options import ScanChoices, ScanOptions
-from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.tree import open_tree
 from jnrrdz.source.url import local_path
 from jnrrdz.write import in_place
+from jnrrdz.write.forms import ENDINGS, format_of, write_form
 
 type Options = Mapping[str, Any] | None
 
-FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
 MAGIC_BYTES = 4
-TREES = (".n5",)
-ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 
 
 @dataclass(frozen=True)
@@ -60,17 +56,8 @@ def scan_with_cost(
     **choices: Unpack[ScanChoices],
 ) -> Scanned:
     """Return the virtual group of a source with the requests and bytes that finding it took."""
-    text = os.fspath(src)
-    path = local_path(text)
-    if is_tree(text):
-        return scan_tree(open_tree(text, storage_options=storage_options), ScanOptions(overviews=overviews, **choices))
-    # the real path, so that a manifest names what it reads and no symbolic link on the way to it
-    source = open_source(text if path is None else os.path.realpath(path), storage_options=storage_options)
-    try:
-        opener = partial(open_source, storage_options=storage_options)
-        return scan_source(source, ScanOptions(overviews=overviews, **choices), opener)
-    finally:
-        source.close()
+    options = ScanOptions(overviews=overviews, **choices)
+    return scan_located(os.fspath(src), options, storage_options=storage_options)
 
 
 def scan(
@@ -84,11 +71,6 @@ def scan(
     return scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices).group
 
 
-def format_of(out: str) -> str:
-    """Return the manifest format that an output's name asks for."""
-    return next((name for ending, name in ENDINGS.items() if out.rstrip("/").endswith(ending)), "json")
-
-
 def write(  # noqa: PLR0913
     group: VirtualGroup,
     out: str | os.PathLike[str],
@@ -100,14 +82,10 @@ def write(  # noqa: PLR0913
     storage_options: Options = None,
 ) -> None:
     """Write a virtual group as a manifest, whole or not at all."""
-    target = os.fspath(out)
-    name = format or format_of(target)
-    if name not in FORMATS:
-        raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
-    module = import_module(f"jnrrdz.write.{FORMATS[name]}")
-    module.write(
+    write_form(
         group,
-        target,
+        os.fspath(out),
+        format,
         single_range=single_range,
         relative=relative,
         overwrite=overwrite,
@@ -206,14 +184,6 @@ def open_store(
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 
 
-def is_tree(text: str) -> bool:
-    """Whether a source is a directory: a remote one is told by the slash at its end, or by its name."""
-    path = local_path(text)
-    if path is not None:
-        return os.path.isdir(path)  # noqa: PTH112  the path is literal
-    return text.endswith((*TREES, "/")) or any(f"{ending}/" in text for ending in TREES)
-
-
 def names_manifest(text: str) -> bool:
     """Whether references are opened, not a source; a remote one is told by its name."""
     if local_path(text) is not None:
@@ -260,6 +230,7 @@ __all__ = [
     "Indexed",
     "dataset",
     "datasets",
+    "format_of",
     "index",
     "index_in_place",
     "names_manifest",

@@ -6,7 +6,6 @@ Spec: https://docs.ogc.org/is/18-010r7/18-010r7.html
 
 import re
 from functools import lru_cache
-from functools import lru_cache
 
 from jnrrdz.model.crs import KEPT, Crs
 from jnrrdz.model.crs_parts import json_of, made, registered
@@ -24,7 +23,7 @@ def crs_from_wkt(wkt: str, field: str) -> Crs:
     return Crs(text, name)
 
 
-@lru_cache(256)
+@lru_cache(KEPT)
 def height_unit(crs: Crs) -> str | None:
     """Return the unit of the heights of a compound CRS, None for others, as GDAL has it."""
     known = made(crs.wkt, "crs_wkt")

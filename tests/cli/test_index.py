@@ -13,6 +13,7 @@ import zarr
 
 from jnrrdz.cli.index import ENDINGS, planned
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.write.forms import FORMATS, format_of
 
 
 def names(folder):
@@ -278,7 +279,5 @@ def test_s3_server_gets_what_the_options_say(bucket, run, tmp_path, pixels):
 
 
 def test_formats_are_those_of_the_library():
-    from jnrrdz import api  # noqa: PLC0415  heavy, and here only
-
-    assert set(ENDINGS) == set(api.FORMATS)
-    assert [api.format_of(f"a{ending}") for ending in ENDINGS.values()] == list(ENDINGS)
+    assert set(ENDINGS) == set(FORMATS)
+    assert [format_of(f"a{ending}") for ending in ENDINGS.values()] == list(ENDINGS)

@@ -1,0 +1,44 @@
+"""The forms of manifests, and which of them an output's name asks for.
+
+May touch errors and the model; the writer of a form is imported when it is asked for.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from jnrrdz.errors import UnsupportedError
+from jnrrdz.model.array import VirtualGroup
+
+FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
+ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
+
+
+def format_of(out: str) -> str:
+    """Return the manifest format that an output's name asks for."""
+    return next((name for ending, name in ENDINGS.items() if out.rstrip("/").endswith(ending)), "json")
+
+
+def write_form(  # noqa: PLR0913  the writers' common signature
+    group: VirtualGroup,
+    target: str,
+    form: str | None = None,
+    *,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a virtual group as a manifest, whole or not at all."""
+    name = form or format_of(target)
+    if name not in FORMATS:
+        raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
+    module = import_module(f"jnrrdz.write.{FORMATS[name]}")
+    module.write(
+        group,
+        target,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        storage_options=storage_options,
+    )
