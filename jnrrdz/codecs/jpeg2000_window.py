@@ -17,18 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.codecs.jpeg2000_wavelet import analysis53, inverse_components, synthesis
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import MalformedError
 from jnrrdz.layout.jpeg2000_coding import LARGEST, Box, Coding
 from jnrrdz.layout.jpeg2000_markers import Progression
 from jnrrdz.layout.jpeg2000_precincts import Resolution, Share, band_box, bands, is_empty
-from jnrrdz.layout.jpeg2000_windows import Grid, parse_chunk
+from jnrrdz.layout.jpeg2000_windows import DEPTH, Grid, parse_chunk
 
 type Samples = NDArray[Any]
 
 ALONE = {one: Progression.RLCP if one.name.endswith("CP") else Progression.RPCL for one in Progression}
 """The progression in which a resolution's packets follow each other as in the source, after those of LL."""
-DEPTH = 31
-"""Bits of the signed samples that are asked for: nothing is clipped."""
 TRANSFORMED = 3
 """Components that the component transform mixes."""
 
@@ -42,17 +40,17 @@ class WindowDecoder:
         self.grid, self.sot = grid, sot
         self.dtype, self.fill_value = dtype, fill_value
         self.coding = grid.coding
-        check_planes(self.coding)
 
     def decode(self, data: bytes | memoryview) -> Samples:
         """Return a chunk's pixels as (component, row, column), padded with the fill value."""
-        place, sections = parse_chunk(self.grid, self.sot, bytes(data))
-        pixels = self._pixels(place, sections)
+        pixels = self.window(data)
         whole = np.full((len(self.coding.siz.components), *self.grid.chunk), self.fill_value, self.dtype)
         whole[:, : pixels.shape[1], : pixels.shape[2]] = pixels
         return whole
 
-    def _pixels(self, place: tuple[int, int], sections: list[bytes]) -> Samples:
+    def window(self, data: bytes | memoryview) -> Samples:
+        """Return a chunk's pixels without padding."""
+        place, sections = parse_chunk(self.grid, self.sot, bytes(data))
         shares = self.grid.shares(*place)
         parts: dict[int, list[Samples]] = {}
         for (number, components), packets in zip(self.grid.sections(), sections, strict=True):
@@ -63,13 +61,6 @@ class WindowDecoder:
         ]
         window = self.grid.window(*place)
         return finished(self.coding, [crop(plane, shares[-1].need, window) for plane in planes])
-
-
-def check_planes(coding: Coding) -> None:
-    """Refuse more bit-planes than exact integers have room for."""
-    most = coding.guard + max(exponent for exponent, _ in coding.steps)
-    if most > DEPTH - 4:
-        raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
 
 
 def coefficients(

@@ -86,6 +86,13 @@ def packet_table(read: ReadRange, coding: Coding, tile: Box, parts: Sequence[Til
     return PacketTable(*columns, offset, length)
 
 
+def packet_count(coding: Coding, tile: int) -> int:
+    """Return the number of packets that the coding makes of a tile."""
+    box, each = coding.tile_box(tile), range(len(coding.siz.components))
+    counts = (resolution(coding, box, one, number).count for one in each for number in range(coding.levels + 1))
+    return sum(counts) * coding.layers
+
+
 def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:
     """Return component, resolution, precinct and layer of every packet in the order of the progression."""
     rows = [

@@ -27,6 +27,9 @@ type Ints = NDArray[np.int64]
 MAX_SIDE = 1 << 16
 """Rows or columns of windows: a chunk carries as many bytes."""
 
+DEPTH = 31
+"""Bits of the signed samples that windows are decoded to: nothing is clipped."""
+
 WORTH = 64
 SMALL = 1 << 20
 """A window may cost as many times its own samples, or as many samples, before precincts count as too large."""
@@ -44,6 +47,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         """Refuse components on different grids, which do not share windows, and levels that are not there."""
+        most = self.coding.guard + max(exponent for exponent, _ in self.coding.steps)
+        if most > DEPTH - 4:  # exact integers need room for what `codecs.jpeg2000_window` adds
+            raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
         samplings = {(one.dx, one.dy) for one in self.coding.siz.components}
         if len(samplings) > 1:
             raise UnsupportedError(f"windows over components sampled {sorted(samplings)}", field="SIZ")

@@ -19,7 +19,9 @@ from jnrrdz.layout.jpeg2000_siz import Component
 from jnrrdz.layout.jpeg2000_walk import TileParts
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec_jpeg2000 import Jpeg2000Config
+from jnrrdz.model.codec_jpeg2000_window import Jpeg2000WindowConfig
 from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.scan.windows import Windows
 
 DECODED_BITS = 31
 BYTE = 8
@@ -58,31 +60,41 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
     attributes: Mapping[str, Any] = NOTHING,
     fill_value: Any = 0,
     palette: bytes | None = None,
+    windows: Windows | None = None,
 ) -> VirtualArray:
     """Return the array of some components (all where none is named) at one resolution level.
 
     Dimensions are `(band, y, x)`, or `(y, x)` for one component.  `palette`, red, green and blue of
-    each value in turn, asks for colours in place of the indices of the one component.
+    each value in turn, asks for colours in place of the indices of the one component.  Chunks are
+    tiles, or the windows that tiles are cut into.
     """
     names = list(components) or list(range(len(codestream.siz.components)))
     grid = _grid(codestream, names, level)
     bands = 3 if palette is not None else len(names)
     lead = (bands,) if bands > 1 else ()
     dtype = np.dtype("u1") if palette is not None else sample_dtype([codestream.siz.components[one] for one in names])
-    grid.check_samples()
-    config = Jpeg2000Config(
-        main_header=plain_header(codestream),
-        resolution_level=level,
-        components=tuple(names) if len(names) < len(codestream.siz.components) else (),
-        tile_parts=tuple(codestream.parts.tile.tolist()) if codestream.bodies(Marker.PPM) else (),
-        palette=palette,
-    )
+    every = len(names) == len(codestream.siz.components)
+    cut = windows.cut(level) if every and windows is not None else None
+    config: Jpeg2000Config | Jpeg2000WindowConfig
+    if cut is not None:
+        chunk, refs = cut
+        config = Jpeg2000WindowConfig(plain_header(codestream), level, palette)
+    else:
+        grid.check_samples()
+        chunk, refs = grid.chunk, _refs(needed_parts(codestream, level), grid, url)
+        config = Jpeg2000Config(
+            main_header=plain_header(codestream),
+            resolution_level=level,
+            components=() if every else tuple(names),
+            tile_parts=tuple(codestream.parts.tile.tolist()) if codestream.bodies(Marker.PPM) else (),
+            palette=palette,
+        )
     return VirtualArray(
         shape=(*lead, *grid.shape),
         dtype=dtype,
-        chunks=(*lead, *grid.chunk),
+        chunks=(*lead, *chunk),
         codecs=(config.to_spec(),),
-        refs=_refs(needed_parts(codestream, level), grid, url),
+        refs=refs,
         dimension_names=("band", "y", "x") if lead else ("y", "x"),
         fill_value=dtype.type(fill_value),
         attributes=attributes,

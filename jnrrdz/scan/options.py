@@ -1,7 +1,9 @@
 """What a user may ask of a scan, whatever the format.  A plain record."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
+
+type PrecinctWindows = Literal["auto", "always", "never"]
 
 
 class ScanChoices(TypedDict, total=False):
@@ -13,6 +15,12 @@ class ScanChoices(TypedDict, total=False):
     sidecars: bool
     chain: str | None
     stack_timepoints: bool
+    probe: bool
+    precinct_windows: PrecinctWindows | None
+
+
+TREE_OPTIONS = ("chain", "stack_timepoints", "probe")
+"""Choices that mean something for containers of blocks (N5) only."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +47,10 @@ class ScanOptions:
 
     stack_timepoints: bool = False
     """Put the timepoints of a BigDataViewer container into an axis `t`."""
+
+    precinct_windows: PrecinctWindows | None = None
+    """Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are cheap to find (`auto`, the
+    default), all, or none."""
+
+    probe: bool = False
+    """Ask for the size of every block where there is no listing (HTTP), a request each."""

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.layout.jp2_boxes import Boxes
-from jnrrdz.layout.jpeg2000 import Codestream, find_codestream, parse_codestream
+from jnrrdz.layout.jpeg2000 import find_codestream, parse_codestream
 from jnrrdz.model.array import Node, VirtualGroup
 from jnrrdz.scan.codestream import codestream_array, component_groups, level_count
 from jnrrdz.scan.jpeg2000.geo import Geo, geo_of
 from jnrrdz.scan.jpeg2000.meaning import Meaning, meaning_of
 from jnrrdz.scan.neighbours import Neighbours
 from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.windows import Windows
 from jnrrdz.source.readahead import ReadAhead
 from jnrrdz.source.url import local_path
 
@@ -28,22 +29,24 @@ def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: N
         start, stop, boxes = find_codestream(read, 0, read.size)
         spans = [(start, stop)] if boxes is None else boxes.codestreams
         found = [parse_codestream(read, *span, far=far) for span in spans]
-        if len(found) == 1:
-            return _file(found[0], boxes, url, options)
+        cuts = [Windows(one, read, url, options.precinct_windows or "auto", far=far) for one in found]
+        if len(cuts) == 1:
+            return _file(cuts[0], boxes, options)
         # what the boxes say, they say of the first one
-        images = [_file(one, None if number else boxes, url, options) for number, one in enumerate(found)]
+        images = [_file(one, None if number else boxes, options) for number, one in enumerate(cuts)]
         return VirtualGroup({f"image_{number}": image for number, image in enumerate(images)})
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 
 
-def _file(codestream: Codestream, boxes: Boxes | None, url: str, options: ScanOptions) -> VirtualGroup:
+def _file(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> VirtualGroup:
     """Return the group of one codestream: its image, or one for each size that its components have."""
+    codestream = windows.codestream
     geo = geo_of(boxes)
     groups = component_groups(codestream)
     images = {
         f"component_{names[0]}" if len(names) == 1 else f"components_{names[0]}_{names[-1]}": _image(
-            codestream, names, (geo, meaning_of(codestream, boxes, names, options)), url, options
+            windows, names, (geo, meaning_of(codestream, boxes, names, options)), options
         )
         for names in groups
     }
@@ -52,20 +55,19 @@ def _file(codestream: Codestream, boxes: Boxes | None, url: str, options: ScanOp
     return VirtualGroup(dict(images))
 
 
-def _image(
-    codestream: Codestream, names: Sequence[int], known: tuple[Geo, Meaning], url: str, options: ScanOptions
-) -> VirtualGroup:
+def _image(windows: Windows, names: Sequence[int], known: tuple[Geo, Meaning], options: ScanOptions) -> VirtualGroup:
     """Return the group of some components: their variable, or a group for each level."""
-    geo, meaning = known
+    (geo, meaning), codestream = known, windows.codestream
     count = level_count(codestream, names) if options.overviews else 1
     arrays = [
         codestream_array(
             codestream,
-            url,
+            windows.url,
             level=level,
             components=names,
             attributes=meaning.array | geo.array_attributes(),
             palette=meaning.palette,
+            windows=windows,
         )
         for level in range(count)
     ]

@@ -23,6 +23,7 @@ from jnrrdz.scan.nitf.geo import Geo, geo_of, levels_attributes
 from jnrrdz.scan.nitf.joined import joined_array
 from jnrrdz.scan.nitf.samples import pad_value
 from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.windows import Windows
 from jnrrdz.source.readahead import ReadAhead
 from jnrrdz.source.url import local_path
 
@@ -107,14 +108,22 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
     mask = mask_of(file.read, image)
     begin = image.segment.data if mask is None else mask.start
     start, stop, _ = find_codestream(file.read, begin, min(image.segment.stop, file.layout.size))
-    codestream = parse_codestream(file.read, start, stop, far=local_path(file.url) is None)
+    far = local_path(file.url) is None
+    codestream = parse_codestream(file.read, start, stop, far=far)
+    windows = Windows(codestream, file.read, file.url, file.options.precinct_windows or "auto", far=far)
     palette = None if wanted.palette is None else wanted.palette.tobytes()
     count = level_count(codestream) if file.options.overviews else 1
     found = []
     for level in range(count):
         arrays = [
             codestream_array(
-                codestream, file.url, level=level, components=group, attributes=wanted.attributes, palette=palette
+                codestream,
+                file.url,
+                level=level,
+                components=group,
+                attributes=wanted.attributes,
+                palette=palette,
+                windows=windows,
             )
             for group in component_groups(codestream)
         ]
