@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jnrrdz.api import index, open_dataset, open_datatree, open_group, open_store, scan, write
     from jnrrdz.merging import merge
     from jnrrdz.parser import Parser
+    from jnrrdz.verifying import verify
 
 __version__ = version("jnrrdz")
 
@@ -37,11 +38,12 @@ __all__ = [
     "open_group",
     "open_store",
     "scan",
+    "verify",
     "write",
 ]
 
 
-_HOMES = {"Parser": "jnrrdz.parser", "merge": "jnrrdz.merging"}
+_HOMES = {"Parser": "jnrrdz.parser", "merge": "jnrrdz.merging", "verify": "jnrrdz.verifying"}
 
 
 def __getattr__(name: str) -> Any:

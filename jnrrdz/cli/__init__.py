@@ -2,7 +2,7 @@
 
 May touch click and errors; the rest is imported inside each command, so that help and completion are
 there at once.  Results go to stdout, everything else to stderr; exit codes: 0 fine, 1 failure, 2 usage, 3
-some files of several failed, 130 interrupted.  Spec: docs/cli.md
+some files of several failed, 4 verification failed, 130 interrupted.  Spec: docs/cli.md
 """
 
 import os
@@ -19,6 +19,7 @@ from jnrrdz.cli.info import info
 from jnrrdz.cli.ls import ls
 from jnrrdz.cli.merge import merge
 from jnrrdz.cli.options import console_options
+from jnrrdz.cli.verify import verify
 from jnrrdz.errors import JnrrdzError
 
 EPILOG = """\b
@@ -64,7 +65,7 @@ def cli() -> None:
     """
 
 
-for command in (index, merge, info, ls, codecs):
+for command in (index, merge, info, ls, verify, codecs):
     cli.add_command(command)
 
 

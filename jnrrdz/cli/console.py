@@ -19,6 +19,7 @@ from jnrrdz.errors import JnrrdzError
 
 FAILURE = 1
 SOME_FAILED = 3
+NOT_VERIFIED = 4
 INTERRUPTED = 130
 
 
