@@ -69,6 +69,7 @@ class Wish:
     help="Codecs for the headers of N5 blocks; by default those that read them right.",
 )
 @click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t.")
+@click.option("--probe", is_flag=True, help="Ask for the size of each N5 block where there is no listing (HTTP).")
 @click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
 @click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
@@ -103,6 +104,7 @@ def index(  # noqa: PLR0913  one parameter an option
     not at all.
     """
     wish = Wish(form, single_range, relative, overwrite, s3, choices)
+    _refuse_tree_options(sources, choices)
     if in_place or remove:
         _refuse_output(output, form)
         if _in_place_all(console, sources, wish, remove=remove):
@@ -119,6 +121,20 @@ def index(  # noqa: PLR0913  one parameter an option
         console.note(_line(_index(console, *pairs[0], wish)))
     elif _index_all(console, pairs, output, wish):
         context.exit(SOME_FAILED)
+
+
+def _refuse_tree_options(sources: Sequence[str], choices: Mapping[str, Any]) -> None:
+    """Refuse options of N5 for what is a file: to leave them out of account would look like having obeyed."""
+    from jnrrdz.scan.options import TREE_OPTIONS  # noqa: PLC0415  see the package
+
+    asked = [f"--{name.replace('_', '-')}" for name in TREE_OPTIONS if choices[name]]
+    if not asked:
+        return
+    from jnrrdz import api  # noqa: PLC0415  see the package
+
+    for source in sources:
+        if not api.is_tree(source):
+            raise click.UsageError(f"{', '.join(asked)}: for N5 containers, which are directories; {source} is none.")
 
 
 def _refuse_output(output: str | None, form: str | None) -> None:

@@ -85,7 +85,7 @@ class ChunkRefs:
         rows = len(self.source)
         if self.indptr.ndim != 1 or len(self.indptr) == 0 or self.indptr[0] != 0 or self.indptr[-1] != rows:
             raise MalformedError("the row pointers do not cover the ranges", field="indptr")
-        if np.any(np.diff(self.indptr) < 0):
+        if self.indptr.strides[0] and np.any(np.diff(self.indptr) < 0):  # a broadcast number is everywhere the same
             raise MalformedError("the row pointers decrease", field="indptr")
         if len(self.offset) != rows or len(self.length) != rows:
             raise MalformedError("columns of different lengths", field="offset, length")
@@ -116,7 +116,7 @@ class ChunkRefs:
     def empty(cls, chunks: int) -> "ChunkRefs":
         """Return references to `chunks` missing chunks."""
         nothing = np.empty(0, np.int64)
-        return cls((), np.zeros(chunks + 1, np.int64), np.empty(0, np.int32), nothing, nothing)
+        return cls((), np.broadcast_to(np.int64(0), chunks + 1), np.empty(0, np.int32), nothing, nothing)
 
     @property
     def named(self) -> Sequence[str]:

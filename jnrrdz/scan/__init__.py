@@ -17,7 +17,7 @@ from jnrrdz.scan.jpeg2000 import scan_jpeg2000
 from jnrrdz.scan.n5 import scan_n5
 from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
 from jnrrdz.scan.nitf import scan_nitf
-from jnrrdz.scan.options import ScanOptions
+from jnrrdz.scan.options import TREE_OPTIONS, ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
 from jnrrdz.source.readahead import ReadAhead
@@ -72,6 +72,7 @@ class Scanned:
 
 def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None = None) -> Scanned:
     """Return the virtual group of one source, its validators recorded; `opener` opens files beside it."""
+    _refuse_tree_options(source, options)
     read = ReadAhead(source)
     head = read(0, HEAD)  # before the size is asked for: the first answer often tells it
     scanner = next((known for known in SCANNERS if known.sniff(head)), None)
@@ -91,6 +92,13 @@ def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None 
         sum(reader.requests for reader in readers),
         sum(reader.bytes_read for reader in readers),
     )
+
+
+def _refuse_tree_options(source: ByteSource, options: ScanOptions) -> None:
+    """Refuse what is asked of directories only: an option that does nothing would pass for one that did."""
+    for name in TREE_OPTIONS:
+        if getattr(options, name):
+            raise UnsupportedError(f"{name} is for N5 containers, which are directories", url=source.url, field=name)
 
 
 def scan_tree(tree: Tree, options: ScanOptions) -> Scanned:

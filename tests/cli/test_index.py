@@ -281,3 +281,9 @@ def test_s3_server_gets_what_the_options_say(bucket, run, tmp_path, pixels):
 def test_formats_are_those_of_the_library():
     assert set(ENDINGS) == set(FORMATS)
     assert [format_of(f"a{ending}") for ending in ENDINGS.values()] == list(ENDINGS)
+
+
+@pytest.mark.parametrize("option", [["--chain", "offset"], ["--stack-timepoints"], ["--probe"]])
+def test_options_of_containers_are_a_usage_error_for_files(cog, run, option):
+    assert f"{option[0]}: for N5 containers" in run("index", cog, "-o", "a.json", *option, code=2).stderr
+    assert names(cog.parent) == ["scene.tif"]

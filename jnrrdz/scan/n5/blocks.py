@@ -4,12 +4,15 @@ May touch numpy, errors, trees, the layout and the model.  A header is read wher
 framing of LZ4, and whether every block has the chunk's own shape, which is what lets a codec skip it.
 """
 
+import math
+from itertools import batched
+
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
+from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.layout.n5 import N5Dataset
-from jnrrdz.layout.n5_block import Mode, block_header, header_length
+from jnrrdz.layout.n5_block import Mode, block_header, default_header, header_length
 from jnrrdz.layout.n5_keys import Indices, Sizes, TreeKeys
 from jnrrdz.model.codec_n5 import Framing
 from jnrrdz.model.refs import ChunkRefs, GridFiles
@@ -20,7 +23,11 @@ LOCAL_HEADERS = 4096
 REMOTE_HEADERS = 64
 """Headers that are read of one dataset only to choose a chain, each of them a request."""
 
-SAMPLED = 16
+MOST_CHUNKS = 1 << 27
+"""Of one array: a row pointer for each of them, there or not, takes 1 GB."""
+
+_MOST_PLACES = 1 << 62
+_TOGETHER = 1024
 _MAGIC = 16
 """Bytes behind a header that tell LZ4's framing."""
 
@@ -33,6 +40,9 @@ class Blocks:
         inside = (index < np.array(dataset.grid, np.int64)).all(axis=1)
         index, sizes = index[inside], sizes[inside]
         grid = dataset.grid[::-1]
+        self.chunks = math.prod(grid)
+        if self.chunks > _MOST_PLACES:
+            raise UnsupportedError(f"a grid of {dataset.grid} blocks, more than can be numbered", field="dimensions")
         number = np.ravel_multi_index(tuple(index[:, ::-1].T), grid) if len(index) else np.empty(0, np.int64)
         order = np.argsort(number)
         self._tree, self._dataset = tree, dataset
@@ -40,7 +50,6 @@ class Blocks:
         self.index: Indices = np.ascontiguousarray(index[order])
         self.sizes: Sizes = sizes[order]
         self._number: NDArray[np.int64] = number[order]
-        self.chunks = int(np.prod(np.array(grid, object)))
         self._refuse_empty()
 
     def _refuse_empty(self) -> None:
@@ -56,6 +65,11 @@ class Blocks:
 
     def refs(self) -> ChunkRefs:
         """Return each block as the whole of its file."""
+        if self.chunks > MOST_CHUNKS:
+            raise UnsupportedError(
+                f"a grid of {self.chunks} blocks, there or not; a manifest takes {MOST_CHUNKS}; index it --in-place",
+                field="blockSize",
+            )
         there = np.zeros(self.chunks, np.int64)
         there[self._number] = 1
         names = np.column_stack((np.zeros(len(self.index), np.int32), self.index))
@@ -81,7 +95,8 @@ class Blocks:
             rows = np.arange(len(self.index))
             same = len(rows) <= most and self._stranger(rows) is None
             return Chain.OFFSET if same else Chain.N5_DEFAULT
-        stranger = self._stranger(self._doubtful())
+        # every header: no length of a block tells its shape, and no codec behind `offset` could notice another one
+        stranger = self._stranger(np.arange(len(self.index)))
         if stranger is not None:
             raise UnrepresentableError(
                 f"a block of another shape or kind than the chunks' {self._dataset.block_size}, "
@@ -91,26 +106,12 @@ class Blocks:
             )
         return wish
 
-    def _doubtful(self) -> NDArray[np.int64]:
-        """Return the blocks whose headers have to be read: those at edges that cut blocks, and some others."""
-        cut = np.array(self._dataset.dimensions) % np.array(self._dataset.block_size) != 0
-        last = self.index == np.array(self._dataset.grid) - 1
-        edge = np.flatnonzero((last & cut).any(axis=1))
-        some = np.linspace(0, len(self.index) - 1, SAMPLED).astype(np.int64) if len(self.index) else edge
-        return np.union1d(edge, some)
-
     def _stranger(self, rows: NDArray[np.int64]) -> int | None:
-        """Return the first of some blocks whose header is not the one of a full block."""
-        axes = len(self._dataset.dimensions)
-        heads = self._tree.read([self._key(row) for row in rows.tolist()], header_length(axes))
-        for row, head in zip(rows.tolist(), heads, strict=True):
-            try:
-                header = block_header(head, axes)
-            except JnrrdzError as error:
-                # a header of variable length is longer than what was read
-                if len(head) > 1 and int.from_bytes(head[:2], "big") == Mode.VARLENGTH:
-                    return int(row)
-                raise error.at(url=self._tree.url + self._key(row)) from None
-            if header.mode != Mode.DEFAULT or header.dimensions != self._dataset.block_size:
-                return int(row)
+        """Return the first of some blocks whose header is not the one of a full block in default mode."""
+        full = default_header(self._dataset.block_size)
+        for some in batched(rows.tolist(), _TOGETHER):
+            heads = self._tree.read([self._key(row) for row in some], len(full))
+            strangers = (row for row, head in zip(some, heads, strict=True) if head != full)
+            if (found := next(strangers, None)) is not None:
+                return found
         return None

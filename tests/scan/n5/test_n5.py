@@ -10,6 +10,7 @@ import numcodecs
 import numpy as np
 import pytest
 import tensorstore
+import tifffile
 import xarray as xr
 import zarr
 
@@ -90,6 +91,33 @@ def test_offset_is_refused_where_blocks_are_cut(tmp_path):
     by_hand(tmp_path / "v", values_of((9, 7)), (4, 4))
     with pytest.raises(jnrrdz.UnrepresentableError, match=r"v/[02]/[01]: chain: a block of another shape"):
         jnrrdz.scan(tmp_path / "v", chain="offset")
+
+
+@pytest.mark.parametrize("chain", ["offset", "pad"])
+def test_a_stranger_among_many_is_found(tmp_path, chain):
+    by_hand(tmp_path / "v", np.zeros((64, 64), "u1"), (2, 2))
+    (tmp_path / "v/17/21").write_bytes(default_header((4, 1)) + bytes(range(4)))
+    with pytest.raises(jnrrdz.UnrepresentableError, match=r"v/17/21: chain: a block of another shape"):
+        jnrrdz.scan(tmp_path / "v", chain=chain)
+
+
+def test_a_grid_too_large_for_a_manifest_is_indexed_in_place(add_attributes, tmp_path):
+    huge = {"dimensions": [1 << 20] * 3, "blockSize": [8, 8, 8], "dataType": "uint8", "compression": {"type": "raw"}}
+    add_attributes(tmp_path / "v", **huge)
+    block = tmp_path / "v/131071/0/7"
+    block.parent.mkdir(parents=True)
+    block.write_bytes(default_header((8, 8, 8)) + bytes([7]) * 512)
+    with pytest.raises(jnrrdz.UnsupportedError, match="in-place"):
+        jnrrdz.scan(tmp_path / "v")
+    api.index_in_place(tmp_path / "v")
+    assert zarr.open_array(tmp_path / "v", mode="r")[-1, 0, 63] == 7
+
+
+@pytest.mark.parametrize("choice", [{"chain": "offset"}, {"stack_timepoints": True}, {"probe": True}])
+def test_options_of_containers_are_refused_for_files(tmp_path, choice):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 4), "u1"))
+    with pytest.raises(jnrrdz.UnsupportedError, match=f"{next(iter(choice))} is for N5"):
+        jnrrdz.scan(tmp_path / "a.tif", **choice)
 
 
 @pytest.mark.parametrize(
