@@ -6,13 +6,17 @@ one damaged extension, and knows no NITF 2.0; it is the reference of the tests, 
 Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A (NITF 2.0)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.nitf20 import NITF20
 from jnrrdz.layout.nitf_fields import Cursor, Fields
 from jnrrdz.layout.nitf_tables import COPIES, EXTENSION, FILE, NITF21, OVERFLOWED, SegmentLengths, Version
+from jnrrdz.layout.nitf_tre_layout import layout_of, read_fields
+from jnrrdz.layout.nitf_tre_tables import DES
 
 type ReadRange = Callable[[int, int], bytes]
 
@@ -68,7 +72,7 @@ class Extension:
 
     segment: Segment
     name: str
-    fields: Fields
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,13 @@ def parse_extension(read: ReadRange, layout: NitfLayout, segment: Segment) -> Ex
         cursor.take(OVERFLOWED)
     length = cursor.number("DESSHL", 4)
     own = cursor.raw("DESSHF", length)
-    if own:
-        cursor.found["DESSHF"] = own.decode("latin-1").rstrip(" \0")
-    return Extension(segment, name, cursor.found)
+    return Extension(segment, name, {**cursor.found, **_own_fields(name, own, cursor.found)})
+
+
+def _own_fields(name: str, own: bytes, header: Fields) -> dict[str, Any]:
+    """Return the fields that one kind of extension has of its own; those that do not fit its layout stay text."""
+    layout = DES.get(name.removesuffix(" DES"))
+    with suppress(MalformedError):
+        if layout is not None:
+            return read_fields(name, layout_of(layout), own, header)
+    return {"DESSHF": own.decode("latin-1").rstrip(" \0")} if own else {}

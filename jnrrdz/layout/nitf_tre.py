@@ -16,7 +16,8 @@ from functools import cache
 from typing import Any
 
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.layout.nitf_tre_tables import LAYOUTS
+from jnrrdz.layout.nitf_tre_layout import layout_of, read_fields
+from jnrrdz.layout.nitf_tre_tables import FIXED, VARYING
 
 TAG = 6
 LENGTH = 5
@@ -76,9 +77,9 @@ def described(tre: Tre, problems: list[str]) -> Fields:
 
 def _fields(tre: Tre) -> Fields | None:
     """Return the fields of an extension whose layout is known, None of any other."""
-    layout = LAYOUTS.get(tre.tag)
+    layout = FIXED.get(tre.tag) or VARYING.get(tre.tag)
     if layout is not None:
-        return layout(tre.data)
+        return read_fields(tre.tag, layout_of(layout), tre.data)
     maker = _known().get(tre.tag)
     if maker is None:
         return None
