@@ -130,10 +130,10 @@ def _refuse_tree_options(sources: Sequence[str], choices: Mapping[str, Any]) -> 
     asked = [f"--{name.replace('_', '-')}" for name in TREE_OPTIONS if choices[name]]
     if not asked:
         return
-    from jnrrdz import api  # noqa: PLC0415  see the package
+    from jnrrdz.scan.located import is_tree  # noqa: PLC0415  see the package
 
     for source in sources:
-        if not api.is_tree(source):
+        if not is_tree(source):
             raise click.UsageError(f"{', '.join(asked)}: for N5 containers, which are directories; {source} is none.")
 
 
