@@ -114,7 +114,8 @@ def _array(image: NitfImage, stored: Stored, mask: Mask | None, wanted: Wanted) 
         fill_value=dtype.type(0) if pad is None else pad,
         attributes=attributes,
     )
-    return array if wanted.palette is None else _expanded(array, stored, wanted.palette)
+    palette = wanted.palette
+    return array if palette is None else expanded(array, stored.spec(palette.tobytes()), palette)
 
 
 def _check_end(image: NitfImage, chunks: Chunks) -> None:
@@ -128,8 +129,8 @@ def _check_end(image: NitfImage, chunks: Chunks) -> None:
         )
 
 
-def _expanded(array: VirtualArray, stored: Stored, palette: Palette) -> VirtualArray:
-    """Return an array of indices as one of colours: bands red, green and blue."""
+def expanded(array: VirtualArray, spec: CodecSpec, palette: Palette) -> VirtualArray:
+    """Return an array of indices as one of colours: bands red, green and blue; the codec has the palette."""
     attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
     if "_FillValue" in array.attributes:
         attributes["nodata"] = str(int(array.fill_value))
@@ -148,7 +149,7 @@ def _expanded(array: VirtualArray, stored: Stored, palette: Palette) -> VirtualA
         shape=(CHANNELS, *array.shape),
         dtype=np.dtype("u1"),
         chunks=(CHANNELS, *array.chunks),
-        codecs=(stored.spec(palette.tobytes()),),
+        codecs=(spec,),
         dimension_names=("band", *array.dimension_names),
         fill_value=fill,
         attributes=attributes,

@@ -20,7 +20,7 @@ from jnrrdz.scan.nitf.about import Extras, Notes, image_attributes
 from jnrrdz.scan.nitf.arrays import CODESTREAMS, Wanted, mask_of, segment_array
 from jnrrdz.scan.nitf.colours import colour_attributes, table_of
 from jnrrdz.scan.nitf.geo import Geo, geo_of, levels_attributes
-from jnrrdz.scan.nitf.joined import joined_array
+from jnrrdz.scan.nitf.joined import joined_array, whole_image
 from jnrrdz.scan.nitf.samples import pad_value
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.windows import Windows
@@ -47,9 +47,8 @@ def image_group(file: File, members: Sequence[NitfImage]) -> VirtualGroup:
     """Return the group of one image: its variable, or a group for each of its levels."""
     image, notes = members[0], Notes()
     about, tres = image_attributes(image, file.extras.of_image(image.segment.number), notes)
-    geo = geo_of(image, _rpc(tres, notes), is_20=file.layout.version is NITF20)
+    geo = geo_of(whole_image(members), _rpc(tres, notes), is_20=file.layout.version is NITF20)
     if len(members) > 1:
-        geo = Geo(geo.crs, rpc=geo.rpc, refused=geo.refused)  # its corners are those of the first part
         about["segments"] = [one.segment.number for one in members]
     levels = _levels(file, members)
     about |= notes.attributes()

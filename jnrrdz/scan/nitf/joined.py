@@ -10,6 +10,7 @@ Spec: NGA.STND.0024-2 (SICD, file format), NGA.STND.0025-2 (SIDD, file format)
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,12 +18,16 @@ from jnrrdz.layout.nitf_image import NitfImage
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec_nitf import JbpBlockConfig
 from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.scan.nitf.arrays import Wanted, is_complex
+from jnrrdz.scan.nitf.arrays import Wanted, expanded, is_complex
 from jnrrdz.scan.nitf.blocks import BYTE, PIECE_BYTES, check_data
 from jnrrdz.scan.nitf.samples import pair_dtype, sample_dtype
 
 LEAST_BYTES = PIECE_BYTES // 8
 """A chunk's least size, before it is rather put together from two ranges."""
+
+PART_DIGITS = 3
+CORNERS, HALF = 60, 30
+"""Characters of IGEOLO, and of the two upper ones in it."""
 
 _PART = re.compile(r"(SICD|SIDD[0-9]{3})([0-9]{3})")
 
@@ -34,13 +39,38 @@ def joined_images(images: Sequence[NitfImage]) -> Iterator[tuple[int, list[NitfI
         part = _PART.fullmatch(image.text("IID1"))
         key = (part[1], _kind(image)) if part and _is_plain(image) else ("", image.segment.number)
         groups.setdefault(key, []).append(image)
-    for number, members in enumerate(groups.values()):
-        yield number if len(groups) < len(images) else members[0].segment.number, members
+    found = [members for group in groups.values() for members in _whole(group)]
+    found.sort(key=lambda members: members[0].segment.number)
+    for number, members in enumerate(found):
+        yield number if len(found) < len(images) else members[0].segment.number, members
+
+
+def _whole(members: list[NitfImage]) -> list[list[NitfImage]]:
+    """Return the parts of an image in their order; where one is not there, each as an image of its own."""
+    if len(members) == 1:
+        return [members]
+    parts = {int(image.text("IID1")[-PART_DIGITS:]): image for image in members}
+    if sorted(parts) != list(range(1, len(members) + 1)):
+        return [[image] for image in members]
+    return [[parts[number] for number in sorted(parts)]]
+
+
+def whole_image(members: Sequence[NitfImage]) -> NitfImage:
+    """Return the image that the parts are: with all rows, and the corners of the first and the last."""
+    first, last = members[0], members[-1]
+    if len(members) == 1:
+        return first
+    corners = {}
+    if first.text("ICORDS") == last.text("ICORDS") and first.text("IGEOLO"):
+        corners["IGEOLO"] = first.text("IGEOLO").ljust(CORNERS)[:HALF] + last.text("IGEOLO").ljust(CORNERS)[HALF:]
+    rows = sum(image.rows for image in members)
+    return replace(first, fields={**first.fields, "NROWS": rows, **corners})
 
 
 def _kind(image: NitfImage) -> tuple[object, ...]:
     """Return what parts of one image have in common."""
-    return (image.columns, len(image.bands), image.text("PVTYPE"), image.bits, image.mode)
+    # a legend has the number of the image that it belongs to
+    return (image.text("ICAT"), image.columns, len(image.bands), image.text("PVTYPE"), image.bits, image.mode)
 
 
 def _is_plain(image: NitfImage) -> bool:
@@ -66,7 +96,7 @@ def joined_array(members: Sequence[NitfImage], wanted: Wanted) -> VirtualArray:
     lead = (bands,) if bands > 1 else ()
     dtype = pair_dtype(sample_dtype(image)) if paired else sample_dtype(image)
     config = JbpBlockConfig(image.text("PVTYPE"), image.bits, image.mode, image_rows=rows, complex_pairs=paired)
-    return VirtualArray(
+    array = VirtualArray(
         shape=(*lead, rows, image.columns),
         dtype=dtype,
         chunks=(*lead, step, image.columns),
@@ -76,6 +106,9 @@ def joined_array(members: Sequence[NitfImage], wanted: Wanted) -> VirtualArray:
         fill_value=dtype.type(0),
         attributes=wanted.attributes,
     )
+    if wanted.palette is None:
+        return array
+    return expanded(array, replace(config, palette=wanted.palette.tobytes()).to_spec(), wanted.palette)
 
 
 def chunk_rows(heights: Sequence[int], row: int) -> int:
