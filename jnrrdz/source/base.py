@@ -26,6 +26,38 @@ class Validators:
     """Last modification as RFC 3339 text in UTC."""
 
 
+class State(Protocol):
+    """A source's state as seen or as recorded; None is what is not known."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes."""
+
+    @property
+    def etag(self) -> str | None:
+        """ETag, with or without its mark of weakness."""
+
+    @property
+    def modified(self) -> str | None:
+        """Last modification as RFC 3339 text in UTC."""
+
+
+def difference(then: State, now: State) -> str | None:
+    """Return in words what shows that two states are not the same, None where nothing shows it.
+
+    Servers add and drop an ETag's mark of weakness on the way.  An answer without an ETag says nothing
+    by that.  The time of modification counts only where no ETag can be compared.
+    """
+    if None not in {then.size, now.size} and then.size != now.size:
+        return f"size was {then.size}, is {now.size}"
+    if then.etag is not None and now.etag is not None:
+        same = then.etag.removeprefix("W/") == now.etag.removeprefix("W/")
+        return None if same else f"ETag was {then.etag}, is {now.etag}"
+    if then.etag is now.etag is None and None not in {then.modified, now.modified} and then.modified != now.modified:
+        return f"time of modification was {then.modified}, is {now.modified}"
+    return None
+
+
 class ByteSource(Protocol):
     """Bytes at a URL, read by ranges from any thread."""
 

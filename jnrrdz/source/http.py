@@ -5,25 +5,28 @@ the status, so a server without ranges would give wrong bytes.  RFC 9110, sectio
 """
 
 import asyncio
+import errno
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 import aiohttp
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
-from jnrrdz.source.base import Span, Validators
+from jnrrdz.source.base import Span, Validators, difference
+from jnrrdz.source.retry import Transient, persistently, retry_after, silence
 from jnrrdz.source.times import rfc3339
 
 WHOLE_LIMIT = 64 * 1024 * 1024
 """What may be downloaded to reach a span on a server that ignores ranges."""
 
-ATTEMPTS = 3
-_PAUSE = 0.1
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
-_OK, _PARTIAL, _UNSATISFIABLE = 200, 206, 416
+_OK, _PARTIAL, _PRECONDITION_FAILED, _UNSATISFIABLE = 200, 206, 412, 416
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
 _BROKEN = (
     aiohttp.ClientPayloadError,
@@ -45,74 +48,118 @@ class HttpTransport:
     def __init__(self, fs: Any, url: str) -> None:
         self._fs = fs
         self._url = url
+        self._conditional = True
         self.validators: Validators | None = None
+        self.expected: str | None = None
+        """The ETag that was recorded when the object was scanned."""
 
     async def stat(self) -> Validators:
         """Return size, ETag and so on from one HEAD, or from one byte where HEAD does not tell."""
-        async with await self._ask("HEAD") as answer:
+        return await persistently(self._stat_once)
+
+    async def _stat_once(self, attempt: int) -> Validators:
+        async with self._asked("HEAD", None, attempt) as answer:
             told = answer.status == _OK and _size(answer) is not None
-            if told or answer.status in {404, 410}:
-                return self._learn(answer, _size(answer))
-        async with await self._ask("GET", (0, 1)) as answer:
-            return self._learn(answer, _size(answer))
+            if told or answer.status in self._final:
+                return await self._learn(answer, _size(answer))
+        async with self._asked("GET", (0, 1), attempt) as answer:
+            return await self._learn(answer, _size(answer))
 
     async def fetch(self, span: Span) -> bytes:
-        """Return the bytes of one span, asking again where a connection broke."""
-        for attempt in range(1, ATTEMPTS):
-            try:
-                return await self._fetch_once(span)
-            except aiohttp.ClientConnectorError:  # refused or not found: the same the next time
-                raise
-            except _BROKEN:
-                await asyncio.sleep(_PAUSE * 2**attempt)
-        return await self._fetch_once(span)
+        """Return the bytes of one span, asking again where a server is busy or a connection broke."""
+        return await persistently(partial(self._fetch_once, span))
 
-    async def _fetch_once(self, span: Span) -> bytes:
-        async with await self._ask("GET", span) as answer:
-            size = self._learn(answer, _size(answer)).size
+    async def _fetch_once(self, span: Span, attempt: int) -> bytes:
+        async with self._asked("GET", span, attempt) as answer:
+            if answer.status == _PRECONDITION_FAILED and self._conditional:
+                # asked once more without a condition: the answer tells what is there now, and some
+                # servers refuse conditions that hold
+                self._conditional = False
+                raise Transient(DriftError("changed since it was scanned (If-Match failed); index it again"), 0)
+            size = (await self._learn(answer, _size(answer))).size
             if span[0] >= size:
                 return b""
             skipped, wanted = _body(answer, span, size)
             await _skip(answer.content, skipped)
             return await answer.content.readexactly(wanted)
 
-    async def _ask(self, method: str, span: Span | None = None) -> aiohttp.ClientResponse:
-        """Return the answer, its body not read yet, after a pause and another try for a busy server."""
+    @asynccontextmanager
+    async def _asked(self, method: str, span: Span | None, attempt: int) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Give the answer, its body not read yet; what may pass is raised as Transient."""
+        try:
+            async with await self._send(method, _headers(span), attempt) as answer:
+                if answer.status in _TRANSIENT:
+                    raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
+                yield answer
+        except aiohttp.NonHttpUrlRedirectClientError as error:
+            raise UntrustedSourceError(f"a redirect to {error}; only http and https are followed") from error
+        except aiohttp.ClientConnectorError as error:
+            if not _passes(error):
+                raise
+            raise Transient(error) from error
+        except (*_BROKEN, TimeoutError) as error:
+            raise Transient(error) from error
+
+    async def _send(self, method: str, headers: dict[str, str], attempt: int) -> aiohttp.ClientResponse:
         session = await self._fs.set_session()
         options = {"allow_redirects": True, **self._fs.kwargs, "auto_decompress": False}
-        options["headers"] = {**options.get("headers", {}), **_headers(span)}
-        url = self._fs.encode_url(self._url)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                answer: aiohttp.ClientResponse = await session.request(method, url, **options)
-            except aiohttp.NonHttpUrlRedirectClientError as error:
-                raise UntrustedSourceError(f"a redirect to {error}; only http and https are followed") from error
-            if answer.status not in _TRANSIENT or attempt == ATTEMPTS:
-                break
-            answer.close()
-            await asyncio.sleep(_PAUSE * 2**attempt)
+        if "timeout" not in self._fs.client_kwargs:  # what the user asks for is left as it is
+            options.setdefault("timeout", patience(attempt))
+        options["headers"] = {**options.get("headers", {}), **headers, **self._condition(method)}
+        answer: aiohttp.ClientResponse = await session.request(method, self._fs.encode_url(self._url), **options)
         return answer
 
-    def _learn(self, answer: aiohttp.ClientResponse, size: int | None) -> Validators:
+    def _condition(self, method: str) -> dict[str, str]:
+        """Return If-Match with the state that is known; a weak ETag never matches (RFC 9110, 13.1.1)."""
+        etag = (self.validators and self.validators.etag) or self.expected
+        holds = etag and etag.startswith('"') and self._conditional and method == "GET"
+        return {"If-Match": etag} if etag and holds else {}
+
+    _final = frozenset({404, 410})
+    """Answers to HEAD after which GET is not tried."""
+
+    async def _refusal(self, answer: aiohttp.ClientResponse) -> JnrrdzError:
+        """Return the error that a status stands for."""
+        said = f"HTTP {answer.status} {answer.reason} to {answer.method}"
+        error = JnrrdzError(f"{said}{_ADVICE.get(answer.status, '')}")
+        kind = _LIKE.get(answer.status)
+        error.__cause__ = None if kind is None else kind()
+        return error
+
+    async def _learn(self, answer: aiohttp.ClientResponse, size: int | None) -> Validators:
         """Keep what the answer says about the object's state; refuse a state other than before."""
-        known = self.validators
         if answer.status not in {_OK, _PARTIAL, _UNSATISFIABLE}:
-            said = f"HTTP {answer.status} {answer.reason} to {answer.method}"
-            raise JnrrdzError(f"{said}{_ADVICE.get(answer.status, '')}") from _LIKE.get(answer.status)
+            error = await self._refusal(answer)
+            raise error from error.__cause__
         if answer.status == _OK and _encoded(answer):
             raise UnsupportedError("the server compresses what it sends although asked not to; turn that off there")
+        known = self.validators
         if size is None and known is None:
             raise UnsupportedError(f"the server does not say the size (HTTP {answer.status} to {answer.method})")
         found = _validators(answer.headers, known.size if size is None and known else size or 0)
-        if known is None:
-            self.validators = found
-            return found
-        # an answer without an ETag (to HEAD, from some servers) says nothing about the object
-        tags = {_strong(each.etag) for each in (known, found) if each.etag is not None}
-        if known.size != found.size or len(tags) > 1:
-            raise DriftError(f"changed while it was read: was {known}, is {found}")
-        self.validators = known if known.etag is not None else replace(known, etag=found.etag)
+        self.validators = found if known is None else settled(known, found)
         return self.validators
+
+
+def settled(known: Validators, found: Validators) -> Validators:
+    """Return what is known of an object after one more answer, or refuse one of another state."""
+    change = difference(known, found)
+    if change is not None:
+        raise DriftError(f"changed while it was read: {change}")
+    return known if known.etag is not None else replace(known, etag=found.etag)
+
+
+def patience(attempt: int) -> aiohttp.ClientTimeout:
+    """Return how long an attempt waits: for a connection and for each next byte, however long all takes."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=silence(attempt), sock_read=silence(attempt))
+
+
+def _passes(error: aiohttp.ClientConnectorError) -> bool:
+    """Whether a connection that could not be made may be made later: not where it was refused or has no name."""
+    cause = error.os_error
+    if isinstance(cause, socket.gaierror):
+        return cause.errno == socket.EAI_AGAIN
+    return cause.errno in {errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT}
 
 
 def _body(answer: aiohttp.ClientResponse, span: Span, size: int) -> tuple[int, int]:
@@ -169,8 +216,3 @@ def _validators(headers: Mapping[str, str], size: int) -> Validators:
         modified = None
     version = headers.get("x-amz-version-id") or headers.get("x-goog-generation")
     return Validators(size, headers.get("ETag"), None if version == "null" else version, modified)
-
-
-def _strong(etag: str | None) -> str | None:
-    """Return the ETag without its mark of weakness, which servers add and drop on the way."""
-    return etag.removeprefix("W/") if etag else None
