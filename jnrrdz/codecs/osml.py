@@ -21,8 +21,8 @@ from jnrrdz.model.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, dumps
 
 PREFIX = "https://awslabs.github.io/osml-imagery-io/codecs/"
 TIFF_TILE = f"{PREFIX}tiff-tile"
-UNREAD = tuple(PREFIX + name for name in ("jpeg2000", "jbp-block", "jpeg", "dted"))
-"""Its other codecs, which nothing here decodes yet."""
+UNREAD = (f"{PREFIX}dted",)
+"""What nothing here decodes yet."""
 
 BYTE_ORDERS = {b"II*\0": "little", b"II+\0": "little", b"MM\0*": "big", b"MM\0+": "big"}
 """The first four bytes of a TIFF and of a BigTIFF."""
@@ -147,7 +147,9 @@ def _decoded(text: Any) -> bytes:
 
 def refusal(name: str) -> UnsupportedError:
     """Return the error for a codec of osml-imagery-io that is not read."""
-    return UnsupportedError(f"codec {name} of osml-imagery-io is not read yet; {TIFF_TILE} is", field="codecs")
+    return UnsupportedError(
+        f"codec {name} of osml-imagery-io is not read; those of TIFF, NITF and JPEG 2000 are", field="codecs"
+    )
 
 
 def adopted_documents(documents: Mapping[str, bytes], magic_of: Callable[[str], bytes]) -> Mapping[str, bytes]:
@@ -189,7 +191,7 @@ def adopted(metadata: Mapping[str, Any], magic: bytes) -> dict[str, Any]:
     """
     facts = array_from_json(metadata)
     for codec in facts.codecs:
-        if codec.name.startswith(PREFIX) and codec.name != TIFF_TILE:
+        if codec.name in UNREAD:
             raise refusal(codec.name)
     tile = _tile_of(facts, magic)
     if tile is None:

@@ -152,7 +152,7 @@ def changed(cog, run, change):
         ({"name": "nobody.knows"}, "no package that is installed registers the codec 'nobody.knows'"),
         ({"name": "numcodecs.nothing"}, "registers the codec"),
         ({"name": "offset", "configuration": {"offset": -1}}, "its configuration is refused"),
-        ({"name": "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"}, "not read yet"),
+        ({"name": "https://awslabs.github.io/osml-imagery-io/codecs/dted"}, "is not read"),
         ({"name": "gzip", "configuration": {"level": 99}}, "its configuration is refused"),
     ],
 )
