@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import struct
+import tracemalloc
 import warnings
 
 import numcodecs
@@ -113,7 +114,7 @@ def test_a_grid_too_large_for_a_manifest_is_indexed_in_place(add_attributes, tmp
     assert zarr.open_array(tmp_path / "v", mode="r")[-1, 0, 63] == 7
 
 
-@pytest.mark.parametrize("choice", [{"chain": "offset"}, {"stack_timepoints": True}, {"probe": True}])
+@pytest.mark.parametrize("choice", [{"chain": "offset"}, {"stack_timepoints": True}])
 def test_options_of_containers_are_refused_for_files(tmp_path, choice):
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((4, 4), "u1"))
     with pytest.raises(jnrrdz.UnsupportedError, match=f"{next(iter(choice))} is for N5"):
@@ -300,6 +301,49 @@ def test_a_cut_block_is_an_error_that_names_it(write_n5, tmp_path):
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(jnrrdz.JnrrdzError, match="v/1/0"):
         jnrrdz.open_group(tmp_path / "v", chain="n5_default")["data"][...]
+
+
+@pytest.mark.parametrize("chain", ["offset", "pad"])
+@pytest.mark.parametrize("compression", ["raw", "gzip", "zstd"])
+def test_a_block_that_changes_after_it_was_indexed(write_n5, tmp_path, chain, compression):
+    values = values_of((8, 8))
+    write_n5(tmp_path / "v", values, (4, 4), compression)
+    jnrrdz.index(tmp_path / "v", tmp_path / "r.json", chain=chain)
+    write_n5(tmp_path / "other", values[4:, :4].reshape(8, 2), (8, 2), compression)
+    block = (tmp_path / "other/0/0").read_bytes()
+    array = jnrrdz.open_group(tmp_path / "r.json")["data"]
+    assert names(array)[-1] == chain
+    np.testing.assert_array_equal(array[...], values.T)
+    (tmp_path / "v/1/0").write_bytes(block.ljust((tmp_path / "v/1/0").stat().st_size))
+    try:  # a block of another shape is read as what it says that it is, or refused; never as a full one
+        found = jnrrdz.open_group(tmp_path / "r.json")["data"][:4, 4:]
+    except jnrrdz.JnrrdzError as error:
+        assert "v/1/0" in str(error)  # noqa: PT017  either is right
+    else:
+        expected = np.zeros((4, 4), "u2")
+        expected[:2] = values[4:, :4].reshape(8, 2)[:4].T
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("chain", ["offset", "pad", "n5_default"])
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "xz", "bzip2"])
+def test_a_bomb_is_an_error_before_it_goes_off(tmp_path, chain, compression):
+    import bz2  # noqa: PLC0415  for this case only
+    import gzip  # noqa: PLC0415
+    import lzma  # noqa: PLC0415
+
+    import zstandard  # noqa: PLC0415
+
+    pack = {"gzip": gzip.compress, "zstd": zstandard.compress, "xz": lzma.compress, "bzip2": bz2.compress}[compression]
+    by_hand(tmp_path / "v", values_of((8, 8)), (4, 4), compression={"type": compression}, compress=pack)
+    bomb = default_header((4, 4)) + pack(bytes(1 << 28))
+    (tmp_path / "v/1/1").write_bytes(bomb)
+    array = jnrrdz.open_group(jnrrdz.scan(tmp_path / "v", chain=chain))["data"]
+    tracemalloc.start()
+    with pytest.raises(jnrrdz.JnrrdzError, match=r"v/1/1.*(longer than|where) 32 "):
+        array[4:, 4:]
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
 
 
 def test_s3_is_listed_a_thousand_blocks_a_request(s3):
