@@ -154,7 +154,8 @@ def mode(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[
     if gone is not None:
         nothing = np.isnan(ordered) if data.dtype.kind == "f" else np.zeros(ordered.shape, bool)
         nothing |= False if missing is None else ordered == missing
-    found, best = ordered[0].copy(), np.zeros(ordered.shape[1:], np.int32)
+    found: NDArray[Any] = ordered[0].copy()
+    best = np.zeros(ordered.shape[1:], np.int32)
     run = np.zeros_like(best)
     for place, values in enumerate(ordered):
         run = np.where(values == ordered[place - 1], run + 1, 1) if place else run + 1

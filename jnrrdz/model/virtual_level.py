@@ -70,7 +70,7 @@ class VirtualLevel:
         missing = known - {"method"} - value.keys()
         if missing:
             raise MalformedError(f"a level without {', '.join(sorted(missing))}", field=VIRTUAL_LEVELS)
-        members: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+        members: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
         return cls(**members)
 
 
