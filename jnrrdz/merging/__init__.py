@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import batched
 from typing import Any, NoReturn, get_args
@@ -129,15 +129,20 @@ def stacked(  # noqa: PLR0913 - what may be said of the references, and how they
     rule = None if coord_from is None else rule_of(coord_from)
     finder = TableFinder(source_options or storage_options)
     read = partial(_read, allow=tuple(allow), storage_options=storage_options, source_options=source_options)
+    origins: list[Mapping[str, Any]] = []
     found = Concatenation(concat_dim, column if rule is None else rule.values)
     for name, ref in zip(names, _in_threads(read, refs), strict=True):
         finder.guards |= ref.guards
+        origins.append(ref.group.origin)
         try:
             found.add(ref.group, name, None if rule is None else rule.text(name, ref.group))
         except UnrepresentableError as error:
             found.refuse(name, str(error))
     moved = _refuse_tables if single_range else finder
-    return found.finish(keep_order=keep_order, skip_mismatched=skip_mismatched, with_tables=moved)
+    made = found.finish(keep_order=keep_order, skip_mismatched=skip_mismatched, with_tables=moved)
+    # one scan of a source that changed can be put in place of the old one where all were scanned alike
+    alike = {"options": origins[0]["options"]} if all("options" in one and one == origins[0] for one in origins) else {}
+    return replace(made, group=replace(made.group, origin={**alike, "concat_dim": concat_dim}))
 
 
 def _refuse_tables(refs: ChunkRefs, tables: str) -> NoReturn:  # noqa: ARG001 - the signature of `WithTables`

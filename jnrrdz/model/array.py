@@ -62,11 +62,13 @@ class VirtualArray:
 
 @dataclass(frozen=True, eq=False)
 class VirtualGroup:
-    """Attributes and named children; `sources` stands on the root only."""
+    """Attributes and named children; `sources` and `origin` stand on the root only."""
 
     children: Mapping[str, Node] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default=_EMPTY)
     sources: tuple[SourceRecord, ...] = ()
+    origin: Mapping[str, Any] = field(default=_EMPTY)
+    """How it came to be, as far as making it anew needs that: `options` of the scan, `concat_dim` of a stack."""
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
         """Yield every node below this group with its path, parents before children."""

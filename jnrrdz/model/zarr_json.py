@@ -172,10 +172,12 @@ def _consolidate(nodes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any
 
 def _with_sources(root: VirtualGroup) -> VirtualGroup:
     """Return the root with the attribute that says which sources the references need, as they were scanned."""
-    recorded = {record.url: record for record in root.sources}
+    recorded = {record.url for record in root.sources}
+    trees = tuple(url for url in recorded if url.endswith("/"))
     urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
-    records = [recorded.pop(url, SourceRecord(url)) for url in urls] + list(recorded.values())
-    own = {"version": _version(), "sources": [_record_json(record) for record in records]}
+    others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
+    records = [_record_json(record) for record in (*root.sources, *others)]
+    own = {"version": _version(), "sources": records, **root.origin}
     return VirtualGroup(root.children, {**root.attributes, "jnrrdz": own}, root.sources)
 
 

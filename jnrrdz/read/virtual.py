@@ -30,6 +30,9 @@ MOST_CHUNKS = 1 << 27
 MOST_RECORDS = 1 << 16
 """Files of references of one array in a Parquet manifest."""
 
+ORIGIN = ("options", "concat_dim", "single_range")
+"""Members of the root's attribute `jnrrdz` that say how a manifest came to be."""
+
 type Options = Mapping[str, Any] | None
 
 
@@ -67,8 +70,19 @@ class _Reader:
         top = self._attributes(self._parsed(ZARR_JSON), ZARR_JSON)
         attributes = {name: value for name, value in top.items() if name != "jnrrdz"}
         children = {name: _frozen(child) for name, child in tree.items()}
-        records = [replace(self._records.get(url, SourceRecord(url)), url=place) for url, place in self._places.items()]
-        return VirtualGroup(children, attributes, tuple({record.url: record for record in records}.values()))
+        return VirtualGroup(children, attributes, self._table(), _origin(top.get("jnrrdz")))
+
+    def _table(self) -> tuple[SourceRecord, ...]:
+        """Return the sources as they were scanned, in the manifest's order, then those that it does not list."""
+        trees = tuple(url for url in self._records if url.endswith("/"))
+        listed = [replace(record, url=self._place(url)) for url, record in self._records.items()]
+        inside = trees or ("\0",)
+        others = [
+            SourceRecord(place)
+            for url, place in self._places.items()
+            if url not in self._records and not url.startswith(inside)
+        ]
+        return tuple({record.url: record for record in (*listed, *others)}.values())
 
     def _documents(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the documents below the root by the path of their nodes, parents first."""
@@ -144,7 +158,8 @@ class _Reader:
 
     def _place(self, url: str) -> str:
         if url not in self._places:
-            self._places[url] = url if self._trust is None else self._trust.resolve(url)
+            place = url if self._trust is None else self._trust.resolve(url)
+            self._places[url] = f"{place.rstrip('/')}/" if url.endswith("/") else place
         return self._places[url]
 
     def _size(self, url: str) -> int:
@@ -154,6 +169,11 @@ class _Reader:
         place = self._place(url)
         guard = None if self._trust is None else self._trust.guard_for(place)
         return open_source(place, storage_options=self._options, guard=guard).validators.size
+
+
+def _origin(own: Any) -> dict[str, Any]:
+    """Return what the root's attribute `jnrrdz` says of how the manifest came to be."""
+    return {name: own[name] for name in ORIGIN if name in own} if isinstance(own, dict) else {}
 
 
 def _frozen(node: Any) -> Node:

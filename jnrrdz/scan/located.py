@@ -6,6 +6,7 @@ writer, in half the time that the whole library takes.
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -33,12 +34,14 @@ def scan_located(
 ) -> Scanned:
     """Return what a path or URL holds, with the requests and bytes that finding it took."""
     if is_tree(text):
-        return scan_tree(open_tree(text, storage_options=storage_options), options)
-    source = opener(literal(text), storage_options=storage_options)
-    try:
-        return scan_source(source, options, partial(opener, storage_options=storage_options))
-    finally:
-        source.close()
+        found = scan_tree(open_tree(text, storage_options=storage_options), options)
+    else:
+        source = opener(literal(text), storage_options=storage_options)
+        try:
+            found = scan_source(source, options, partial(opener, storage_options=storage_options))
+        finally:
+            source.close()
+    return replace(found, group=replace(found.group, origin={"options": options.asked()}))
 
 
 def literal(text: str) -> str:

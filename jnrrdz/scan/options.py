@@ -1,7 +1,7 @@
 """What a user may ask of a scan, whatever the format.  A plain record."""
 
-from dataclasses import dataclass
-from typing import Literal, TypedDict
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict
 
 type PrecinctWindows = Literal["auto", "always", "never"]
 
@@ -15,12 +15,20 @@ class ScanChoices(TypedDict, total=False):
     sidecars: bool
     chain: str | None
     stack_timepoints: bool
-    probe: bool
     precinct_windows: PrecinctWindows | None
 
 
-TREE_OPTIONS = ("chain", "stack_timepoints", "probe")
+TREE_OPTIONS = ("chain", "stack_timepoints")
 """Choices that mean something for containers of blocks (N5) only."""
+
+
+RIGHTS = ("allow",)
+"""Choices that say what a scan may reach."""
+
+
+def with_whole_tiles(choices: ScanChoices) -> ScanChoices:
+    """Return choices for references of one range a chunk: JPEG 2000 tiles stay whole unless windows are asked for."""
+    return {**choices, "precinct_windows": choices.get("precinct_windows") or "never"}
 
 
 @dataclass(frozen=True)
@@ -52,5 +60,10 @@ class ScanOptions:
     """Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are cheap to find (`auto`, the
     default), all, or none."""
 
-    probe: bool = False
-    """Ask for the size of every block where there is no listing (HTTP), a request each."""
+    def asked(self) -> dict[str, Any]:
+        """Return the choices that differ from the defaults, as a manifest records them.
+
+        What may be reached is no part of it: that is for whoever reads, not for the manifest, to say.
+        """
+        given = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: value for name, (value, usual) in given.items() if value != usual and name not in RIGHTS}

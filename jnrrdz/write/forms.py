@@ -4,6 +4,7 @@ May touch errors and the model; the writer of a form is imported when it is aske
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -34,8 +35,9 @@ def write_form(  # noqa: PLR0913  the writers' common signature
     if name not in FORMATS:
         raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
     module = import_module(f"jnrrdz.write.{FORMATS[name]}")
+    origin = {**group.origin, "single_range": True} if single_range and group.origin else group.origin
     module.write(
-        group,
+        replace(group, origin=origin),
         target,
         single_range=single_range,
         relative=relative,

@@ -191,9 +191,9 @@ def test_the_root_says_which_sources_there_are():
         "jnrrdz": {
             "version": version("jnrrdz"),
             "sources": [
+                {"url": "/c", "size": 5},
                 {"url": "/a", "size": 9, "etag": '"e"', "version_id": "v1", "last_modified": last},
                 {"url": "/b"},
-                {"url": "/c", "size": 5},
             ],
         },
     }
