@@ -68,8 +68,12 @@ class Wish:
     type=click.Choice(["auto", "offset", "pad", "n5_default"]),
     help="Codecs for the headers of N5 blocks; by default those that read them right.",
 )
+@click.option(
+    "--precinct-windows",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Cut JPEG 2000 tiles into windows; by default large ones whose packets are cheap to find.",
+)
 @click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t.")
-@click.option("--probe", is_flag=True, help="Ask for the size of each N5 block where there is no listing (HTTP).")
 @click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
 @click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
@@ -256,11 +260,13 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     if wish.relative:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
     from jnrrdz import api  # noqa: PLC0415  see the package
+    from jnrrdz.scan.options import with_whole_tiles  # noqa: PLC0415  the same
     from jnrrdz.write.kerchunk_json import dump  # noqa: PLC0415  the same
 
     (source,) = sources
     with console.warnings_told(source):
-        found = api.scan_with_cost(source, storage_options=wish.s3.options(source), **wish.choices)
+        choices = with_whole_tiles({**wish.choices}) if wish.single_range else wish.choices
+        found = api.scan_with_cost(source, storage_options=wish.s3.options(source), **choices)
         dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
         sys.stdout.buffer.flush()
     arrays = [array for _, array in found.group.arrays() if array.shape]

@@ -283,7 +283,7 @@ def test_formats_are_those_of_the_library():
     assert [format_of(f"a{ending}") for ending in ENDINGS.values()] == list(ENDINGS)
 
 
-@pytest.mark.parametrize("option", [["--chain", "offset"], ["--stack-timepoints"], ["--probe"]])
+@pytest.mark.parametrize("option", [["--chain", "offset"], ["--stack-timepoints"]])
 def test_options_of_containers_are_a_usage_error_for_files(cog, run, option):
     assert f"{option[0]}: for N5 containers" in run("index", cog, "-o", "a.json", *option, code=2).stderr
     assert names(cog.parent) == ["scene.tif"]
