@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorstore
+import z5py
 import zarr
-from zarr.codecs import BytesCodec, TransposeCodec, ZstdCodec
+from zarr.codecs import BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
@@ -177,3 +178,24 @@ def test_tensorstore_reads_the_compressed_blocks_that_the_readme_writes(name, tm
 def test_blocks_written_without_a_literal_are_no_n5(codec, tmp_path):
     with pytest.raises(ValueError, match="0 dimensions but expected 2"):
         n5_written(tmp_path, OBLONG, ZSTD, codec, ZstdCodec(level=3))
+
+
+@pytest.mark.parametrize(
+    ("compression", "compressors"),
+    [({"type": "raw"}, ()), (ZSTD, (ZstdCodec(level=3),)), ({"type": "gzip", "level": 5}, (GzipCodec(level=5),))],
+    ids=["raw", "zstd", "gzip"],
+)
+def test_z5_reads_what_a_function_of_the_chunk_wrote(compression, compressors, tmp_path):
+    seen = []
+
+    def header(chunk):
+        seen.append(len(chunk))
+        return N5_HEADER
+
+    path = tmp_path / "c.n5" / "v"
+    values, read = n5_written(path, OBLONG, compression, OffsetCodec(offset=12, prefix_func=header), *compressors)
+    assert len(seen) == 12
+    np.testing.assert_array_equal(read, values)
+    (tmp_path / "c.n5/attributes.json").write_text('{"n5": "2.0.0"}')  # z5 opens no container without
+    dataset = z5py.File(str(tmp_path / "c.n5"), mode="r", use_zarr_format=False)["v"]
+    np.testing.assert_array_equal(dataset[...], values.T)
