@@ -20,6 +20,7 @@ from jnrrdz.read.group import reference_group
 from jnrrdz.read.manifest import from_group, is_reference_manifest
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
+from jnrrdz.read.virtual_levels import with_virtual_levels
 from jnrrdz.read.xarray import dataset, datasets
 from jnrrdz.scan import Scanned
 from jnrrdz.scan.located import scan_located
@@ -163,8 +164,23 @@ def open_store(
 
     `storage_options` are fsspec's for what is opened here, `source_options` for the sources that a
     manifest names, and `allow` are further prefixes that it may reach.  The choices are for what is
-    scanned; a manifest holds what was asked for when it was written.
+    scanned; a manifest holds what was asked for when it was written.  Levels that a group lists as
+    virtual are there too, computed where they are read.
     """
+    return with_virtual_levels(
+        open_stored(refs, allow=allow, storage_options=storage_options, source_options=source_options, **choices)
+    )
+
+
+def open_stored(
+    refs: str | os.PathLike[str] | VirtualGroup,
+    *,
+    allow: Sequence[str] = (),
+    storage_options: Options = None,
+    source_options: Options = None,
+    **choices: Unpack[ScanChoices],
+) -> ReferenceStore:
+    """Return the same without levels that are computed: what has references, and nothing else."""
     if isinstance(refs, VirtualGroup):
         group = physical_values(refs) if choices.get("physical") else refs
         return ReferenceStore(from_group(group), source_options=source_options, allow=("*",))
@@ -238,6 +254,7 @@ __all__ = [
     "open_datatree",
     "open_group",
     "open_store",
+    "open_stored",
     "remove_in_place",
     "scan",
     "scan_with_cost",

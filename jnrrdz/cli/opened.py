@@ -32,7 +32,7 @@ def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
     if _is_repository(name):
         raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
     if api.names_manifest(name):
-        store = api.open_store(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
+        store = api.open_stored(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
         parquet = any(isinstance(refs, ParquetRefs) for refs in store.manifest.arrays.values())
         return Opened(name, "Parquet manifest" if parquet else "JSON manifest", store.manifest)
     found = api.scan_with_cost(name, storage_options=s3.options(name))

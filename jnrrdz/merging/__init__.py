@@ -164,7 +164,9 @@ def _read(ref: Ref, *, allow: tuple[str, ...], storage_options: Options, source_
     """Return what a manifest, a source or a group holds; only a manifest's sources have to be trusted."""
     if isinstance(ref, VirtualGroup):
         return _Found(ref, {})
-    manifest = api.open_store(ref, allow=allow, storage_options=storage_options, source_options=source_options).manifest
+    manifest = api.open_stored(
+        ref, allow=allow, storage_options=storage_options, source_options=source_options
+    ).manifest
     group = group_from_manifest(manifest, allow=allow, source_options=source_options)
     if manifest.url is None:
         return _Found(group, {})

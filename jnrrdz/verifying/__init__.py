@@ -47,7 +47,7 @@ def verify(  # noqa: PLR0913  what is looked at, and how the sources are reached
     name = os.fspath(refs)
     if sample < 0 or jobs < 1:
         raise UnsupportedError(f"sample {sample} and jobs {jobs}; they are at least 0 and 1", field="sample, jobs")
-    store = api.open_store(name, allow=allow, storage_options=storage_options, source_options=source_options)
+    store = api.open_stored(name, allow=allow, storage_options=storage_options, source_options=source_options)
     manifest = store.manifest
     columns = {} if drift else {path: columnar(found) for path, found in manifest.arrays.items()}
     pool = SourcePool(manifest, options=source_options, allow=allow, opener=open_source)
