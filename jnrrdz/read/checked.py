@@ -37,7 +37,7 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
         return tuple(codecs)
     order = (BlockOrder(axes).reversed,) if axes > 1 else ()
     made = (*order, codec_n5.n5_default(axes, itemsize, tail[1:-1]))
-    return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))  # type: ignore[arg-type]
+    return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))
 
 
 def _entry(codec: Codec) -> CodecSpec:

@@ -112,6 +112,7 @@ class Blocks:
         for some in batched(rows.tolist(), _TOGETHER):
             heads = self._tree.read([self._key(row) for row in some], len(full))
             strangers = (row for row, head in zip(some, heads, strict=True) if head != full)
-            if (found := next(strangers, None)) is not None:
+            found: int | None = next(strangers, None)
+            if found is not None:
                 return found
         return None
