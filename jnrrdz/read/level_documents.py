@@ -15,6 +15,9 @@ from jnrrdz.model.zarr_json import ZARR_JSON, dumps
 
 type Document = dict[str, Any]
 
+AFFINE = 6
+"""Numbers of an affine, in rasterio's order."""
+
 
 def level_documents(
     documents: Mapping[str, bytes], listed: Mapping[str, tuple[VirtualLevel, ...]]
@@ -54,11 +57,12 @@ def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Docu
     if isinstance(found.get("axes"), dict):
         factors = dict(zip(names, level.factors, strict=False))
         found["axes"] = {name: _axis(axis, factors.get(name, 1)) for name, axis in found["axes"].items()}
-    if "spatial:shape" in found:
-        found["spatial:shape"] = list(level.shape[-2:])
-    if isinstance(found.get("spatial:transform"), list):
-        a, b, c, d, e, f = found["spatial:transform"]
+    affine = found.pop("spatial:transform", None)
+    found.pop("spatial:shape", None)
+    if names[-2:] == ["y", "x"] and isinstance(affine, list) and len(affine) == AFFINE:
+        a, b, c, d, e, f = affine
         rows, columns = level.factors[-2:]
+        found["spatial:shape"] = list(level.shape[-2:])
         found["spatial:transform"] = [a * columns, b * rows, c, d * columns, e * rows, f]
     return found
 

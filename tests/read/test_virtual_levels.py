@@ -15,6 +15,7 @@ from jnrrdz.model.codec import CodecSpec, bytes_
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.model.virtual_level import VirtualLevel, virtual_levels_attribute
 from jnrrdz.read.group import reference_group
+from jnrrdz.read.level_documents import level_documents
 from jnrrdz.read.manifest import from_group, load
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.virtual_levels import with_virtual_levels
@@ -83,6 +84,20 @@ def test_multiscales_name_every_level_by_size(store):
     assert [entry["asset"] for entry in layout] == ["0", "1", "2"]
     assert layout[1]["derived_from"] == "0"
     assert layout[1]["transform"]["scale"] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["y", "x"], [30.0, 0.0, 500.0, 0.0, -20.0, 900.0]), (["x", "y"], None)]
+)
+def test_an_affine_keeps_its_origin_and_grows_with_the_factors(names, expected):
+    attributes = {"spatial:transform": [10.0, 0.0, 500.0, 0.0, -10.0, 900.0], "spatial:shape": [24, 40], "rpc": {}}
+    source = {"attributes": attributes, "dimension_names": names, "shape": [24, 40]}
+    level = VirtualLevel("1", "0", "data", (2, 3), (12, 13), (5, 7))
+    documents = {"zarr.json": b"{}", "0/data/zarr.json": json.dumps(source).encode()}
+    found = json.loads(level_documents(documents, {"": (level,)})["1/data/zarr.json"])["attributes"]
+    assert found.get("spatial:transform") == expected
+    assert found.get("spatial:shape") == (expected and [12, 13])
+    assert "rpc" not in found
 
 
 def test_a_stock_reader_sees_the_stored_level_alone(group, tmp_path):
