@@ -146,12 +146,15 @@ def settled(known: Validators, found: Validators) -> Validators:
     change = difference(known, found)
     if change is not None:
         raise DriftError(f"changed while it was read: {change}")
-    return known if known.etag is not None else replace(known, etag=found.etag)
+    # a refused range tells size and ETag only
+    etag, modified = known.etag or found.etag, known.modified or found.modified
+    return replace(known, etag=etag, modified=modified, version=known.version or found.version)
 
 
-def patience(attempt: int) -> aiohttp.ClientTimeout:
+def patience(attempt: int, connect: float | None = None, read: float | None = None) -> aiohttp.ClientTimeout:
     """Return how long an attempt waits: for a connection and for each next byte, however long all takes."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=silence(attempt), sock_read=silence(attempt))
+    usual = silence(attempt)
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect or usual, sock_read=read or usual)
 
 
 def _passes(error: aiohttp.ClientConnectorError) -> bool:

@@ -1,0 +1,49 @@
+"""fsspec's file systems, one for all threads.
+
+May touch fsspec.  fsspec keeps an instance for each thread that asks, and with it connections of its own and,
+for S3, a client that takes a tenth of a second to make.  All of jnrrdz's requests run on fsspec's one event
+loop, so that one instance a process serves every thread.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import fsspec
+import fsspec.asyn
+import fsspec.core
+from fsspec.utils import tokenize
+
+_LOCK = threading.RLock()
+_KEPT: dict[str, Any] = {}
+
+
+def of(protocol: str, options: Mapping[str, Any]) -> Any:
+    """Return the file system of a protocol with these options."""
+    return _kept(lambda: fsspec.filesystem(protocol, **options), protocol, options)
+
+
+def opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the file system that a URL needs, and the path in it."""
+    if "::" in url:
+        fs, path = fsspec.core.url_to_fs(url, **options)
+        return fs, str(path)
+    protocol, _ = fsspec.core.split_protocol(url)
+    kind = fsspec.get_filesystem_class(protocol or "file")
+    own = kind._get_kwargs_from_urls(url)  # noqa: SLF001  how fsspec itself reads a host or project out of a URL
+    if not issubclass(kind, fsspec.asyn.AsyncFileSystem) or own:
+        fs, path = fsspec.core.url_to_fs(url, **options)
+        return fs, str(path)
+    return of(protocol or "file", options), str(kind._strip_protocol(url))  # noqa: SLF001  the same
+
+
+def _kept(make: Callable[[], Any], protocol: str, options: Mapping[str, Any]) -> Any:
+    if options.get("skip_instance_cache"):
+        return make()
+    environment = sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    token = tokenize(os.getpid(), protocol, environment, **options)
+    with _LOCK:
+        if token not in _KEPT:
+            _KEPT[token] = make()
+        return _KEPT[token]
