@@ -17,8 +17,11 @@ from jnrrdz.errors import (
 
 if TYPE_CHECKING:
     from jnrrdz.api import index, open_dataset, open_datatree, open_group, open_store, scan, write
+    from jnrrdz.batch.run import batch
     from jnrrdz.merging import merge
     from jnrrdz.parser import Parser
+    from jnrrdz.relocating import convert
+    from jnrrdz.renewing import refresh
     from jnrrdz.verifying import verify
 
 __version__ = version("jnrrdz")
@@ -31,19 +34,28 @@ __all__ = [
     "UnrepresentableError",
     "UnsupportedError",
     "UntrustedSourceError",
+    "batch",
+    "convert",
     "index",
     "merge",
     "open_dataset",
     "open_datatree",
     "open_group",
     "open_store",
+    "refresh",
     "scan",
     "verify",
     "write",
 ]
 
 
-_HOMES = {"Parser": "jnrrdz.parser", "merge": "jnrrdz.merging", "verify": "jnrrdz.verifying"}
+_HOMES = {
+    "Parser": "jnrrdz.parser",
+    "merge": "jnrrdz.merging",
+    "verify": "jnrrdz.verifying",
+    "convert": "jnrrdz.relocating",
+    "refresh": "jnrrdz.renewing",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -57,7 +69,8 @@ class _Folder(ModuleType):
     """A folder that shares its name with a function of the library, and does what the function does when called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(import_module("jnrrdz.api"), self.__name__.rpartition(".")[2])(*args, **kwargs)
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module(_HOMES.get(name, "jnrrdz.api")), name)(*args, **kwargs)
 
 
 class _Package(ModuleType):

@@ -12,13 +12,16 @@ from typing import Any
 
 import click
 
+from jnrrdz.cli.batch import batch
 from jnrrdz.cli.codecs import codecs
 from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console
+from jnrrdz.cli.convert import convert
 from jnrrdz.cli.index import index
 from jnrrdz.cli.info import info
 from jnrrdz.cli.ls import ls
 from jnrrdz.cli.merge import merge
 from jnrrdz.cli.options import console_options
+from jnrrdz.cli.refresh import refresh
 from jnrrdz.cli.verify import verify
 from jnrrdz.errors import JnrrdzError
 
@@ -65,7 +68,7 @@ def cli() -> None:
     """
 
 
-for command in (index, merge, info, ls, verify, codecs):
+for command in (index, batch, merge, info, ls, verify, refresh, convert, codecs):
     cli.add_command(command)
 
 

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +19,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from jnrrdz.errors import JnrrdzError
+
+DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
+"""Whether an output is on the disk when it is done.  A batch, which finds and replaces broken outputs when
+it is resumed, does not wait for the disk: that costs several times what a small manifest does."""
 
 
 @contextmanager
@@ -146,10 +151,13 @@ def _upload(fs: Any, work: Path, place: str, last: str) -> None:
 
 def _sync(stream: BinaryIO) -> None:
     stream.flush()
-    os.fsync(stream.fileno())
+    if DURABLE.get():
+        os.fsync(stream.fileno())
 
 
 def _sync_tree(root: Path) -> None:
+    if not DURABLE.get():
+        return
     for path in [*root.rglob("*"), root]:
         if path.is_dir():
             _sync_directory(path)
@@ -160,7 +168,7 @@ def _sync_tree(root: Path) -> None:
 
 def _sync_directory(path: Path) -> None:
     """Make renames last; a no-op where directories cannot be opened, as on Windows."""
-    if os.name == "posix":
+    if os.name == "posix" and DURABLE.get():
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

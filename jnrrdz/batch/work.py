@@ -1,0 +1,219 @@
+"""One source to its manifest: what every worker does, in this process, in another, or on a cluster.
+
+May touch scanning, writing and the resume check, and no framework: see `scan.located`.
+"""
+
+import io
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from jnrrdz.batch import recorded
+from jnrrdz.batch.item import Job, Outcome, State
+from jnrrdz.batch.redact import redacted
+from jnrrdz.batch.retry import is_passing, pause
+from jnrrdz.batch.timed import Clock, StoppedError, TimedOpener
+from jnrrdz.batch.times import is_since
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.scan import Scanned
+from jnrrdz.scan.located import is_tree, literal, scan_located
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.source.url import local_path
+from jnrrdz.write.atomic import DURABLE
+from jnrrdz.write.forms import format_of, write_form
+from jnrrdz.write.kerchunk_json import dump
+
+type OptionsOf = Mapping[str, Any] | Callable[[str], Mapping[str, Any] | None] | None
+
+_told = threading.local()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of every source; it is sent to workers."""
+
+    scan: ScanOptions = field(default_factory=ScanOptions)
+    form: str | None = None
+    single_range: bool = False
+    relative: bool = False
+    overwrite: bool = False
+    resume: bool = False
+    retries: int = 3
+    timeout: float | None = None
+    since: str | None = None
+    collect: bool = False
+    """Return the manifests in place of writing them."""
+    threads: int = 8
+    """Sources under way at once in each process."""
+    storage_options: OptionsOf = None
+    target_options: OptionsOf = None
+
+    def source_options(self, url: str) -> Mapping[str, Any] | None:
+        """Return fsspec's options for a source."""
+        return _options(self.storage_options, url)
+
+    def output_options(self, url: str) -> Mapping[str, Any] | None:
+        """Return fsspec's options for an output."""
+        return _options(self.target_options, url)
+
+
+def _options(given: OptionsOf, url: str) -> Mapping[str, Any] | None:
+    return given(url) if callable(given) else given
+
+
+def done(plan: Plan, job: Job, stop: threading.Event) -> Outcome:
+    """Return how a job ended: its manifest is written, was there already, or what went wrong."""
+    start = time.perf_counter()
+    clock = Clock(plan.timeout, stop)
+    _told.texts = []
+    made = Outcome(job, State.FAILED)
+    for attempt in range(1, plan.retries + 2):
+        made = made._replace(attempts=attempt)
+        try:
+            made = _attempted(plan, made, clock)
+        except StoppedError:
+            raise
+        except (JnrrdzError, OSError) as error:
+            made = failed(made, error)
+            if attempt > plan.retries or not is_passing(error) or not _waited(clock, attempt):
+                break
+        else:
+            break
+    told = tuple(dict.fromkeys(map(redacted, _told.texts)))
+    return made._replace(seconds=time.perf_counter() - start, warnings=told)
+
+
+def failed(made: Outcome, error: BaseException) -> Outcome:
+    """Return the outcome of a job with what went wrong, without the credentials of URLs."""
+    return made._replace(state=State.FAILED, error=type(error).__name__, message=redacted(_text(error)))
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _waited(clock: Clock, attempt: int) -> bool:
+    """Wait before another attempt; False where the time is over."""
+    try:
+        clock.sleep(pause(attempt))
+    except StoppedError:
+        raise
+    except JnrrdzError:
+        return False
+    return True
+
+
+def _attempted(plan: Plan, made: Outcome, clock: Clock) -> Outcome:
+    opener = TimedOpener(clock)
+    job = made.job
+    replace = plan.overwrite
+    if not plan.collect and not replace:
+        there = _state_of(plan, job, opener)
+        if there is State.SKIPPED:
+            return made._replace(state=State.SKIPPED, error=None, message=None)
+        replace = there is State.FAILED
+    if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
+        return made._replace(state=State.SKIPPED, error=None, message=None)
+    found = scan_located(job.found.url, plan.scan, storage_options=plan.source_options(job.found.url), opener=opener)
+    clock.check()  # nothing is written for whoever has given up
+    return _written(plan, made, found, replace=replace)
+
+
+def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
+    """Return whether the output is to be left (skipped), to be replaced (failed), or is not there (planned)."""
+    options = plan.output_options(job.output)
+    if not (plan.resume or job.again):
+        if recorded.exists(job.output, options):
+            raise JnrrdzError(
+                "exists already; --resume (resume=True) leaves what is done, --overwrite (overwrite=True) replaces it",
+                url=job.output,
+            )
+        return State.PLANNED
+    form = plan.form or format_of(job.output)
+    records = recorded.records_of(job.output, form, opener, options)
+    if records is None:
+        return State.FAILED if recorded.exists(job.output, options) else State.PLANNED
+    source = plan.source_options(job.found.url)
+    same = recorded.is_made_of(records, job.found, job.output, opener, source)
+    return State.SKIPPED if same else State.FAILED
+
+
+def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
+    """Whether a source that no listing told of is new enough; one whose age nobody knows is."""
+    if is_tree(job.found.url) or plan.since is None:
+        return True
+    source = opener(literal(job.found.url), storage_options=plan.source_options(job.found.url))
+    try:
+        modified = source.validators.modified
+    finally:
+        source.close()
+    return modified is None or is_since(modified, plan.since)
+
+
+def _written(plan: Plan, made: Outcome, found: Scanned, *, replace: bool) -> Outcome:
+    manifest = None
+    if plan.collect:
+        stream = io.BytesIO()
+        dump(found.group, stream)
+        manifest = stream.getvalue()
+    else:
+        _write(plan, made.job.output, found, replace=replace)
+    arrays = [array for _, array in found.group.arrays() if array.shape]
+    return made._replace(
+        state=State.OK,
+        requests=found.requests,
+        nbytes=found.bytes_read,
+        arrays=len(arrays),
+        chunks=sum(array.refs.chunks for array in arrays),
+        error=None,
+        message=None,
+        manifest=manifest,
+    )
+
+
+def _write(plan: Plan, output: str, found: Scanned, *, replace: bool) -> None:
+    durable = DURABLE.set(False)
+    place = local_path(output)
+    if place is not None:
+        _made(os.path.dirname(os.path.abspath(place)))  # noqa: PTH100, PTH120  the path is literal
+    try:
+        write_form(
+            found.group,
+            output,
+            plan.form,
+            single_range=plan.single_range,
+            relative=plan.relative,
+            overwrite=replace,
+            storage_options=plan.output_options(output),
+        )
+    finally:
+        DURABLE.reset(durable)
+
+
+@lru_cache(1024)
+def _made(folder: str) -> None:
+    """Make a folder, once for all that is written into it."""
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103  the same
+
+
+@contextmanager
+def warnings_kept() -> Iterator[None]:
+    """Let each job keep the warnings of its own thread while this lasts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = _keep
+        yield
+
+
+def _keep(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+    del category, filename, lineno
+    if hasattr(_told, "texts"):
+        _told.texts.append(str(message))

@@ -1,0 +1,141 @@
+"""`jnrrdz batch`: many sources to a manifest each.
+
+May touch click, and inside the command the batch.  Progress goes to stderr, a line every few seconds.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jnrrdz.cli.console import SOME_FAILED, Console, console_of
+from jnrrdz.cli.options import S3Access, console_options, s3_options
+
+if TYPE_CHECKING:
+    from jnrrdz.batch.item import Outcome
+
+EVERY = 5.0
+"""Seconds between two lines of progress."""
+
+EPILOG = """\b
+Examples:
+  jnrrdz batch 's3://bucket/2024/**/*.tif' -o 's3://out/{path}.json' -j 128 --resume
+  jnrrdz batch --from-file list.txt -o 'refs/{stem}.json' --shard 1/4 --report report.jsonl
+"""
+
+
+class Shard(click.ParamType):
+    """`i/n`, from 1."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return both numbers."""
+        first, slash, second = str(value).partition("/")
+        if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+            self.fail(f"{value!r} is no shard; the first of four is 1/4", param, ctx)
+        return int(first), int(second)
+
+
+@click.command(epilog=EPILOG, short_help="Write manifests of many images: patterns, lists, STAC.")
+@click.argument("sources", nargs=-1, metavar="[SRC]...")
+@click.option("-o", "--output", required=True, metavar="TEMPLATE", help="Output for each, with {stem}, {path}, ...")
+@click.option("--from-file", "lists", multiple=True, metavar="FILE", help="Sources, one on a line; - is stdin.")
+@click.option("--stac", multiple=True, metavar="URL", help="STAC JSON, or stac-geoparquet.")
+@click.option("--asset", "assets", multiple=True, metavar="KEY|TYPE", help="Assets of STAC items: keys or media types.")
+@click.option("--include", multiple=True, metavar="PATTERN", help="Take only names or paths that fit.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out names or paths that fit.")
+@click.option("--since", metavar="TIME", help="Take only what was modified since then.")
+@click.option("--shard", type=Shard(), help="Take the part I of N, by the hash of each URL.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 4096), default=64, show_default=True, help="Sources at once.")
+@click.option("--processes", type=click.IntRange(1, 256), help="By default one a core, and one for few sources.")
+@click.option("--scheduler", metavar="URL|local", help="Work on this dask.distributed cluster.")
+@click.option("--retries", type=click.IntRange(0, 100), default=3, show_default=True, help="After passing failures.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each source.")
+@click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop when N sources failed.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("--resume", is_flag=True, help="Leave what is done and whose source has not changed.")
+@click.option("--overwrite", is_flag=True, help="Replace manifests that exist.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written.")
+@click.option("--report", type=click.Path(), metavar="FILE", help="Write a line of JSON for each source.")
+@click.option("-f", "--format", "form", type=click.Choice(["json", "parquet", "icechunk"]), help="As for index.")
+@click.option("--single-range", is_flag=True, help="As for index.")
+@click.option("--relative", is_flag=True, help="As for index.")
+@click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="As for index.")
+@click.option("--physical", is_flag=True, help="As for index.")
+@click.option("--expand-palette", is_flag=True, help="As for index.")
+@click.option("--embedded-metadata", "embedded", is_flag=True, help="As for index.")
+@click.option("--sidecars", is_flag=True, help="As for index.")
+@s3_options
+@console_options
+@console_of
+@click.pass_context
+def batch(  # noqa: PLR0913  one parameter an option
+    context: click.Context,
+    console: Console,
+    /,
+    sources: Sequence[str],
+    output: str,
+    *,
+    lists: Sequence[str],
+    stac: Sequence[str],
+    assets: Sequence[str],
+    include: Sequence[str],
+    exclude: Sequence[str],
+    since: str | None,
+    shard: tuple[int, int] | None,
+    dry_run: bool,
+    form: str | None,
+    s3: S3Access,
+    **options: Any,
+) -> None:
+    """Write a manifest of each of many sources.
+
+    SRC is an image, a pattern, a prefix (with a slash at its end) or local directory, @FILE or - for a list,
+    or a STAC document.  Exit code 3: some sources failed.
+    """
+    from jnrrdz.batch import run  # noqa: PLC0415  see the package
+    from jnrrdz.batch.selection import Selection  # noqa: PLC0415  the same
+
+    if not (sources or lists or stac):
+        raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
+    found = run.batch(
+        (),
+        output,
+        selection=Selection(sources, lists, stac, assets, include, exclude, since, shard),
+        dry_run=dry_run,
+        format=form,
+        storage_options=s3.options,
+        target_options=s3.options,
+        on_outcome=_teller(console, dry_run=dry_run),
+        **options,
+    )
+    counts = f"{found.ok} ok, {found.skipped} skipped, {found.failed} failed"
+    console.note(f"{counts}, {found.requests} requests, {found.seconds:.1f} s")
+    if found.stopped is not None:
+        console.note(f"stopped: {found.stopped}")
+    if found.failed:
+        context.exit(SOME_FAILED)
+
+
+def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome"], None]:
+    from jnrrdz.batch.redact import redacted  # noqa: PLC0415  see the package
+
+    start = last = time.monotonic()
+    done = 0
+
+    def tell(outcome: "Outcome") -> None:
+        nonlocal done, last
+        done += 1
+        if dry_run:
+            click.echo(redacted(f"{outcome.job.found.url} -> {outcome.job.output}"))
+        if outcome.message is not None:
+            console.note(redacted(f"failed: {outcome.job.found.url}: {outcome.message}"))
+        for warning in outcome.warnings:
+            console.note(redacted(f"warning: {outcome.job.found.url}: {warning}"))
+        if time.monotonic() - last > EVERY:
+            last = time.monotonic()
+            console.note(f"{done} done, {done / (last - start):.0f} a second")
+
+    return tell

@@ -1,0 +1,125 @@
+"""A batch over local files: outputs as `index` makes them, resumed, sharded, refused, reported."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tifffile
+
+import jnrrdz
+from jnrrdz.batch import run
+from jnrrdz.batch.item import Found
+from jnrrdz.batch.redact import redacted
+from jnrrdz.batch.selection import Selection
+from jnrrdz.batch.template import Template
+from jnrrdz.errors import JnrrdzError
+
+
+@pytest.fixture
+def scenes(tmp_path):
+    folder = tmp_path / "in" / "a"
+    folder.mkdir(parents=True)
+    for number in range(6):
+        tifffile.imwrite(folder / f"s{number}.tif", np.full((32, 32), number, "u2"), tile=(16, 16))
+    return tmp_path
+
+
+def outputs(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("how", [{}, {"processes": 2}])
+def test_outputs_are_those_of_index(scenes, how):
+    done = run.batch(f"{scenes}/in/**/*.tif", f"{scenes}/out/{{path}}.json", **how)
+    assert (done.ok, done.failed, done.requests) == (6, 0, 6)
+    expected = scenes / "expected"
+    expected.mkdir()
+    for path in (scenes / "in" / "a").iterdir():
+        jnrrdz.index(path, expected / f"{path.stem}.json")
+    assert outputs(scenes / "out" / "a") == outputs(expected)
+
+
+def test_resume_redoes_what_changed_and_what_is_broken(scenes):
+    out = f"{scenes}/out/{{stem}}.json"
+    run.batch(f"{scenes}/in/", out)
+    assert run.batch(f"{scenes}/in/", out).failed == 6
+    tifffile.imwrite(scenes / "in/a/s1.tif", np.ones((64, 64), "u2"), tile=(16, 16))
+    (scenes / "out/s2.json").write_bytes(b"")
+    (scenes / "out/s3.json").write_bytes((scenes / "out/s3.json").read_bytes()[:-40])
+    done = run.batch(f"{scenes}/in/", out, resume=True)
+    assert (done.ok, done.skipped, done.failed) == (3, 3, 0)
+
+
+def test_one_bad_file_is_told_and_the_others_are_done(scenes):
+    (scenes / "in/a/s3.tif").write_bytes(b"II*\0nonsense")
+    done = run.batch(f"{scenes}/in/", f"{scenes}/out/{{stem}}.json", report=scenes / "r.jsonl")
+    assert (done.ok, done.failed) == (5, 1)
+    lines = [json.loads(line) for line in (scenes / "r.jsonl").read_text().splitlines()]
+    (bad,) = [line for line in lines if line["state"] == "failed"]
+    assert (bad["error"], bad["attempts"], len(lines)) == ("MalformedError", 1, 6)
+
+
+def test_shards_are_a_partition_that_additions_do_not_move():
+    def urls(part, sources):
+        return {one.url for one in Selection(sources, shard=part).found(lambda _: None)}
+
+    few = [f"a{number}" for number in range(50)]
+    more = [f"b{number}" for number in range(50)] + few
+    parts = [urls((part, 3), few) for part in (1, 2, 3)]
+    assert set.union(*parts) == set(few)
+    assert sum(map(len, parts)) == 50
+    assert all(part <= urls((number, 3), more) for number, part in enumerate(parts, 1))
+
+
+@pytest.mark.parametrize("text", ["{nope}.json", "{stem", "a}b"])
+def test_unknown_placeholders_are_refused(text):
+    with pytest.raises(JnrrdzError, match="placeholder"):
+        Template(text)
+
+
+@pytest.mark.parametrize("name", ["../x", "..", "a/b", "a\\b", ""])
+def test_no_value_leads_out_of_the_folder(name):
+    with pytest.raises(JnrrdzError, match="no name for an output"):
+        Template("out/{id}.json").filled(Found("s3://b/a.tif", names=(("id", name),)), 0)
+
+
+def test_collisions_fail_and_one_output_for_several_is_refused(scenes):
+    (scenes / "in/b").mkdir()
+    (scenes / "in/b/s0.tif").write_bytes((scenes / "in/a/s0.tif").read_bytes())
+    done = run.batch(f"{scenes}/in/", f"{scenes}/out/{{stem}}.json")
+    assert (done.ok, done.failed) == (6, 1)
+    with pytest.raises(JnrrdzError, match="one output for several"):
+        run.batch(f"{scenes}/in/", f"{scenes}/one.json")
+
+
+def test_signatures_are_hidden():
+    url = "https://u:pw@h/a.tif?X-Amz-Signature=abc&X-Amz-Credential=AK/1&sig=zzz&v=1"
+    shown = redacted(url)
+    assert not any(secret in shown for secret in ("pw", "abc", "AK/1", "zzz"))
+    assert shown.endswith("v=1")
+
+
+def test_killed_batch_is_resumed_without_doing_anything_twice(scenes):
+    body = (scenes / "in/a/s0.tif").read_bytes()
+    for number in range(400):
+        (scenes / f"in/a/t{number:03}.tif").write_bytes(body)
+    code = (
+        f"from jnrrdz.batch.run import batch; batch('{scenes}/in/', '{scenes}/out/{{stem}}.json', processes=2, jobs=4)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 30
+    while len(outputs(scenes / "out")) < 40 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(0.5)  # its workers end when they see that it is gone
+    there = {name: data for name, data in outputs(scenes / "out").items() if name.endswith(".json")}
+    assert all(data.endswith(b"\n}}\n") for data in there.values())
+    done = run.batch(f"{scenes}/in/", f"{scenes}/out/{{stem}}.json", resume=True)
+    assert (done.ok + done.skipped, done.failed) == (406, 0)
+    assert done.skipped >= len(there) > 0
