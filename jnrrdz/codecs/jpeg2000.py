@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.codecs.htj2k import decode_wide, spare_bits
+from jnrrdz.codecs.jpeg2000_composite import Composite
 from jnrrdz.codecs.jpeg2000_stream import Header, Part, parts_of
 from jnrrdz.codecs.openjp2 import binding, decode_components
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jpeg2000_chunks import Boxes, ChunkGrid
 from jnrrdz.layout.jpeg2000_levels import check_packets
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
-from jnrrdz.layout.jpeg2000_siz import Component, parse_siz
+from jnrrdz.layout.jpeg2000_siz import Component, Siz, parse_siz
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
 
 type Shape = tuple[int, ...]
@@ -51,11 +52,26 @@ class Jpeg2000Decoder:
         self._components = config.components or tuple(range(len(siz.components)))
         if max(self._components) >= len(siz.components):
             raise MalformedError(f"component {max(self._components)} of {len(siz.components)}", field=JPEG2000)
-        self._grid = ChunkGrid(siz, siz.components[self._components[0]], config.resolution_level)
+        self._composite = self._composed(siz)
+        first = self._components[0] if self._composite is None else self._composite.finest
+        self._grid = ChunkGrid(siz, siz.components[first], config.resolution_level)
         self._is_regular = _is_regular(siz.components)
         self._wide = spare_bits(header, found, siz.components[0]) if self._is_regular else None
         self._table = self._palette()
         self._check_shape()
+
+    def _composed(self, siz: Siz) -> Composite | None:
+        """Return what brings components of several sizes together, where that is asked for."""
+        config = self.config
+        if config.upsample:
+            if config.components or config.palette is not None:
+                raise MalformedError("upsample is for all components, and for no palette", field=JPEG2000)
+            return Composite(siz, config.resolution_level, is_rgb=config.sycc_to_rgb)
+        if config.sycc_to_rgb:
+            raise MalformedError("sycc_to_rgb without upsample", field=JPEG2000)
+        if len({(siz.components[one].dx, siz.components[one].dy) for one in self._components}) > 1:
+            raise MalformedError("components of several sizes in one array", field=JPEG2000)
+        return None
 
     def _palette(self) -> NDArray[np.uint8] | None:
         entries = self.config.palette
@@ -125,6 +141,9 @@ class Jpeg2000Decoder:
         """Return the wanted components of one tile, perhaps with a row or column too many."""
         if not self._is_regular:
             found = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
+            if self._composite is not None:
+                rows, columns = self._grid.tile_box(parts[0].tile)
+                return self._composite.planes(found, (rows[1] - rows[0], columns[1] - columns[0]), self.dtype)
             return np.stack([found[one] for one in self._components])
         try:
             pixels = self._by_imagecodecs(data, parts)

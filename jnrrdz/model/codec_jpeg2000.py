@@ -38,6 +38,12 @@ class Jpeg2000Config:
     palette: bytes | None = None
     """Red, green and blue of each value in turn, where colours are read in place of indices."""
 
+    upsample: bool = False
+    """Whether components with fewer samples than the finest are repeated to its grid."""
+
+    sycc_to_rgb: bool = False
+    """Whether Y, Cb and Cr, brought to one grid, are turned into red, green and blue."""
+
     def to_spec(self) -> CodecSpec:
         """Return the codec's entry in zarr.json, without what is at its default."""
         found: dict[str, Any] = {
@@ -50,6 +56,7 @@ class Jpeg2000Config:
             found["tile_parts"] = list(self.tile_parts)
         if self.palette is not None:
             found["palette"] = base64.b64encode(self.palette).decode("ascii")
+        found |= {name: True for name in ("upsample", "sycc_to_rgb") if getattr(self, name)}
         return CodecSpec(JPEG2000, found)
 
     @classmethod
@@ -72,6 +79,12 @@ def _bytes(name: str, value: Any, problems: list[str]) -> bytes:
     if not found:
         problems.append(f"{name} is not base64 of one byte or more")
     return found
+
+
+def _flag(name: str, value: Any, problems: list[str]) -> bool:
+    if not isinstance(value, bool):
+        problems.append(f"{name} {value!r} is neither true nor false")
+    return value is True
 
 
 def _level(name: str, value: Any, problems: list[str]) -> int:
@@ -110,5 +123,7 @@ CHECKS: Mapping[str, Callable[[str, Any, list[str]], Any]] = {
     "components": _components,
     "tile_parts": _tiles,
     "palette": _bytes,
+    "upsample": _flag,
+    "sycc_to_rgb": _flag,
 }
 """Every member, and what checks it."""

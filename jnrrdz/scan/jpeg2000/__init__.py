@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.layout.jp2_boxes import Boxes
 from jnrrdz.layout.jpeg2000 import find_codestream, parse_codestream
-from jnrrdz.model.array import Node, VirtualGroup
+from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
 from jnrrdz.scan.codestream import codestream_array, component_groups, level_count
+from jnrrdz.scan.jpeg2000.composite import composite_array, composite_levels, is_converted
 from jnrrdz.scan.jpeg2000.geo import Geo, geo_of
 from jnrrdz.scan.jpeg2000.meaning import Meaning, meaning_of
 from jnrrdz.scan.neighbours import Neighbours
@@ -20,6 +21,7 @@ from jnrrdz.source.readahead import ReadAhead
 from jnrrdz.source.url import local_path
 
 VARIABLE = "data"
+COMPOSITE = "composite"
 
 
 def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:  # noqa: ARG001  no file beside one is looked for yet
@@ -52,7 +54,23 @@ def _file(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> Virtua
     }
     if len(images) == 1:
         return next(iter(images.values()))
-    return VirtualGroup(dict(images))
+    # the first group is what a reader shows who names none
+    return VirtualGroup({**_composite(windows, boxes, geo, options), **images})
+
+
+def _composite(windows: Windows, boxes: Boxes | None, geo: Geo, options: ScanOptions) -> dict[str, Node]:
+    """Return the group of all components together, where they can be brought to one grid."""
+    codestream = windows.codestream
+    count = composite_levels(codestream) if options.overviews else min(composite_levels(codestream), 1)
+    if not count:
+        return {}
+    meaning = meaning_of(codestream, boxes, range(len(codestream.siz.components)), options)
+    attributes, is_rgb = meaning.array | geo.array_attributes(), is_converted(codestream, boxes)
+    arrays = [
+        composite_array(codestream, windows.url, level=level, is_rgb=is_rgb, attributes=attributes)
+        for level in range(count)
+    ]
+    return {COMPOSITE: _levels(arrays, geo, meaning)}
 
 
 def _image(windows: Windows, names: Sequence[int], known: tuple[Geo, Meaning], options: ScanOptions) -> VirtualGroup:
@@ -71,6 +89,13 @@ def _image(windows: Windows, names: Sequence[int], known: tuple[Geo, Meaning], o
         )
         for level in range(count)
     ]
+    siz = codestream.siz
+    full = siz.y.size(min(one.dy for one in siz.components)), siz.x.size(min(one.dx for one in siz.components))
+    return _levels(arrays, geo.at_level(full, (arrays[0].shape[-2], arrays[0].shape[-1])), meaning)
+
+
+def _levels(arrays: Sequence[VirtualArray], geo: Geo, meaning: Meaning) -> VirtualGroup:
+    """Return the group of the only array, or of a group for each level, finest first."""
     shapes = [(array.shape[-2], array.shape[-1]) for array in arrays]
     levels: list[VirtualGroup] = []
     for array, shape in zip(arrays, shapes, strict=True):
@@ -78,7 +103,7 @@ def _image(windows: Windows, names: Sequence[int], known: tuple[Geo, Meaning], o
         about = {} if levels else meaning.group
         children: dict[str, Node] = {VARIABLE: array, **here.variables()}
         levels.append(VirtualGroup(children, {**about, **here.group_attributes(shape)}))
-    if count == 1:
+    if len(levels) == 1:
         return levels[0]
     named: dict[str, Node] = {str(number): level for number, level in enumerate(levels)}
     return VirtualGroup(named, geo.levels_attributes(shapes))

@@ -54,7 +54,7 @@ def test_without_overviews_there_is_one_variable(index):
 def test_components_of_two_sizes_are_two_images(index):
     group = index(GOLDEN / "subsampled.j2k")
     shapes = {name: one["0/data"].shape for name, one in group.groups()}
-    assert shapes == {"component_0": (48, 64), "components_1_2": (2, 24, 32)}
+    assert shapes == {"composite": (3, 48, 64), "component_0": (48, 64), "components_1_2": (2, 24, 32)}
 
 
 def written(path, **options):

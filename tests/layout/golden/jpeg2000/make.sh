@@ -17,6 +17,9 @@ colour = bytes(pixel(x, y, c) for y in range(75) for x in range(101) for c in ra
 luma = bytes(pixel(x, y, 0) for y in range(48) for x in range(64))
 chroma = [bytes(pixel(x, y, c) for y in range(24) for x in range(32)) for c in (1, 2)]
 (work / "ycc.raw").write_bytes(luma + b"".join(chroma))
+wide = [(61, 45), (31, 45), (31, 45)]
+tens = [pixel(x, y, c) * 4 + 3 for c, (w, h) in enumerate(wide) for y in range(h) for x in range(w)]
+(work / "ycc422.raw").write_bytes(b"".join(value.to_bytes(2, "big") for value in tens))
 PYTHON
 grey=(-i "$work/grey.pgm") colour=(-i "$work/colour.ppm")
 opj_compress "${grey[@]}" -o tiles_tlm.j2k -t 32,32 -n 4 -TLM
@@ -28,3 +31,4 @@ opj_compress "${colour[@]}" -o by_layer.j2k -t 64,64 -n 3 -p LRCP -TP L -r 9,4,1
 opj_compress "${grey[@]}" -o lossy.j2k -t 64,64 -n 4 -I -q 35
 opj_compress -i "$work/ycc.raw" -F 64,48,3,8,u@1x1:2x2:2x2 -o subsampled.j2k -t 32,32 -n 3
 opj_compress -i "$work/ycc.raw" -F 64,48,1,8,s -o signed.j2k -t 32,32 -n 3 -p CPRL
+opj_compress -i "$work/ycc422.raw" -F 61,45,3,10,u@1x1:2x1:2x1 -o ycc422_offset.j2k -d 4,4 -t 32,32 -n 3
