@@ -22,12 +22,17 @@ _LOCAL = ("file", "local")
 
 def relocate(root: VirtualGroup, target: str) -> VirtualGroup:
     """Return the same tree with the URL of every source relative to the directory that holds `target`."""
-    urls = {url: relative(url, target) for url in _urls(root)}
+    return moved(root, {url: relative(url, target) for url in named_urls(root)})
+
+
+def moved(root: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
+    """Return the same tree with other URLs, those of the sources and of trees; `urls` has one for each."""
     sources = tuple(replace(record, url=urls[record.url]) for record in root.sources)
     return replace(_relocated(root, urls), sources=sources)
 
 
-def _urls(root: VirtualGroup) -> set[str]:
+def named_urls(root: VirtualGroup) -> set[str]:
+    """Return the URLs of all sources that references or records name."""
     named = {url for _, array in root.arrays() for url in array.refs.named}
     return named | {record.url for record in root.sources}
 

@@ -1,0 +1,68 @@
+"""`jnrrdz refresh`: manifests brought up to date.
+
+May touch click, and inside the command what refreshes.
+"""
+
+from collections.abc import Sequence
+
+import click
+
+from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
+from jnrrdz.cli.options import S3Access, allow_option, console_options, s3_options
+from jnrrdz.errors import JnrrdzError
+
+EPILOG = """\b
+Examples:
+  jnrrdz refresh manifests/*.json
+  jnrrdz refresh --dry-run year.parquet
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Scan again what changed, and write manifests anew.")
+@click.argument("names", nargs=-1, required=True, metavar="REFS...", type=click.Path())
+@click.option("--dry-run", is_flag=True, help="Say what changed, and write nothing.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=32, show_default=True, help="Sources at a time.")
+@allow_option
+@s3_options
+@console_options
+@console_of
+@click.pass_context
+def refresh(  # noqa: PLR0913  one parameter an option
+    context: click.Context,
+    console: Console,
+    /,
+    names: Sequence[str],
+    *,
+    dry_run: bool,
+    jobs: int,
+    allow: Sequence[str],
+    s3: S3Access,
+) -> None:
+    """Compare the sources of each manifest (REFS) with what it records, and scan again those that changed.
+
+    A manifest whose sources are as they were is left alone.  Of a merged one only the changed members are
+    scanned, and they have to have the form that they had.
+    """
+    from jnrrdz.renewing import refresh as run  # noqa: PLC0415  see the package
+
+    failed = 0
+    for name in names:
+        try:
+            with console.warnings_told(name):
+                done = run(
+                    name,
+                    dry_run=dry_run,
+                    jobs=jobs,
+                    allow=allow,
+                    storage_options=s3.options(name),
+                    source_options=s3.given(),
+                )
+        except (JnrrdzError, OSError) as error:
+            console.error(error)
+            failed += 1
+            continue
+        verb = "changed" if dry_run else "scanned again"
+        told = f"{len(done.changed)} of {done.sources} sources {verb}" if done.changed else "as it was"
+        console.note(f"{name}: {told}")
+    if failed:
+        context.exit(SOME_FAILED if len(names) > 1 else FAILURE)
