@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.layout.jnrrd import is_jnrrd
 from jnrrdz.layout.jpeg2000 import is_jpeg2000
 from jnrrdz.layout.nitf import is_nitf
 from jnrrdz.layout.tiff import is_tiff
@@ -17,6 +18,7 @@ from jnrrdz.scan.jpeg2000 import scan_jpeg2000
 from jnrrdz.scan.n5 import scan_n5
 from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
 from jnrrdz.scan.nitf import scan_nitf
+from jnrrdz.scan.nrrd import scan_jnrrd
 from jnrrdz.scan.options import TREE_OPTIONS, ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
@@ -43,6 +45,7 @@ SCANNERS = (
     Scanner("TIFF", is_tiff, scan_tiff),
     Scanner("JPEG 2000", is_jpeg2000, scan_jpeg2000),
     Scanner("NITF", is_nitf, scan_nitf),
+    Scanner("JNRRD", is_jnrrd, scan_jnrrd),
 )
 
 KNOWN = {

@@ -1,0 +1,42 @@
+"""JNRRD to a virtual group.
+
+May touch errors, sources, the layout and the model.  Follows http://teem.sourceforge.net/nrrd/format.html and
+docs/formats/jnrrd.md for what becomes of a JNRRD.
+"""
+
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.layout.jnrrd import read_lines
+from jnrrdz.layout.jnrrd_header import jnrrd_header
+from jnrrdz.layout.jnrrd_keys import resolved
+from jnrrdz.layout.jnrrd_tiling import tiling_of
+from jnrrdz.layout.nrrd_header import Header
+from jnrrdz.model.array import VirtualGroup
+from jnrrdz.scan.neighbours import Neighbours
+from jnrrdz.scan.nrrd.files import Beside
+from jnrrdz.scan.nrrd.meaning import VARIABLE, kept, meaning_of
+from jnrrdz.scan.nrrd.places import Folder
+from jnrrdz.scan.nrrd.plain import plain_array
+from jnrrdz.scan.options import ScanOptions
+from jnrrdz.source.readahead import ReadAhead
+
+
+def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
+    """Return the virtual group of a JNRRD, tiled or not."""
+    try:
+        lines = read_lines(read)
+        document = resolved(lines.items)
+        header = jnrrd_header(document, lines.data_start)
+        tile = document.tile
+        tiling = None if tile is None else tiling_of(*tile, header)
+        beside = Beside(read, url, neighbours, Folder(url, tuple(getattr(options, "allow", ()))))
+        if tiling is None:
+            return _plain_group(header, beside, "jnrrd")
+        raise UnsupportedError("tiles are not read yet", field=f"{tiling.prefix}:enabled")
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
+
+
+def _plain_group(header: Header, beside: Beside, name: str) -> VirtualGroup:
+    meaning = meaning_of(header)
+    array = plain_array(header, beside, meaning)
+    return VirtualGroup({VARIABLE: array}, {name: kept(header.attributes), **meaning.single_attributes(array.shape)})
