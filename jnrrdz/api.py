@@ -25,7 +25,7 @@ from jnrrdz.read.xarray import dataset, datasets
 from jnrrdz.scan import Scanned
 from jnrrdz.scan.located import scan_located
 from jnrrdz.scan.n5 import describe_in_place
-from jnrrdz.scan.options import ScanChoices, ScanOptions
+from jnrrdz.scan.options import ScanChoices, ScanOptions, with_whole_tiles
 from jnrrdz.source.tree import open_tree
 from jnrrdz.source.url import local_path
 from jnrrdz.write import in_place
@@ -110,6 +110,8 @@ def index(  # noqa: PLR0913
     """Scan a source and write its manifest; options are fsspec's, for the source and for the output."""
     if local_path(os.fspath(src)) is not None and os.path.realpath(src) == os.path.realpath(out):
         raise UnsupportedError("the manifest would replace its own source", url=os.fspath(out))
+    if single_range or (format or format_of(os.fspath(out))) == "icechunk":
+        choices = with_whole_tiles(choices)
     found = scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices)
     write(
         found.group,

@@ -25,6 +25,7 @@ from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.layout.tiff_tags import Compression, name_of
 from jnrrdz.model.codec import CAST_VALUE
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
+from jnrrdz.model.codec_jpeg2000_window import JPEG2000_WINDOW
 
 type Json = dict[str, Any]
 
@@ -161,8 +162,8 @@ def verdicts(facts: Facts) -> list[Verdict]:
 def _essence(entry: Json) -> Json:
     """Return a codec without what differs from level to level of one image."""
     configuration = entry.get("configuration") or {}
-    if entry["name"] == JPEG2000:
-        return {"name": JPEG2000}
+    if entry["name"] in {JPEG2000, JPEG2000_WINDOW}:
+        return {"name": entry["name"]}
     if entry["name"].rpartition("/")[2] != "tiff-tile":
         return {"name": entry["name"], **({"configuration": configuration} if configuration else {})}
     kept = {key: configuration[key] for key in ("compression", "predictor") if key in configuration}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import click
@@ -21,6 +21,7 @@ from jnrrdz.errors import JnrrdzError
 
 if TYPE_CHECKING:
     from jnrrdz.api import Indexed
+    from jnrrdz.scan.options import ScanChoices
 
 ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
 STDOUT = "-"
@@ -265,7 +266,7 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
 
     (source,) = sources
     with console.warnings_told(source):
-        choices = with_whole_tiles({**wish.choices}) if wish.single_range else wish.choices
+        choices = with_whole_tiles(cast("ScanChoices", wish.choices)) if wish.single_range else wish.choices
         found = api.scan_with_cost(source, storage_options=wish.s3.options(source), **choices)
         dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
         sys.stdout.buffer.flush()

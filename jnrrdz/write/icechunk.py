@@ -28,7 +28,7 @@ from jnrrdz.model.refs import ChunkRefs, GridFiles
 from jnrrdz.model.zarr_json import dumps, tree_json
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import is_local, local_path
-from jnrrdz.write.spans import Spans, spans
+from jnrrdz.write.spans import Spans, remedy, spans
 
 BRANCH = "main"
 _LAST = "repo"
@@ -66,8 +66,7 @@ def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
     if len(found.scattered):
         chunk = int(found.scattered[0])
         raise UnrepresentableError(
-            "a chunk of several ranges, and Icechunk has one for each; --single-range (single_range=True) "
-            "refers to all bytes between them, or write JSON or Parquet",
+            f"a chunk of several ranges, and Icechunk has one for each; {remedy(array.refs)}",
             url=array.refs.sources[found.source[chunk]],
             field=f"{path}, chunk {chunk}",
         )

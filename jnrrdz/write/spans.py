@@ -17,6 +17,9 @@ MISSING = -1
 """The source of a chunk that has no span: it is absent, or inline."""
 
 
+WHOLE_TILES = "--precinct-windows never (precinct_windows='never') refers to whole tiles of JPEG 2000"
+
+
 @dataclass(frozen=True, eq=False)
 class Spans:
     """From the first to the last byte of every chunk, in C order of the grid."""
@@ -51,6 +54,8 @@ def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
     _refuse_mixed(refs, source, path)
     start = np.minimum.reduceat(refs.offset, first) if len(first) else first
     stop = np.maximum.reduceat(refs.offset + refs.length, first) if len(first) else first
+    if single_range:
+        _refuse_overlapping(refs, source, path)
     scattered = _scattered(refs) if not single_range else np.empty(0, np.int64)
     return Spans(source, _spread(refs, filled, start, 0), _spread(refs, filled, stop - start, 0), scattered)
 
@@ -66,6 +71,32 @@ def _scattered(refs: ChunkRefs) -> NDArray[np.int64]:
     chunk = np.repeat(np.arange(refs.chunks), refs.counts)
     apart = refs.offset[1:] != refs.offset[:-1] + refs.length[:-1]
     return np.unique(chunk[1:][apart & (chunk[1:] == chunk[:-1])])
+
+
+def remedy(refs: ChunkRefs) -> str:
+    """Return what helps where a form of manifest has one range for each chunk."""
+    if len(_overlapping(refs)):
+        return f"{WHOLE_TILES}, or write JSON or Parquet"
+    return "--single-range (single_range=True) refers to all bytes between them, or write JSON or Parquet"
+
+
+def _overlapping(refs: ChunkRefs) -> NDArray[np.int64]:
+    """Return the chunks that refer to some byte twice: their order means something, their span does not."""
+    chunk = np.repeat(np.arange(refs.chunks), refs.counts)
+    order = np.lexsort((refs.offset, chunk))
+    chunk, start, stop = chunk[order], refs.offset[order], (refs.offset + refs.length)[order]
+    return np.unique(chunk[1:][(start[1:] < stop[:-1]) & (chunk[1:] == chunk[:-1])])
+
+
+def _refuse_overlapping(refs: ChunkRefs, source: NDArray[np.int32], path: str) -> None:
+    found = _overlapping(refs)
+    if len(found):
+        raise UnrepresentableError(
+            "a chunk of several ranges that overlap, which no single range stands for (--single-range); "
+            f"{WHOLE_TILES}, or leave --single-range out and write JSON or Parquet",
+            url=refs.sources[source[found[0]]],
+            field=f"{path}, chunk {found[0]}",
+        )
 
 
 def _refuse_mixed(refs: ChunkRefs, source: NDArray[np.int32], path: str) -> None:

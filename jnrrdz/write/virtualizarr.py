@@ -19,7 +19,7 @@ from jnrrdz.model.array import VirtualArray, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.model.zarr_json import tree_json
 from jnrrdz.write.place import is_local, local_path
-from jnrrdz.write.spans import spans
+from jnrrdz.write.spans import remedy, spans
 
 
 def to_manifest_store(
@@ -53,8 +53,7 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> Chu
     found = spans(refs, path, single_range=single_range)
     if len(found.scattered):
         raise UnrepresentableError(
-            "a chunk of several ranges, and VirtualiZarr has one for each; --single-range (single_range=True) "
-            "refers to all bytes between them, or write JSON or Parquet",
+            f"a chunk of several ranges, and VirtualiZarr has one for each; {remedy(refs)}",
             url=refs.sources[found.source[found.scattered[0]]],
             field=f"{path}, chunk {found.scattered[0]}",
         )

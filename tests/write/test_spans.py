@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.write.spans import MISSING, spans
+from jnrrdz.write.spans import MISSING, remedy, spans
 
 cell = st.tuples(st.integers(0, 60), st.integers(1, 9))
 grid = st.lists(st.lists(cell, max_size=4), max_size=8)
@@ -23,8 +23,11 @@ def naive(rows):
             yield (MISSING, 0, 0, False)
             continue
         start, stop = min(o for o, _ in row), max(o + n for o, n in row)
-        covered = [byte for o, n in row for byte in range(o, o + n)]
-        yield (1, start, stop - start, covered != list(range(start, stop)))
+        yield (1, start, stop - start, covered(row) != list(range(start, stop)))
+
+
+def covered(row):
+    return [byte for o, n in row for byte in range(o, o + n)]
 
 
 @given(grid)
@@ -32,9 +35,18 @@ def test_spans_are_those_of_each_chunk(rows):
     found = spans(refs_of(rows, source=1), "p", single_range=False)
     scattered = np.isin(np.arange(len(rows)), found.scattered)
     assert list(zip(found.source, found.start, found.length, scattered, strict=True)) == list(naive(rows))
+    if any(len(set(covered(row))) < len(covered(row)) for row in rows):
+        with pytest.raises(UnrepresentableError, match=r"ranges that overlap.*--precinct-windows never"):
+            spans(refs_of(rows, source=1), "p", single_range=True)
+        return
     hidden = spans(refs_of(rows, source=1), "p", single_range=True)
     assert len(hidden.scattered) == 0
     np.testing.assert_array_equal(hidden.length, found.length)
+
+
+def test_what_helps_depends_on_the_ranges():
+    assert remedy(refs_of([[(5, 2)], [(10, 2), (20, 2)]])).startswith("--single-range")
+    assert remedy(refs_of([[(5, 2)], [(10, 2), (20, 2), (11, 3)]])).startswith("--precinct-windows never")
 
 
 @given(grid, st.integers(0, 8), st.integers(0, 8))
