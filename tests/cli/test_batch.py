@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def test_list_becomes_manifests_and_report(cog, run, tmp_path):
     (tmp_path / "list.txt").write_text(f"# scenes\n{cog}\n\n{tmp_path}/missing.tif\n")
@@ -13,8 +15,8 @@ def test_list_becomes_manifests_and_report(cog, run, tmp_path):
     run("batch", cog, "-o", "out/{stem}.json", code=3)
 
 
-# noqa: ARG001  it is in the working directory
-def test_dry_run_writes_nothing(cog, run, tmp_path):
+@pytest.mark.usefixtures("cog")
+def test_dry_run_writes_nothing(run, tmp_path):
     shown = run("batch", "*.tif", "-o", "out/{stem}.json", "--dry-run")
     assert shown.stdout == "scene.tif -> out/scene.json\n"
     assert not (tmp_path / "out").exists()
@@ -28,8 +30,8 @@ def test_mistakes_are_told(cog, error_line, run):
     run("batch", "-o", "{stem}.json", code=2)
 
 
-# noqa: ARG001  the same
-def test_stac_items_assets(cog, run, tmp_path):
+@pytest.mark.usefixtures("cog")
+def test_stac_items_assets(run, tmp_path):
     item = {
         "type": "Feature",
         "id": "one",
