@@ -41,7 +41,7 @@ def codecs(  # noqa: PLR0913  one parameter an option
     allow: Sequence[str],
     s3: S3Access,
 ) -> None:
-    """Show which codecs and TIFF compressions can be read here, and what would add more.
+    """Show which codecs and compressions of TIFF and NITF can be read here, and what would add more.
 
     With --check the exit code is 1 if any codec of the manifest cannot be read.
     """
@@ -103,3 +103,9 @@ def _survey_lines(found: Json) -> Iterator[str]:
         label = f"{scheme['name']} ({scheme['number']})"
         schemes.append((label, "yes" if scheme["readable"] else "no", scheme["reason"] or scheme["decoder"]))
     yield from table(schemes)
+    yield ""
+    images = [("NITF image (IC)", "read", "by")]
+    for scheme in found["nitf_compressions"]:
+        label = f"{scheme['name']}: {scheme['meaning']}"
+        images.append((label, "yes" if scheme["readable"] else "no", scheme["reason"] or scheme["decoder"]))
+    yield from table(images)

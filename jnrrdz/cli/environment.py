@@ -1,4 +1,4 @@
-"""Which codecs, libraries and TIFF compressions this environment has.
+"""Which codecs, libraries and compressions of TIFF and NITF this environment has.
 
 May touch the codecs, zarr's registry, imagecodecs and installed packages' metadata.  A decoder counts as
 there if the library that would be called says so, not because its name is known.
@@ -16,6 +16,7 @@ import numcodecs  # type: ignore[import-untyped]
 import zarr.registry
 from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]
 
+from jnrrdz.cli.environment_nitf import jpeg_reason, nitf_compressions
 from jnrrdz.cli.facts import Facts
 from jnrrdz.codecs import openjp2
 from jnrrdz.codecs.jpeg2000 import missing_library
@@ -65,6 +66,7 @@ LIBRARIES = {
     "zarr": ("arrays, and the codecs of the Zarr specification", "zarr"),
     "tifffile": ("tiles and strips of TIFF", "tifffile"),
     "imagecodecs": ("the decoders that tifffile calls, and libtiff", "imagecodecs"),
+    "jbpy": ("fields of some extensions of NITF headers", "jbpy"),
     "numcodecs": ("the codecs numcodecs.*", "numcodecs"),
     "glymur": ("JPEG 2000 whose components differ, with libopenjp2", "glymur"),
     "cast-value-rs": ("the codec cast_value of physical values", "cast-value-rs"),
@@ -97,6 +99,7 @@ def survey() -> Json:
         "codecs": [{"name": name, "readable": name not in UNREAD} for name in names],
         "libraries": [*(_library(name) for name in LIBRARIES), _openjp2()],
         "tiff_compressions": list(_compressions()),
+        "nitf_compressions": list(nitf_compressions()),
     }
 
 
@@ -197,7 +200,7 @@ def _decoder_reason(name: str, configuration: Json) -> str | None:
     """Return why the library that a codec calls cannot read a configuration, None if it can."""
     if name == JPEG2000:
         return missing_library(Jpeg2000Config.from_json(configuration))
-    return _tiff_reason(configuration) if name.rpartition("/")[2] == "tiff-tile" else None
+    return _tiff_reason(configuration) if name.rpartition("/")[2] == "tiff-tile" else jpeg_reason(name)
 
 
 def _tiff_reason(configuration: Json) -> str | None:

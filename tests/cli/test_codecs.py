@@ -188,3 +188,34 @@ def test_text_aligns(run):
     assert lines[0].startswith("jnrrdz ")
     assert any(line.split()[:3] == ["LZW", "(5)", "yes"] for line in lines)
     assert any(line.split()[:2] == ["tiff-tile", "yes"] for line in lines)
+
+
+def test_ways_to_compress_a_nitf_are_those_that_its_scanner_knows(survey):
+    from jnrrdz.scan.nitf import arrays  # noqa: PLC0415  once
+
+    told = {one: row["readable"] for row in survey["nitf_compressions"] for one in row["name"].split(" ")[:1]}
+    listed = {code.strip(",") for row in survey["nitf_compressions"] for code in row["name"].split()}
+    assert {"NC", "NM", "C1", "M1", "C3", "M3", "C4", "M4", "C5", "M5", "I1", *arrays.CODESTREAMS} <= listed
+    assert told["C6,"] is told["C7,"] is False
+    for row in survey["nitf_compressions"]:
+        assert row["readable"] == (row["reason"] is None)
+
+
+def test_a_nitf_decoder_that_is_missing_says_how_to_get_it(run, monkeypatch):
+    from glymur.lib import openjp2  # noqa: PLC0415  see above
+
+    monkeypatch.setattr(imagecodecs.LJPEG, "available", False)
+    monkeypatch.setattr(openjp2, "OPENJP2", None)
+    lines = run("codecs").stdout.splitlines()
+    (lossless,) = [line for line in lines if line.startswith("C5, M5")]
+    (mixed,) = [line for line in lines if "mixed" in line]
+    assert "no LJPEG" in lossless
+    assert "pip install" in lossless
+    assert "apt-get install libopenjp2-7" in mixed
+
+
+def test_a_manifest_of_jpeg_blocks_asks_for_their_decoder(monkeypatch):
+    entry = {"name": "jpeg", "configuration": {}}
+    assert unreadable(entry) is None
+    monkeypatch.setattr(imagecodecs.JPEG8, "available", False)
+    assert "JPEG8" in unreadable(entry)
