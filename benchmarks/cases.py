@@ -16,6 +16,7 @@ import data
 import fsspec
 import jobs
 import jpeg2000 as jp2
+import n5 as volumes
 import numpy as np
 import rasterio
 import readers
@@ -227,6 +228,11 @@ def strips(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     )
 
 
+def n5(sizes: data.Sizes, work: Path) -> Iterator[Case]:  # noqa: ARG001  one signature for all
+    """Yield the full read of an N5 volume."""
+    yield volumes.full_read(sizes.n5, same)
+
+
 def http(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield windows and the header scan of the deflate COG over HTTP."""
     yield windows(data.deflate_cog(sizes.deflate), work)
@@ -241,5 +247,6 @@ TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
     "planar": planar,
     "jpeg2000": jpeg2000,
     "strips": strips,
+    "n5": n5,
     "http": http,
 }
