@@ -48,12 +48,12 @@ def pause(attempt: int, asked: float | None = None) -> float:
     """Return the seconds to wait after an attempt; many clients must not come back together."""
     if asked is not None:
         return min(asked, LONGEST_ASKED_PAUSE)
-    return random.uniform(0.5, 1) * min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)  # noqa: S311  no secret depends on it
+    return random.uniform(0.5, 1) * min(FIRST_PAUSE * 2.0**attempt, LONGEST_PAUSE)  # noqa: S311  no secret depends on it
 
 
 def silence(attempt: int) -> float:
     """Return for how many seconds an attempt waits for the next byte."""
-    return float(min(FIRST_SILENCE * 2**attempt, LONGEST_SILENCE))
+    return min(FIRST_SILENCE * 2.0**attempt, LONGEST_SILENCE)
 
 
 def retry_after(said: str | None) -> float | None:
