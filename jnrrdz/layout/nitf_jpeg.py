@@ -5,7 +5,7 @@ markers before the first scan are walked by their lengths; in the scans FF D9 ca
 Spec: MIL-STD-188-198A, https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex B)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ PIECE = 1 << 20
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 MARK, SOS = 0xFF, 0xDA
 SEGMENT_HEAD = 4
+FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+FRAME_HEAD = 5
+"""Bytes of a frame header up to its size: precision, rows, columns."""
+
 MAX_SEGMENTS = 1 << 12
 FIELD = "JPEG"
 
@@ -40,8 +44,23 @@ def find_streams(read: ReadRange, start: int, stop: int, count: int) -> Spans:
     return offsets, lengths
 
 
+def frame_size(read: ReadRange, begin: int, stop: int) -> tuple[int, int]:
+    """Return the rows and columns that a stream's frame header declares."""
+    for marker, start, end in _segments(read, begin, stop):
+        if marker in FRAMES:
+            found = read(start, min(end, stop))[SEGMENT_HEAD : SEGMENT_HEAD + FRAME_HEAD]
+            if len(found) == FRAME_HEAD:
+                return int.from_bytes(found[1:3], "big"), int.from_bytes(found[3:5], "big")
+    raise MalformedError("no frame header before the first scan", offset=begin, field=FIELD)
+
+
 def _first_scan(read: ReadRange, begin: int, stop: int) -> int:
     """Return where the data of the first scan begin."""
+    return next(end for marker, _, end in _segments(read, begin, stop) if marker == SOS)
+
+
+def _segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the marker segments up to that of the first scan: each one's marker, beginning and end."""
     at = begin + len(SOI)
     for _ in range(MAX_SEGMENTS):
         head = read(at, min(at + SEGMENT_HEAD, stop))
@@ -50,10 +69,11 @@ def _first_scan(read: ReadRange, begin: int, stop: int) -> int:
         if head[1] == MARK:  # fill
             at += 1
             continue
-        length = int.from_bytes(head[2:], "big")
-        at += 2 + length
+        end = at + 2 + int.from_bytes(head[2:], "big")
+        yield head[1], at, end
         if head[1] == SOS:
-            return at
+            return
+        at = end
     raise MalformedError(f"more than {MAX_SEGMENTS} segments before the first scan", offset=begin, field=FIELD)
 
 

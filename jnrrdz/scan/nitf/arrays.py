@@ -6,13 +6,14 @@ Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IC)
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.nitf_image import NitfImage
+from jnrrdz.layout.nitf_jpeg import frame_size
 from jnrrdz.layout.nitf_mask import Mask, parse_mask
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec import CodecSpec, TiffTileConfig
@@ -33,6 +34,7 @@ FAX_OPTIONS = {"1D": 4, "2DS": 1, "2DH": 1}
 """COMRAT to T4Options: end-of-line codes on byte boundaries, two-dimensional coding."""
 
 CHANNELS = 3
+DOWNSAMPLED = "I1"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Stored:
     """Returns the codec, with a palette or none."""
 
     dtype: np.dtype[Any]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What is to be said of these pixels."""
 
 
 def mask_of(read: ReadAhead, image: NitfImage) -> Mask | None:
@@ -99,7 +103,7 @@ def _array(image: NitfImage, stored: Stored, mask: Mask | None, wanted: Wanted) 
     chunks, dtype = stored.chunks, stored.dtype
     bands = len(image.bands) // (2 if dtype.kind == "c" and is_complex(image) else 1)
     pad = pad_value(mask, image, dtype)
-    attributes = dict(wanted.attributes)
+    attributes = {**wanted.attributes, **stored.about}
     if pad is not None:
         attributes["_FillValue"] = pad
     lead = (chunks.shape[0] * bands // len(image.bands) or 1,) if bands > 1 else ()
@@ -176,9 +180,12 @@ def _uncompressed(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stor
 def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
     rate = image.text("COMRAT").rpartition(".")[2]
     config = JpegConfig(quality=int(rate) if rate in set("12345") else 0)
-    return Stored(
-        jpeg_chunks(read, image, mask), lambda palette: replace(config, palette=palette).to_spec(), sample_dtype(image)
-    )
+    chunks = jpeg_chunks(read, image, mask)
+    about = {}
+    if image.compression == DOWNSAMPLED:
+        # what makes them larger again is a filter of the reader's
+        about["stored_shape"] = list(frame_size(read, int(chunks.offset[0]), image.segment.stop))
+    return Stored(chunks, lambda palette: replace(config, palette=palette).to_spec(), sample_dtype(image), about)
 
 
 def _vq(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:

@@ -160,8 +160,16 @@ def test_a_codestream_of_another_size_is_refused(make_nitf, tmp_path):
 
 
 def test_a_downsampled_image_fills_a_corner_of_its_block(make_nitf, open_nitf):
-    """As GDAL has it: I1 stores fewer pixels than the header says; the rest is fill."""
-    part = imagecodecs.jpeg8_encode(picture(16, 16))
-    found = open_nitf(make_nitf((part, size(31, 31, (31, 31), IC="I1"))))["image_0/data"][...]
-    np.testing.assert_array_equal(found[:16, :16], imagecodecs.jpeg8_decode(part))
-    assert not found[16:].any()
+    """I1 stores fewer pixels than the header says: they are read as they are, and the rest is fill."""
+    part = imagecodecs.jpeg8_encode(picture(14, 16))
+    path = make_nitf((part, size(29, 31, (29, 31), IC="I1")))
+    found = open_nitf(path)["image_0/data"]
+    pixels = found[...]
+    np.testing.assert_array_equal(pixels[:14, :16], imagecodecs.jpeg8_decode(part))
+    assert not pixels[14:].any()
+    assert found.attrs["stored_shape"] == [14, 16]
+
+
+def test_other_jpeg_has_all_its_samples(make_nitf, open_nitf):
+    path = make_nitf((imagecodecs.jpeg8_encode(picture(16, 16)), size(16, 16, (16, 16), IC="C3")))
+    assert "stored_shape" not in open_nitf(path)["image_0/data"].attrs
