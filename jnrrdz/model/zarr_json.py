@@ -8,7 +8,7 @@ strict JSON: a float in attributes that JSON cannot spell is written as Zarr spe
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -27,6 +27,9 @@ type Separator = Literal["/", "."]
 type Encoding = Literal["default", "v2"]
 
 ZARR_JSON = "zarr.json"
+
+MEMBERS_END = "}}}"
+"""How the text of a group's document ends whose consolidated metadata have no members yet."""
 
 _FORBIDDEN_NAME = re.compile(r"\.*|__.*|\.z.*|zarr\.json|.*[/\x00].*", re.DOTALL)
 _RECORD_NAMES = {"version": "version_id", "modified": "last_modified"}
@@ -132,16 +135,46 @@ def tree_json(
 
     Every group's document holds those of all that is below it, so that opening any group needs no listing.
     """
+    documents = nodes_json(root, separator=separator, encoding=encoding, consolidated=consolidated)
+    if consolidated:
+        members = {path: {name: documents[at] for name, at in found} for path, found in below(documents).items()}
+        inline = {"kind": "inline", "must_understand": False}
+        documents = {
+            path: document | {"consolidated_metadata": inline | {"metadata": members[path]}}
+            if document["node_type"] == "group"
+            else document
+            for path, document in documents.items()
+        }
+    return {f"{path}/{ZARR_JSON}".lstrip("/"): document for path, document in documents.items()}
+
+
+def nodes_json(
+    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Return the document of every node by its path; consolidated metadata, where asked for, have no members yet."""
     _check_names(root)
-    below: dict[str, Any] | None = {} if consolidated else None
-    nodes = {"": group_json(_with_sources(root), members=below)}
+    members: dict[str, Any] | None = {} if consolidated else None
+    nodes = {"": group_json(_with_sources(root), members=members)}
     for path, node in root.walk():
         if isinstance(node, VirtualGroup):
-            nodes[path] = group_json(node, members=below)
+            nodes[path] = group_json(node, members=members)
         else:
             nodes[path] = array_json(node, separator=separator, encoding=encoding)
-    documents = _consolidate(nodes) if consolidated else nodes
-    return {f"{path}/{ZARR_JSON}".lstrip("/"): document for path, document in documents.items()}
+    return nodes
+
+
+def below(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return for each path those below it: as seen from there, and whole.
+
+    What a group consolidates holds no members of its own, as in zarr.
+    """
+    found: dict[str, list[tuple[str, str]]] = {path: [] for path in paths}
+    for path in found:
+        parent = path
+        while parent:
+            parent = parent.rpartition("/")[0]
+            found[parent].append((path[len(parent) :].lstrip("/"), path))
+    return found
 
 
 def _check_names(group: VirtualGroup) -> None:
@@ -151,23 +184,6 @@ def _check_names(group: VirtualGroup) -> None:
             raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
         if isinstance(child, VirtualGroup):
             _check_names(child)
-
-
-def _consolidate(nodes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the documents with every group's descendants in it; those in it hold none of their own, as in zarr."""
-    members: dict[str, dict[str, Any]] = {path: {} for path in nodes}
-    for path, document in nodes.items():
-        parent = path
-        while parent:
-            parent = parent.rpartition("/")[0]
-            members[parent][path[len(parent) :].lstrip("/")] = document
-    inline = {"kind": "inline", "must_understand": False}
-    return {
-        path: document | {"consolidated_metadata": inline | {"metadata": members[path]}}
-        if document["node_type"] == "group"
-        else document
-        for path, document in nodes.items()
-    }
 
 
 def _with_sources(root: VirtualGroup) -> VirtualGroup:

@@ -17,6 +17,7 @@ missing chunk has no line.
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from json import dumps as quoted
 from typing import Any, BinaryIO
 
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.model.array import VirtualArray, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.model.zarr_json import dumps, tree_json
+from jnrrdz.model.zarr_json import MEMBERS_END, ZARR_JSON, below, dumps, nodes_json
 from jnrrdz.write.arrow import booleans, integers, joined, text, texts
 from jnrrdz.write.atomic import new_file
 from jnrrdz.write.place import relocate
@@ -35,6 +36,9 @@ from jnrrdz.write.spans import MISSING, Spans, spans
 
 BLOCK = 1 << 14
 """Chunks that are made into text at once; it bounds the memory."""
+
+FEW = 128
+"""Chunks of an array that are spelt one by one: calling Arrow's kernels takes longer."""
 
 
 def write(  # noqa: PLR0913 - the writers' common signature
@@ -55,17 +59,37 @@ def write(  # noqa: PLR0913 - the writers' common signature
 def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False) -> None:
     """Write the references of a tree to an open stream, in blocks."""
     separator = '{"version":1,"refs":{\n'
-    for key, document in tree_json(root).items():
-        stream.write(f"{separator}{quoted(key)}:{quoted(dumps(document))}".encode())
+    for key, document in _documents(root):
+        stream.write(f"{separator}{quoted(key)}:{document}".encode())
         separator = ",\n"
     for path, array in root.arrays():
         stream.writelines(_blocks(path, array, single_range=single_range))
     stream.write(b"\n}}\n")
 
 
-def _blocks(path: str, array: VirtualArray, *, single_range: bool) -> Iterator[pa.Buffer]:
+def _documents(root: VirtualGroup) -> Iterator[tuple[str, str]]:
+    """Yield every key with its document, quoted: each is spelt once, however many groups consolidate it."""
+    nodes = nodes_json(root)
+    texts = {path: quoted(dumps(document)) for path, document in nodes.items()}
+    for path, members in below(nodes).items():
+        text = texts[path]
+        if members:
+            inside = ",".join(f"{quoted(dumps(name))[1:-1]}:{texts[member][1:-1]}" for name, member in members)
+            text = f"{text.removesuffix(_END)}{inside}{_END}"
+        yield f"{path}/{ZARR_JSON}".lstrip("/"), text
+
+
+_END = f'{MEMBERS_END}"'
+
+
+def _blocks(path: str, array: VirtualArray, *, single_range: bool) -> Iterator[pa.Buffer | bytes]:
     """Yield the lines of an array's chunks, each with the comma that ends the line before it."""
+    if not len(array.refs.source) and not array.refs.inline:  # a grid mapping, say: all is in its metadata
+        return
     found = spans(array.refs, path, single_range=single_range)
+    if array.refs.chunks <= FEW and not array.refs.inline and not len(found.scattered):
+        yield _few(path, array, found)
+        return
     keys = _keys(path, array.grid)
     inline = np.sort(np.fromiter(array.refs.inline, np.int64))
     for first in range(0, array.refs.chunks, BLOCK):
@@ -73,11 +97,22 @@ def _blocks(path: str, array: VirtualArray, *, single_range: bool) -> Iterator[p
         held = inline[slice(*np.searchsorted(inline, (first, first + BLOCK)))]
         present = part.source != MISSING
         present[held - first] = True
-        if not present.any():  # a grid mapping, say: all is in its metadata
+        if not present.any():
             continue
         chunks = np.flatnonzero(present) + first
         values = _values(array.refs, part, first, held).filter(booleans(present))
         yield _buffer(joined(*keys(chunks), values))
+
+
+def _few(path: str, array: VirtualArray, found: Spans) -> bytes:
+    """Return the lines of the chunks of a small array, each one range or none."""
+    spelt, source = array.refs.spelt(found.source)
+    urls = [quoted(url) for url in spelt]
+    start = quoted(f"{path}/c")[:-1]
+    keys = ("".join(f"/{index}" for index in place) for place in product(*map(range, array.grid)))
+    rows = zip(keys, source.tolist(), found.start.tolist(), found.length.tolist(), strict=True)
+    lines = (f',\n{start}{key}":[{urls[at]},{first},{size}]' for key, at, first, size in rows if at != MISSING)
+    return "".join(lines).encode()
 
 
 def _keys(path: str, grid: tuple[int, ...]) -> Callable[[NDArray[np.int64]], list[pa.Array | str]]:

@@ -14,6 +14,7 @@ from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.codec import bytes_
 from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.model.zarr_json import tree_json
 from jnrrdz.write import kerchunk_json
 
 
@@ -54,6 +55,21 @@ def test_blocks_of_any_size_give_the_same_file(tree, monkeypatch):
     for size in (1, 2, 5):
         monkeypatch.setattr(kerchunk_json, "BLOCK", size)
         assert dumped(root) == whole
+
+
+def test_few_chunks_spelt_one_by_one_and_many_by_kernels_give_the_same_file(tree, monkeypatch):
+    root = group(tree[0])
+    monkeypatch.setattr(kerchunk_json, "FEW", -1)
+    by_kernels = dumped(root)
+    monkeypatch.setattr(kerchunk_json, "FEW", 1 << 20)
+    assert dumped(root) == by_kernels
+
+
+def test_documents_are_those_of_the_tree_consolidated_by_each_group(tree):
+    root = group(tree[0])
+    refs = json.loads(dumped(root))["refs"]
+    expected = {key: json.dumps(document, separators=(",", ":")) for key, document in tree_json(root).items()}
+    assert {key: text for key, text in refs.items() if key.endswith("zarr.json")} == expected
 
 
 def test_xarray_opens_root_group_and_tree_without_arguments(tree, tmp_path):
