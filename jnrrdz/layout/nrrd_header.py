@@ -46,6 +46,14 @@ class Axes:
     origin: tuple[float, ...] = ()
     space_units: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse vectors of spaces that differ."""
+        vectors = [vector for vector in self.directions if vector is not None]
+        found = {len(one) for one in (*vectors, self.origin, self.space_units) if one}
+        if len(found) > 1:
+            counts = " and ".join(map(str, sorted(found)))
+            raise MalformedError(f"vectors of {counts} dimensions in one space", field="space directions")
+
 
 @dataclass(frozen=True)
 class DataFiles:

@@ -11,6 +11,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.jnrrd import is_jnrrd
 from jnrrdz.layout.jpeg2000 import is_jpeg2000
 from jnrrdz.layout.nitf import is_nitf
+from jnrrdz.layout.nrrd import is_nrrd
 from jnrrdz.layout.tiff import is_tiff
 from jnrrdz.model.array import VirtualGroup
 from jnrrdz.model.physical import physical
@@ -18,7 +19,7 @@ from jnrrdz.scan.jpeg2000 import scan_jpeg2000
 from jnrrdz.scan.n5 import scan_n5
 from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
 from jnrrdz.scan.nitf import scan_nitf
-from jnrrdz.scan.nrrd import scan_jnrrd
+from jnrrdz.scan.nrrd import scan_jnrrd, scan_nrrd
 from jnrrdz.scan.options import TREE_OPTIONS, ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
@@ -46,11 +47,10 @@ SCANNERS = (
     Scanner("JPEG 2000", is_jpeg2000, scan_jpeg2000),
     Scanner("NITF", is_nitf, scan_nitf),
     Scanner("JNRRD", is_jnrrd, scan_jnrrd),
+    Scanner("NRRD", is_nrrd, scan_nrrd),
 )
 
 KNOWN = {
-    b"JNRRD": "JNRRD",
-    b"NRRD": "NRRD",
     b"\x89HDF": "HDF5",
     b"\x89PNG": "PNG",
     b"\xff\xd8\xff": "JPEG",

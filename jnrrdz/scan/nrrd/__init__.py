@@ -1,4 +1,4 @@
-"""JNRRD to a virtual group.
+"""NRRD and JNRRD to a virtual group.
 
 May touch errors, sources, the layout and the model.  Follows http://teem.sourceforge.net/nrrd/format.html and
 docs/formats/jnrrd.md for what becomes of a JNRRD.
@@ -9,6 +9,7 @@ from jnrrdz.layout.jnrrd import read_lines
 from jnrrdz.layout.jnrrd_header import jnrrd_header
 from jnrrdz.layout.jnrrd_keys import resolved
 from jnrrdz.layout.jnrrd_tiling import tiling_of
+from jnrrdz.layout.nrrd import read_header
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model.array import VirtualGroup
 from jnrrdz.scan.neighbours import Neighbours
@@ -32,6 +33,16 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")
         raise UnsupportedError("tiles are not read yet", field=f"{tiling.prefix}:enabled")
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
+
+
+def scan_nrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
+    """Return the virtual group of a classic NRRD, its data behind the header or in files beside it."""
+    try:
+        header = read_header(read)
+        beside = Beside(read, url, neighbours, Folder(url, tuple(getattr(options, "allow", ()))))
+        return _plain_group(header, beside, "nrrd")
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 

@@ -100,7 +100,7 @@ def _check_inflation(header: Header, file: DataFile, per_file: int) -> None:
 def _raw_codecs(header: Header, slabs: Slabs) -> tuple[CodecSpec, ...]:
     if not slabs.short:
         return (codec.bytes_(header.endian),)
-    axes = [((size, 0),) for size in slabs.chunks]
+    axes: list[tuple[tuple[int, int], ...]] = [((size, 0),) for size in slabs.chunks]
     axes[slabs.axis] = ((slabs.step, 0), (slabs.short, 0))
     return (TileConfig(tuple(axes), header.endian).to_spec(),)
 
