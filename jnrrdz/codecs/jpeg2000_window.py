@@ -21,7 +21,7 @@ from jnrrdz.errors import MalformedError
 from jnrrdz.layout.jpeg2000_coding import LARGEST, Box, Coding
 from jnrrdz.layout.jpeg2000_markers import Progression
 from jnrrdz.layout.jpeg2000_precincts import Resolution, Share, band_box, bands, is_empty
-from jnrrdz.layout.jpeg2000_windows import DEPTH, Grid, parse_chunk
+from jnrrdz.layout.jpeg2000_windows import DEPTH, Grid, check_section, parse_chunk
 
 type Samples = NDArray[Any]
 
@@ -71,6 +71,7 @@ def coefficients(
     Irreversible ones are in half steps, as the decoder's reconstruction leaves them.
     """
     box = share.cover
+    check_section(coding, share, number, components, packets)
     if is_empty(share.need):
         shape = max(share.need[3] - share.need[1], 0), max(share.need[2] - share.need[0], 0)
         return [np.zeros(shape, np.int32) for _ in components]

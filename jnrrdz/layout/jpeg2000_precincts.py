@@ -5,6 +5,7 @@ itself (the reference grid divided by the sampling and by 2 for each level below
 Spec: ITU-T T.800, B.5 to B.7 (boxes), Annex F (how far the wavelets reach).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,6 +123,14 @@ class Share:
     def cover(self) -> Box:
         """The samples of this resolution that those precincts hold."""
         return self.level.area(self.cells)
+
+    def precincts(self) -> Iterator[int]:
+        """Yield the numbers of those precincts in their resolution, row by row."""
+        left, top, right, bottom = self.cells
+        x, y = self.level.cells[:2]
+        for row in range(top - y, bottom - y):
+            first = row * self.level.columns - x
+            yield from range(first + left, first + right)
 
 
 def shares(coding: Coding, tile: Box, window: Box, level: int = 0) -> list[Share]:

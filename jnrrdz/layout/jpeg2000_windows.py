@@ -9,7 +9,7 @@ in the order of the source.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jpeg2000_coding import Box, Coding
 from jnrrdz.layout.jpeg2000_markers import Marker, Progression
 from jnrrdz.layout.jpeg2000_packets import PacketTable
-from jnrrdz.layout.jpeg2000_precincts import REACH, Share, cut, resolution, shares
+from jnrrdz.layout.jpeg2000_precincts import REACH, Share, blocks_of, cut, resolution, shares
+from jnrrdz.layout.jpeg2000_tagtree import Band, Bits, packet
 from jnrrdz.layout.jpeg2000_walk import SOT_BYTES
 
 type Ints = NDArray[np.int64]
@@ -33,6 +34,12 @@ DEPTH = 31
 WORTH = 64
 SMALL = 1 << 20
 """A window may cost as many times its own samples, or as many samples, before precincts count as too large."""
+
+MAX_COST = 1 << 27
+"""Samples of one resolution, all components together, that a window is put together from: some 2 GB of memory."""
+
+MAX_PACKETS = 1 << 20
+"""Packets of one resolution that a window is put together from; each costs a decoder some kilobytes."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,19 @@ class Grid:
                 f"a window of {self.chunk} would cost {self.cost} samples: the precincts are too large for it",
                 field="COD",
             )
+        components, packets = len(self.coding.siz.components), self.packets
+        if self.cost * components > MAX_COST or packets > MAX_PACKETS:
+            raise UnsupportedError(
+                f"a window of {self.chunk} costs {self.cost} samples of {components} components in {packets} packets; "
+                f"{MAX_COST} samples and {MAX_PACKETS} packets are the most",
+                field="COD",
+            )
+
+    @property
+    def packets(self) -> int:
+        """The packets, at most, that a window takes from one resolution."""
+        most = max(self._precincts(number) for number in range(self.coding.levels - self.level + 1))
+        return most * len(self.coding.siz.components) * self.coding.layers
 
     @property
     def cost(self) -> int:
@@ -70,12 +90,25 @@ class Grid:
 
     def _cost(self, number: int) -> int:
         level = resolution(self.coding, self.tile, 0, number)
-        scale, reach = 1 << (self.coding.levels - self.level - number), 2 * REACH[self.coding.reversible]
         sides = (level.box[3] - level.box[1], level.box[2] - level.box[0])
         return math.prod(
-            min(side, -(-step // scale) + 2 * reach + (2 << exponent))
-            for side, step, exponent in zip(sides, self.chunk, reversed(level.exponents), strict=True)
+            min(side, step + (2 << exponent))
+            for side, step, exponent in zip(sides, self._needed(number), reversed(level.exponents), strict=True)
         )
+
+    def _precincts(self, number: int) -> int:
+        level = resolution(self.coding, self.tile, 0, number)
+        return math.prod(
+            min(count, (step >> exponent) + 2)
+            for count, step, exponent in zip(
+                (level.rows, level.columns), self._needed(number), reversed(level.exponents), strict=True
+            )
+        )
+
+    def _needed(self, number: int) -> tuple[int, int]:
+        """Return the rows and columns of a resolution, at most, that a window depends on."""
+        scale, reach = 1 << (self.coding.levels - self.level - number), 2 * REACH[self.coding.reversible]
+        return -(-self.chunk[0] // scale) + 2 * reach, -(-self.chunk[1] // scale) + 2 * reach
 
     @property
     def box(self) -> Box:
@@ -156,6 +189,34 @@ def _joined(offset: Ints, length: Ints) -> tuple[Ints, Ints]:
         return offset, length
     first = np.concatenate(([0], np.flatnonzero(offset[1:] != offset[:-1] + length[:-1]) + 1))
     return offset[first], np.add.reduceat(length, first)
+
+
+def check_section(coding: Coding, share: Share, number: int, components: Sequence[int], packets: bytes) -> None:
+    """Refuse a section that is not exactly its resolution's packets: decoders do not miss what is not there."""
+    states: dict[tuple[int, int], list[Band]] = {}
+    bits, stop = Bits(lambda start, end: packets[start:end], 0, len(packets)), len(packets)
+    for component, precinct, layer in _order(coding, share, components):
+        state = states.get((component, precinct))
+        if state is None:
+            state = [Band(*size) for size in blocks_of(coding, share.level, number, precinct)]
+            states[component, precinct] = state
+        if bits.position >= stop or packet(state, layer, coding.style, bits) > stop:
+            break
+    else:
+        if bits.position == stop:
+            return
+    raise MalformedError(
+        f"{stop} bytes that are not all packets of resolution {number} and nothing else", field="packets"
+    )
+
+
+def _order(coding: Coding, share: Share, components: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield component, precinct and layer of a section's packets in the order of the source."""
+    layers = range(coding.layers)
+    if coding.progression in {Progression.LRCP, Progression.RLCP}:
+        yield from ((c, p, layer) for layer in layers for c in components for p in share.precincts())
+    else:
+        yield from ((c, p, layer) for p in share.precincts() for c in components for layer in layers)
 
 
 def parse_chunk(grid: Grid, sot: bytes, data: bytes) -> tuple[tuple[int, int], list[bytes]]:

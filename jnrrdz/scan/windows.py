@@ -38,9 +38,6 @@ LARGE = 4096 * 4096
 WORTH = 4
 """A window costs at most its tile's samples divided by this, or the tile stays one chunk."""
 
-MAX_COST = 1 << 26
-"""Samples of one resolution that a window is put together from."""
-
 MAX_PARSED = 50_000
 """Packet headers that are read without being asked for: some ten seconds."""
 
@@ -125,10 +122,7 @@ class Windows:
             raise UnsupportedError(f"a window of {chunk} costs {grid.cost} samples of {math.prod(tile)}", field="COD")
 
     def _grid(self, level: int, chunk: tuple[int, int], tile: int) -> Grid:
-        grid = Grid(self._coding, self._coding.tile_box(tile), level, chunk)
-        if grid.cost > MAX_COST:
-            raise UnsupportedError(f"a window of {chunk} costs {grid.cost} samples; {MAX_COST} are the most")
-        return grid
+        return Grid(self._coding, self._coding.tile_box(tile), level, chunk)
 
     def _chunk(self, level: int) -> tuple[int, int]:
         """Return height and width of a level's windows, whole precincts where that can be."""

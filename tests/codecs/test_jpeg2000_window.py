@@ -198,6 +198,56 @@ def chunk_of_noise(tmp_path_factory):
     return WindowDecoder(grid, tile.data[tile.sot : tile.sot + 12], np.dtype("uint8")), chunks[4]
 
 
+RANGES = {
+    "is missing": lambda ranges, at: ranges[:at] + ranges[at + 1 :],
+    "is there twice": lambda ranges, at: [*ranges[: at + 1], *ranges[at:]],
+    "ends a byte early": lambda ranges, at: [*ranges[:at], ranges[at][:-1], *ranges[at + 1 :]],
+    "goes on for a byte": lambda ranges, at: [*ranges[:at], ranges[at] + b"\0", *ranges[at + 1 :]],
+}
+
+
+@pytest.mark.parametrize("options", [LOSSLESS, {"QUALITY": "5,30"}, {**LOSSLESS, "PROGRESSION": "CPRL"}], ids=str)
+@pytest.mark.parametrize("change", RANGES)
+def test_a_chunk_of_which_a_range_is_another_is_an_error(tmp_path, options, change):
+    # decoders give pixels for whatever packets there are, so they are counted before
+    tile = Tile(encoded(tmp_path, image((3, 200, 230), "uint8"), **options))
+    grid = Grid(tile.coding, tile.box, 0, (64, 64))
+    pointers, offset, length = chunk_ranges(grid, tile.table, tile.sot)
+    row = np.s_[pointers[5] : pointers[6]]
+    ranges = [tile.data[at : at + size] for at, size in zip(offset[row].tolist(), length[row].tolist(), strict=True)]
+    decoder = WindowDecoder(grid, tile.data[tile.sot : tile.sot + 12], np.dtype("uint8"))
+    decoder.decode(b"".join(ranges))
+    packets = [at for at, part in enumerate(ranges) if not part.startswith(decoder.sot)]
+    assert len(packets) > 5
+    for at in packets:
+        with pytest.raises(MalformedError, match=r"not all packets of resolution|sections where"):
+            decoder.decode(b"".join(RANGES[change](ranges, at)))
+
+
+BOMBS = {
+    "precincts of the whole": (LOSSLESS | {"PRECINCTS": "{32768,32768}"}, 1 << 14, "costs"),
+    "precincts of two samples": (LOSSLESS | {"PRECINCTS": "{64,64},{64,64},{64,64},{64,64}"}, 1 << 13, "packets"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_a_window_would_cost_is_refused_before_it_is_spent(tmp_path, name):
+    options, side, words = BOMBS[name]
+    data = bytearray(encoded(tmp_path, image((1, 64, 64), "uint8"), **options))
+    at = data.index(b"\xff\x51")
+    struct.pack_into(">2I", data, at + 6, 1 << 28, 1 << 28)
+    struct.pack_into(">2I", data, at + 22, 1 << 28, 1 << 28)
+    if "two" in name:
+        at = data.index(b"\xff\x52")
+        data[at + 14 : at + 18] = b"\x11" * 4
+    known = coding(bytes(data[: data.index(b"\xff\x90")]))
+    tracemalloc.start()
+    with pytest.raises(UnsupportedError, match=words):
+        Grid(known, known.tile_box(0), 0, (side, side))
+    assert tracemalloc.get_traced_memory()[1] < 1e5
+    tracemalloc.stop()
+
+
 def test_more_bit_planes_than_integers_hold_are_refused(tmp_path):
     data = bytearray(encoded(tmp_path, image((1, 64, 64), "uint8"), **LOSSLESS))
     at = data.index(b"\xff\x5c")
