@@ -8,6 +8,7 @@ Whatever goes wrong in between (a signal too), nothing is left behind and an old
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,10 +31,10 @@ def new_file(
     target: str, *, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> Iterator[BinaryIO]:
     """Yield a stream whose bytes become the file `target` when the block ends without an error."""
-    fs, place = _locate(target, storage_options)
-    if fs.isdir(place):
+    fs, place, kind = _locate(target, storage_options)
+    if kind == "directory":
         raise JnrrdzError("is a directory; name a file", url=target)
-    if not overwrite and fs.exists(place):
+    if kind is not None and not overwrite:
         raise _exists(target)
     with _workplace(fs, place, target) as work:
         with work.open("wb") as stream:
@@ -55,8 +56,11 @@ def new_directory(
     `last` is the file that makes the rest readable: it is uploaded after all others, and only a
     directory that holds it (or nothing) is ever replaced.
     """
-    fs, place = _locate(target, storage_options)
-    _check_directory(fs, place, target, last=last, overwrite=overwrite)
+    fs, place, kind = _locate(target, storage_options)
+    if kind is not None and not overwrite:
+        raise _exists(target)
+    if kind is not None:
+        _check_manifest(fs, place, target, kind, last)
     with _workplace(fs, place, target) as work:
         work.mkdir()
         yield work
@@ -67,29 +71,44 @@ def new_directory(
             _upload(fs, work, place, last)
 
 
-def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str]:
-    """Return the file system and the path in it, its parent's existence checked."""
+def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str, str | None]:
+    """Return the file system, the path in it, and what is there (`directory`, `file`); its parent is there."""
     try:
         fs, place = fsspec.core.url_to_fs(target, **(storage_options or {}))
     except (ValueError, ImportError) as error:
         raise JnrrdzError(f"cannot be written: {error}", url=target) from error
-    if isinstance(fs, LocalFileSystem) and not Path(place).parent.is_dir():
+    if not isinstance(fs, LocalFileSystem):
+        return fs, place, _kind(fs, place)
+    if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  a path object costs more than the call
         raise JnrrdzError("the directory to write to does not exist", url=target)
-    if isinstance(fs, LocalFileSystem) and fs.exists(place) and not (fs.isfile(place) or fs.isdir(place)):
-        raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
-    return fs, place
+    return fs, place, _local_kind(place, target)
+
+
+def _kind(fs: Any, place: str) -> str | None:
+    try:
+        return str(fs.info(place)["type"])
+    except FileNotFoundError:
+        return None
+
+
+def _local_kind(place: str, target: str) -> str | None:
+    try:
+        mode = os.stat(place).st_mode  # noqa: PTH116  the same
+    except OSError:
+        return None
+    if stat.S_ISDIR(mode):
+        return "directory"
+    if stat.S_ISREG(mode):
+        return "file"
+    raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
 
 
 def _exists(target: str) -> JnrrdzError:
     return JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
 
 
-def _check_directory(fs: Any, place: str, target: str, *, last: str, overwrite: bool) -> None:
-    if not fs.exists(place):
-        return
-    if not overwrite:
-        raise _exists(target)
-    if not fs.isdir(place):
+def _check_manifest(fs: Any, place: str, target: str, kind: str, last: str) -> None:
+    if kind != "directory":
         raise JnrrdzError("is a file, and a directory would replace it; remove it or name another place", url=target)
     if fs.ls(place, detail=False) and not fs.exists(f"{place}/{last}"):
         raise JnrrdzError(f"is a directory without {last}, not a manifest, and is not replaced", url=target)
