@@ -20,9 +20,11 @@ from jnrrdz.codecs.jpeg2000_stream import Header, Part, parts_of
 from jnrrdz.codecs.openjp2 import binding, decode_components
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jpeg2000_chunks import Boxes, ChunkGrid
+from jnrrdz.layout.jpeg2000_cost import check_pieces
 from jnrrdz.layout.jpeg2000_levels import check_packets
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
 from jnrrdz.layout.jpeg2000_siz import Component, Siz, parse_siz
+from jnrrdz.layout.jpeg2000_walk import SOT_BYTES
 from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
 
 type Shape = tuple[int, ...]
@@ -48,6 +50,7 @@ class Jpeg2000Decoder:
         if not found or found[0].marker != Marker.SIZ:
             raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
         siz = parse_siz(header[found[0].start : found[0].stop])
+        check_pieces(siz, header)
         self._header = Header(header, siz, config.tile_parts)
         self._components = config.components or tuple(range(len(siz.components)))
         if max(self._components) >= len(siz.components):
@@ -126,6 +129,8 @@ class Jpeg2000Decoder:
     def _tile(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, as bands, rows and columns."""
         level = self.config.resolution_level
+        for part in parts:
+            check_pieces(self._grid.siz, data, part.start + SOT_BYTES)
         if level and max(part.announced for part in parts) != len(parts):
             spans = [(part.start, part.stop) for part in parts]
             check_packets(data, spans, self.config.main_header, parts[0].tile, level)

@@ -13,6 +13,7 @@ import numpy as np
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.layout.jpeg2000 import Codestream
 from jnrrdz.layout.jpeg2000_chunks import ChunkGrid
+from jnrrdz.layout.jpeg2000_cost import check_pieces
 from jnrrdz.layout.jpeg2000_levels import needed_parts
 from jnrrdz.layout.jpeg2000_markers import Marker
 from jnrrdz.layout.jpeg2000_siz import Component
@@ -81,6 +82,7 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
         config = Jpeg2000WindowConfig(plain_header(codestream), level, palette)
     else:
         grid.check_samples()
+        check_pieces(codestream.siz, codestream.header)
         chunk, refs = grid.chunk, _refs(needed_parts(codestream, level), grid, url)
         config = Jpeg2000Config(
             main_header=plain_header(codestream),

@@ -18,7 +18,7 @@ from jnrrdz.model.codec_jpeg2000 import Jpeg2000Config
 from jnrrdz.scan.codestream import codestream_array, level_count, sample_dtype
 
 SYCC = 18
-IN_ORDER = ({}, {0: (0, 1), 1: (0, 2), 2: (0, 3)})
+IN_ORDER: tuple[dict[int, tuple[int, int]], ...] = ({}, {0: (0, 1), 1: (0, 2), 2: (0, 3)})
 """What may be said of the channels of a picture whose components are Y, Cb and Cr."""
 
 RGB = {"color_space": "sRGB", "colorinterp": ["red", "green", "blue"], "converted_from": "sYCC"}
