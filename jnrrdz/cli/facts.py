@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.read.columns import WHOLE, ArrayRefs, ColumnarRefs
+from jnrrdz.model.refs import WHOLE, ChunkRefs
+from jnrrdz.read.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.read.documents import ZARR_JSON, parse_json
 from jnrrdz.read.manifest import Manifest
 

@@ -17,6 +17,9 @@ from jnrrdz.errors import MalformedError
 type ByteRange = tuple[str, int, int]
 """A source's URL, the first byte, the number of bytes."""
 
+WHOLE = int(np.iinfo(np.int64).max)
+"""The length of a range that ends where its source does (kerchunk's `["url"]`)."""
+
 SCATTERED = "jnrrdz-scattered://"
 """Stands before the URL of a chunk of several ranges where a manifest's row has room for one: no
 file system opens it, so a reader that does not know the ranges fails instead of reading wrong bytes."""

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.model.refs import ByteRange, ChunkRefs
+from jnrrdz.model.refs import WHOLE, ByteRange, ChunkRefs
 from jnrrdz.read.keys import ChunkKeys
 
-WHOLE = int(np.iinfo(np.int64).max)
-"""The length of a range that ends where its source does (kerchunk's `["url"]`)."""
+__all__ = ["WHOLE", "ArrayRefs", "ColumnarRefs", "Columns", "Ints", "Piece"]
 
 _TWINS = "two references for one chunk"
 _SPARSE_FROM = 256  # chunks; below, row pointers are no larger than the array's document, however many arrays

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.model.refs import SCATTERED, ByteRange
+from jnrrdz.model.refs import SCATTERED, WHOLE, ByteRange
 from jnrrdz.read.arrow import numbers, valid
-from jnrrdz.read.columns import WHOLE, ColumnarRefs, Columns, Ints, Piece
+from jnrrdz.read.columns import ColumnarRefs, Columns, Ints, Piece
 from jnrrdz.read.documents import array_keys, is_metadata, parse_json, refuse_without_v3
 from jnrrdz.read.keys import ChunkKeys
 from jnrrdz.read.references import inline_bytes

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.read.columns import WHOLE, ColumnarRefs, Columns, Piece
+from jnrrdz.model.refs import WHOLE
+from jnrrdz.read.columns import ColumnarRefs, Columns, Piece
 from jnrrdz.read.documents import array_keys, is_metadata, refuse_without_v3
 from jnrrdz.read.uniform import first_line, read_rows
 

@@ -14,10 +14,10 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.model.refs import ByteRange
+from jnrrdz.model.refs import WHOLE, ByteRange
 from jnrrdz.read import listing
 from jnrrdz.read.batches import Batches
-from jnrrdz.read.columns import WHOLE, ColumnarRefs
+from jnrrdz.read.columns import ColumnarRefs
 from jnrrdz.read.manifest import Manifest, load
 from jnrrdz.read.pool import Opener, SourcePool
 from jnrrdz.source.fsspec import open_source

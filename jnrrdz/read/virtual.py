@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.model.array import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.concat_refs import joined
-from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.model.refs import WHOLE, ChunkRefs
 from jnrrdz.model.zarr_json import ZARR_JSON, array_from_json
-from jnrrdz.read.columns import WHOLE, ArrayRefs, ColumnarRefs
+from jnrrdz.read.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.read.manifest import Manifest
 from jnrrdz.read.manifest_parquet import ParquetRefs
 from jnrrdz.read.trust import Trust

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.read.columns import WHOLE
+from jnrrdz.model.refs import WHOLE, ChunkRefs
 from jnrrdz.read.keys import ChunkKeys
 from jnrrdz.verifying.findings import Finding
 
