@@ -65,7 +65,7 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
 def _dtype(name: Any) -> np.dtype[Any]:
     if isinstance(name, str) and name in TYPES:
         return TYPES[name]
-    if name in _UNREAD:
+    if isinstance(name, str) and name in _UNREAD:
         raise UnsupportedError(f"{name}: {_UNREAD[name]}; {', '.join(TYPES)} are read", field="type")
     raise MalformedError(f"{name!r:.80}; {', '.join(TYPES)} are read", field="type")
 

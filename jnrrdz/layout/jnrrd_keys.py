@@ -118,16 +118,30 @@ def _path(text: str, key: str) -> Path:
 def _put(space: dict[str, Any], entry: _Entry) -> None:
     """Put a value at its path, making what leads there."""
     if not entry.path:
-        space.update(entry.value)
+        _merge(space, entry.value)
         return
     holder: Any = space
     for step, following in zip(entry.path, entry.path[1:], strict=False):
         holder = _below(holder, step, [] if isinstance(following, int) else {}, entry.key)
     last = entry.path[-1]
-    if isinstance(last, int) and isinstance(holder, list) and last < len(holder):
-        holder[last] = entry.value
+    if isinstance(last, str) and isinstance(holder, dict):
+        _merge(holder, {last: entry.value})
+    elif isinstance(last, int) and isinstance(holder, list) and last < len(holder):
+        both = {last: holder[last]}
+        _merge(both, {last: entry.value})
+        holder[last] = both[last]
     else:
         _added(holder, last, entry.value, entry.key)
+
+
+def _merge(holder: dict[Any, Any], given: Mapping[Any, Any]) -> None:
+    """Put members into an object; objects in both become one, since nested is the same as flattened."""
+    for name, value in given.items():
+        old = holder.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(old, value)
+        else:
+            holder[name] = value
 
 
 def _below(holder: Any, step: Step, empty: Any, key: str) -> Any:

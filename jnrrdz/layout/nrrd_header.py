@@ -118,7 +118,7 @@ def checked_endian(endian: Any, itemsize: int) -> str | None:
 
 def checked_encoding(encoding: Any) -> str:
     """Return raw, gzip or bzip2; text is refused."""
-    name = encoding.lower() if isinstance(encoding, str) else encoding
+    name = encoding.lower() if isinstance(encoding, str) else ""
     if name in ENCODINGS:
         return ENCODINGS[name]
     if name in TEXT_ENCODINGS:
