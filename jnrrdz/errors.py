@@ -56,3 +56,7 @@ class UntrustedSourceError(JnrrdzError):
 
 class DriftError(JnrrdzError):
     """A source is no longer what it was when it was scanned."""
+
+
+class DriftWarning(UserWarning):
+    """A local file has the size that it had when it was scanned, but another time of modification."""

@@ -6,17 +6,17 @@ read.batches is the way not to.
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jnrrdz.errors import DriftError, MalformedError
+from jnrrdz.errors import DriftError, DriftWarning, MalformedError
 from jnrrdz.model.array import SourceRecord
-from jnrrdz.model.refs import ByteRange
-from jnrrdz.read.columns import WHOLE
+from jnrrdz.model.refs import WHOLE, ByteRange
 from jnrrdz.read.manifest import Manifest
 from jnrrdz.read.trust import Trust
-from jnrrdz.source.base import ByteSource
+from jnrrdz.source.base import ByteSource, since_scanned
 from jnrrdz.source.url import local_path
 
 type Opener = Callable[..., ByteSource]
@@ -32,26 +32,21 @@ class Opened:
     source: ByteSource
     record: SourceRecord | None
     checked: bool = False
+    touched: DriftError | None = None
+    """What was found of a local file that has its size, but another time of modification than recorded."""
 
-    def check(self) -> None:
-        """Refuse a source that is not what it was when it was scanned; looks once."""
+    def check(self, *, local: bool = False) -> None:
+        """Refuse a source that is not what it was when it was scanned; looks once.
+
+        The time alone condemns no local file: a copy of a directory changes all of them.
+        """
         record = self.record
-        if not self.checked and record is not None and (record.size is not None or record.etag is not None):
-            found = self.source.validators
-            if record.size not in {None, found.size}:
-                raise self._drifted("size", record.size, found.size)
-            if None not in {record.etag, found.etag} and _strong(record.etag) != _strong(found.etag):
-                raise self._drifted("ETag", record.etag, found.etag)
+        if not self.checked and record is not None and (record.size, record.etag, record.modified) != (None,) * 3:
+            drift = since_scanned(record, self.source.validators)
+            if drift is not None and not (local and record.size in {None, self.source.validators.size}):
+                raise drift.at(url=self.source.url)
+            self.touched = drift
         self.checked = True
-
-    def _drifted(self, what: str, then: object, now: object) -> DriftError:
-        text = f"changed since it was scanned: {what} was {then}, is {now}; index it again"
-        return DriftError(text, url=self.source.url, field=what.lower())
-
-
-def _strong(etag: str | None) -> str:
-    """Return an ETag without its mark of weakness, which servers add and drop on the way."""
-    return (etag or "").removeprefix("W/")
 
 
 class SourcePool:
@@ -65,6 +60,7 @@ class SourcePool:
         self._records = {record.url: record for record in manifest.sources}
         # what was scanned was named by the user; only what a manifest names has to be trusted first
         self._trust = None if manifest.url is None else Trust(manifest.url, tuple(self._records), tuple(allow))
+        self.warns = True
         self._at_home = manifest.url is None or local_path(manifest.url) is not None
         self._start()
 
@@ -91,14 +87,23 @@ class SourcePool:
     def _open(self, url: str) -> Opened:
         place = url if self._trust is None else self._trust.resolve(url)
         guard = None if self._trust is None else self._trust.guard_for(place)
-        source = self._opener(place, storage_options=self._options, guard=guard)
-        opened = Opened(source, self._records.get(url))
+        record = self._records.get(url)
+        source = self._opener(place, storage_options=self._options, guard=guard, expected=record)
+        opened = Opened(source, record)
         if self.is_local(url):
-            opened.check()
+            opened.check(local=True)
+            self._warn(opened)
         with self._lock:
             if len(self._opened) >= _OPEN:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
             return self._opened.setdefault(url, opened)
+
+    def _warn(self, opened: Opened) -> None:
+        """Say once for all files of a manifest that their times are not those recorded."""
+        if opened.touched is not None and self.warns:
+            self.warns = False
+            text = f"{opened.source.url}: {opened.touched.message} unless this is a copy, which has a time of its own"
+            warnings.warn(text, DriftWarning, stacklevel=2)
 
     def sized(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges, those that end where their source does with their length."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from jnrrdz.errors import DriftError
+
 type Span = tuple[int, int]
 """First byte and the byte after the last one."""
 
@@ -56,6 +58,12 @@ def difference(then: State, now: State) -> str | None:
     if then.etag is now.etag is None and None not in {then.modified, now.modified} and then.modified != now.modified:
         return f"time of modification was {then.modified}, is {now.modified}"
     return None
+
+
+def since_scanned(then: State, now: State) -> DriftError | None:
+    """Return the error for a source that is not what was recorded when it was scanned, None where nothing shows it."""
+    change = difference(then, now)
+    return None if change is None else DriftError(f"changed since it was scanned: {change}; index it again")
 
 
 class ByteSource(Protocol):

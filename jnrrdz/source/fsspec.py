@@ -19,7 +19,7 @@ import fsspec.core
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.source import faults, filesystems, ranges, times
 from jnrrdz.source import url as urls
-from jnrrdz.source.base import ByteSource, Span, Validators
+from jnrrdz.source.base import ByteSource, Span, State, Validators
 from jnrrdz.source.guard import AddressGuard
 from jnrrdz.source.local import LocalSource
 
@@ -35,15 +35,22 @@ _MODIFIED = ("LastModified", "last_modified", "updated", "mtime", "created")
 
 
 def open_source(
-    url: str, *, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None
+    url: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    guard: AddressGuard | None = None,
+    expected: State | None = None,
 ) -> ByteSource:
-    """Return the bytes at a path or URL; options are fsspec's (anon, endpoint_url, profile, headers, ...)."""
+    """Return the bytes at a path or URL; options are fsspec's (anon, endpoint_url, profile, headers, ...).
+
+    `expected` is the state that was recorded: over HTTP and S3 no byte of another one is given out.
+    """
     path = urls.local_path(url)
     if path is not None:
         return LocalSource(url, path)
     if urls.scheme(url) in NOT_BYTES:
         raise UnsupportedError("a view of other files; name the file or the manifest itself", url=url, field="scheme")
-    return FsspecSource(url, storage_options=storage_options, guard=guard)
+    return FsspecSource(url, storage_options=storage_options, guard=guard, expected=expected)
 
 
 class Transport(Protocol):
@@ -51,6 +58,9 @@ class Transport(Protocol):
 
     validators: Validators | None
     """What is known without asking."""
+
+    expected: State | None
+    """What was recorded; compared before bytes are given out by those who learn the state from an answer."""
 
     async def stat(self) -> Validators:
         """Ask for the validators."""
@@ -62,12 +72,13 @@ class Transport(Protocol):
 class FsspecSource:
     """An object behind fsspec; pickles as its URL and options, and survives a fork."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  how it is reached, and how it is asked
         self,
         url: str,
         *,
         storage_options: Mapping[str, Any] | None = None,
         guard: AddressGuard | None = None,
+        expected: State | None = None,
         gap: int = ranges.GAP,
         limit: int = ranges.LIMIT,
     ) -> None:
@@ -75,6 +86,7 @@ class FsspecSource:
         self._options = {k: v for k, v in (storage_options or {}).items() if k not in {"asynchronous", "loop"}}
         self._url = url
         self._guard = guard
+        self._expected = expected
         self._gap = gap
         self._limit = limit
         self._process = -1
@@ -114,7 +126,7 @@ class FsspecSource:
         if self._process != os.getpid():
             with faults.told(self._url, "opening"):
                 self._way = self._connect()
-            self._way.validators = self._known
+            self._way.validators, self._way.expected = self._known, self._expected
             self._process = os.getpid()
         return self._way
 
@@ -161,6 +173,7 @@ class _AsyncTransport:
         self._fs = fs
         self._path = path
         self.validators: Validators | None = None
+        self.expected: State | None = None
 
     async def stat(self) -> Validators:
         self._fs.invalidate_cache(self._path)  # a listing made earlier tells of an earlier state

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
-from jnrrdz.source.base import Span, Validators, difference
+from jnrrdz.source.base import Span, State, Validators, difference, since_scanned
 from jnrrdz.source.retry import Transient, persistently, retry_after, silence
 from jnrrdz.source.times import rfc3339
 
@@ -50,8 +50,8 @@ class HttpTransport:
         self._url = url
         self._conditional = True
         self.validators: Validators | None = None
-        self.expected: str | None = None
-        """The ETag that was recorded when the object was scanned."""
+        self.expected: State | None = None
+        """The object as it was recorded when it was scanned."""
 
     async def stat(self) -> Validators:
         """Return size, ETag and so on from one HEAD, or from one byte where HEAD does not tell."""
@@ -71,7 +71,7 @@ class HttpTransport:
 
     async def _fetch_once(self, span: Span, attempt: int) -> bytes:
         async with self._asked("GET", span, attempt) as answer:
-            if answer.status == _PRECONDITION_FAILED and self._conditional:
+            if answer.status == _PRECONDITION_FAILED:
                 # asked once more without a condition: the answer tells what is there now, and some
                 # servers refuse conditions that hold
                 self._conditional = False
@@ -111,7 +111,8 @@ class HttpTransport:
 
     def _condition(self, method: str) -> dict[str, str]:
         """Return If-Match with the state that is known; a weak ETag never matches (RFC 9110, 13.1.1)."""
-        etag = (self.validators and self.validators.etag) or self.expected
+        seen = self.validators or self.expected
+        etag = seen and seen.etag
         holds = etag and etag.startswith('"') and self._conditional and method == "GET"
         return {"If-Match": etag} if etag and holds else {}
 
@@ -137,6 +138,10 @@ class HttpTransport:
         if size is None and known is None:
             raise UnsupportedError(f"the server does not say the size (HTTP {answer.status} to {answer.method})")
         found = _validators(answer.headers, known.size if size is None and known else size or 0)
+        if known is None and self.expected is not None:
+            drift = since_scanned(self.expected, found)
+            if drift is not None:
+                raise drift
         self.validators = found if known is None else settled(known, found)
         return self.validators
 

@@ -51,7 +51,7 @@ def verify(  # noqa: PLR0913  what is looked at, and how the sources are reached
     manifest = store.manifest
     columns = {} if drift else {path: columnar(found) for path, found in manifest.arrays.items()}
     pool = SourcePool(manifest, options=source_options, allow=allow, opener=open_source)
-    state = sources.states(manifest, pool, _urls(columns), jobs)
+    state = sources.states(manifest, pool, _urls(columns), jobs, times=drift)
     if columns and any(record.url.endswith("/") for record in manifest.sources):
         listed = sources.tree_sizes(manifest, _urls(columns), source_options, tuple(allow))
         state.sizes.update(listed.sizes)

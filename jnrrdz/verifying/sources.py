@@ -30,14 +30,18 @@ class States:
     asked: int = 0
 
 
-def states(manifest: Manifest, pool: SourcePool, urls: Iterable[str], jobs: int) -> States:
-    """Return the state of every source in the manifest's table and of those that its references name."""
+def states(manifest: Manifest, pool: SourcePool, urls: Iterable[str], jobs: int, *, times: bool = True) -> States:
+    """Return the state of every source in the manifest's table and of those that its references name.
+
+    Without `times` a local file of the recorded size is what it was, whenever it was written.
+    """
+    pool.warns = False  # what it would warn of is looked at here
     trees = tuple(record.url for record in manifest.sources if record.url.endswith("/"))
     found = States()
     single = dict.fromkeys(record.url for record in manifest.sources if record.url not in trees)
     single.update((url, None) for url in urls if not url.startswith(trees or ("\0",)))
     with ThreadPoolExecutor(jobs) as threads:
-        for url, answer in _in_turn(threads, lambda url: _size(pool, url), single):
+        for url, answer in _in_turn(threads, lambda url: _size(pool, url, times=times), single):
             found.asked += 1
             if isinstance(answer, Finding):
                 found.findings.append(answer)
@@ -75,11 +79,13 @@ def kind_of(error: JnrrdzError) -> Kind:
     return "trust" if isinstance(error, UntrustedSourceError) else "source"
 
 
-def _size(pool: SourcePool, url: str) -> int | Finding:
+def _size(pool: SourcePool, url: str, *, times: bool) -> int | Finding:
     """Return the size of a source that is what it was."""
     try:
         opened = pool.opened(url)
         opened.check()
+        if times and opened.touched is not None:
+            return Finding("drift", url, opened.touched.message)
     except JnrrdzError as error:
         return Finding(kind_of(error), url, error.at(url=url).message)
     else:

@@ -1,0 +1,135 @@
+"""A source that changed after it was indexed: refused before a byte of it is given out, on real servers."""
+
+import os
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import tifffile
+
+import jnrrdz
+from jnrrdz.errors import DriftError, DriftWarning
+
+OLD, NEW = (np.full((64, 64), value, np.uint8) for value in (7, 8))
+
+
+def tiff(path, values, more=b""):
+    tifffile.imwrite(path, values, tile=(32, 32), metadata=None)
+    path.write_bytes(path.read_bytes() + more)
+    return path.read_bytes()
+
+
+class OnS3:
+    """An object of a bucket, seen through a proxy that counts."""
+
+    def __init__(self, seaweed, bucket, make_proxy):
+        self.put = lambda data: seaweed.put(bucket, "a.tif", data)
+        self.proxy = make_proxy(seaweed.port)
+        self.url = f"s3://{bucket}/a.tif"
+        self.options = seaweed.options(endpoint_url=self.proxy.url)
+
+
+class OnHttp:
+    """A file that nginx serves, the same way; its ETag is its time and size."""
+
+    def __init__(self, nginx, make_proxy):
+        self.proxy = make_proxy(nginx.port)
+        self.path = nginx.files / "drift.tif"
+        self.url = f"{self.proxy.url}/drift.tif"
+        self.options = {}
+        self.times = 0
+
+    def put(self, data):
+        self.times += 1
+        self.path.write_bytes(data)
+        os.utime(self.path, (1e9 + self.times, 1e9 + self.times))
+
+
+@pytest.fixture(params=["s3", "http"])
+def place(request, make_proxy):
+    if request.param == "s3":
+        return OnS3(request.getfixturevalue("seaweed"), request.getfixturevalue("bucket"), make_proxy)
+    return OnHttp(request.getfixturevalue("nginx"), make_proxy)
+
+
+def indexed(place, tmp_path):
+    place.put(tiff(tmp_path / "a.tif", OLD))
+    refs = tmp_path / "refs.json"
+    jnrrdz.index(place.url, refs, storage_options=place.options)
+    del place.proxy.requests[:]
+    return jnrrdz.open_group(str(refs), source_options=place.options)["data"]
+
+
+def test_an_unchanged_source_costs_no_request_more(place, tmp_path):
+    array = indexed(place, tmp_path)
+    assert np.array_equal(array[:], OLD)
+    (request,) = place.proxy.requests
+    assert request.method == "GET"
+    assert request.headers["if-match"].startswith('"')
+
+
+@pytest.mark.parametrize("more", [b"", b"longer"])
+def test_a_replaced_source_is_refused_at_the_first_request(place, tmp_path, more):
+    array = indexed(place, tmp_path)
+    place.put(tiff(tmp_path / "a.tif", NEW, more))
+    with pytest.raises(DriftError, match=r"changed since it was scanned: (ETag was \"|size was \d+)") as error:
+        array[:]
+    assert place.url in str(error.value)
+    first, *others = place.proxy.requests
+    assert "if-match" in first.headers  # answered 412: not a byte of the new object came
+    # tells what is there now; nginx may close the connection after a 412, and aiohttp asks once more then
+    assert [("if-match" in other.headers) for other in others] in ([False], [False, False])
+
+
+def test_a_source_replaced_while_it_is_read_is_refused(place, tmp_path):
+    array = indexed(place, tmp_path)
+    assert array[0, 0] == 7
+    place.put(tiff(tmp_path / "a.tif", NEW))
+    with pytest.raises(DriftError, match="changed while it was read: ETag was"):
+        array[32:, 32:]
+
+
+def test_a_replaced_source_is_refused_however_often_it_is_asked(place, tmp_path):
+    array = indexed(place, tmp_path)
+    place.put(tiff(tmp_path / "a.tif", NEW))
+    for _ in range(3):  # no state of a failed request may let the next one pass
+        with pytest.raises(DriftError):
+            array[:]
+
+
+@pytest.fixture
+def local(tmp_path):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    tiff(folder / "a.tif", OLD)
+    jnrrdz.index(folder / "a.tif", folder / "refs.json", relative=True)
+    return folder
+
+
+def test_a_local_file_of_another_size_is_refused(local):
+    tiff(local / "a.tif", NEW, b"longer")
+    with pytest.raises(DriftError, match="size was"):
+        jnrrdz.open_group(local / "refs.json")["data"][:]
+
+
+def test_a_local_file_of_another_time_is_warned_of_once(local, tmp_path):
+    shutil.copytree(local, tmp_path / "copied")
+    os.utime(tmp_path / "copied" / "a.tif", (1e9, 1e9))
+    array = jnrrdz.open_group(tmp_path / "copied" / "refs.json")["data"]
+    with pytest.warns(DriftWarning, match=r"a\.tif: changed since it was scanned: time of modification") as told:
+        assert np.array_equal(array[:], OLD)
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        array[:]
+
+
+def test_verify_tells_the_time_where_it_is_asked_for_drift_alone(local):
+    os.utime(local / "a.tif", (1e9, 1e9))
+    (found,) = jnrrdz.verify(local / "refs.json", drift=True).findings
+    assert (found.kind, "time of modification was" in found.message) == ("drift", True)
+    with pytest.warns(DriftWarning):
+        assert jnrrdz.verify(local / "refs.json").ok  # the chunks are read: they are as the references say
+    assert jnrrdz.refresh(local / "refs.json").changed
+    assert jnrrdz.verify(local / "refs.json", drift=True).ok
