@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jnrrdz.parser import Parser
     from jnrrdz.relocating import convert
     from jnrrdz.renewing import refresh
+    from jnrrdz.tiling import tile
     from jnrrdz.verifying import verify
 
 __version__ = version("jnrrdz")
@@ -44,6 +45,7 @@ __all__ = [
     "open_store",
     "refresh",
     "scan",
+    "tile",
     "verify",
     "write",
 ]
@@ -52,6 +54,7 @@ __all__ = [
 _HOMES = {
     "Parser": "jnrrdz.parser",
     "merge": "jnrrdz.merging",
+    "tile": "jnrrdz.tiling",
     "verify": "jnrrdz.verifying",
     "convert": "jnrrdz.relocating",
     "refresh": "jnrrdz.renewing",

@@ -22,6 +22,7 @@ from jnrrdz.cli.ls import ls
 from jnrrdz.cli.merge import merge
 from jnrrdz.cli.options import console_options
 from jnrrdz.cli.refresh import refresh
+from jnrrdz.cli.tile import tile
 from jnrrdz.cli.verify import verify
 from jnrrdz.errors import JnrrdzError
 
@@ -68,7 +69,7 @@ def cli() -> None:
     """
 
 
-for command in (index, batch, merge, info, ls, verify, refresh, convert, codecs):
+for command in (index, batch, merge, info, ls, verify, refresh, convert, tile, codecs):
     cli.add_command(command)
 
 

@@ -1,0 +1,110 @@
+"""`jnrrdz tile`: a tiled, multi-resolution JNRRD of anything that jnrrdz opens.
+
+May touch click, and inside the command what tiles.  Progress goes to stderr, on a terminal only.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from jnrrdz.cli.console import Console, console_of
+from jnrrdz.cli.options import S3Access, allow_option, console_options, s3_options
+from jnrrdz.errors import JnrrdzError
+
+COMPRESSIONS = ["raw", "gzip", "bzip2", "zstd", "lz4"]
+METHODS = ["average", "gaussian", "lanczos", "max", "min", "mode"]
+USAGE = {"tile", "factors", "levels"}
+"""Fields whose numbers are the command line's own."""
+
+EPILOG = """\b
+Examples:
+  jnrrdz tile volume.npy -o volume.jnrrd --tile 256,256,64 --compression zstd --levels 4
+  jnrrdz tile scene.tif -o scene.jnrrd --tile 512,512,1 --levels 5 --method average
+"""
+
+
+class Numbers(click.ParamType):
+    """Whole numbers from 1 on, with commas between them."""
+
+    name = "X,Y,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the numbers."""
+        parts = [part.strip() for part in str(value).split(",")]
+        if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
+            self.fail(f"{value!r}; whole numbers from 1 on, such as 256,256,64, are needed", param, ctx)
+        return tuple(map(int, parts))
+
+
+@click.command(epilog=EPILOG, short_help="Write a tiled, multi-resolution JNRRD.")
+@click.argument("src", metavar="SRC", type=click.Path())
+@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The JNRRD to write.")
+@click.option("--tile", "tile_sizes", required=True, type=Numbers(), help="Size of tiles, x (the fastest axis) first.")
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True, help="Of each tile.")
+@click.option("--levels", type=click.IntRange(1), default=1, show_default=True, help="Levels, the full one included.")
+@click.option("--method", type=click.Choice(METHODS), default="average", show_default=True, help="Makes levels.")
+@click.option("--factors", type=Numbers(), help="Of each level, as --tile; by default 2 along axes of space.")
+@click.option("--endian", type=click.Choice(["little", "big"]), default="little", show_default=True, help="Byte order.")
+@click.option("--external", is_flag=True, help="Write each tile to a file of its own, in a folder beside OUT.")
+@click.option("--group", metavar="PATH", help="Tile this group or array, not the full-resolution image.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Tiles packed at once.")
+@click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
+@allow_option
+@s3_options
+@console_options
+@console_of
+def tile(  # noqa: PLR0913  one parameter an option
+    console: Console,
+    src: str,
+    output: str,
+    *,
+    tile_sizes: Sequence[int],
+    allow: Sequence[str],
+    s3: S3Access,
+    **options: Any,
+) -> None:
+    """Write the image of SRC as a tiled JNRRD.
+
+    SRC is a manifest, an image that jnrrdz opens, or a .npy file.  Each level is made from the one before.
+    """
+    from jnrrdz.cli.text import counted  # noqa: PLC0415  see the package
+    from jnrrdz.tiling import tile as run  # noqa: PLC0415  the same
+
+    try:
+        with console.warnings_told(src), _progress(console) as progress:
+            done = run(
+                src,
+                output,
+                tile=tile_sizes,
+                allow=allow,
+                storage_options=s3.options(src),
+                source_options=s3.given(),
+                target_options=s3.options(output),
+                progress=progress,
+                **options,
+            )
+    except JnrrdzError as error:
+        if error.field in USAGE:
+            raise click.UsageError(f"--{error.field}: {error.message}") from error
+        raise
+    sizes = "x".join(map(str, done.sizes))
+    parts = [sizes, counted(done.levels, "level"), counted(done.tiles, "tile"), f"{done.nbytes} bytes of tiles"]
+    console.note(f"{output}: {', '.join(parts)}")
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what shows how many tiles are done, None where nobody looks."""
+    if console.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label="tiles", file=sys.stderr, show_pos=True) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield show
