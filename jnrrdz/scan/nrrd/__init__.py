@@ -17,6 +17,8 @@ from jnrrdz.scan.nrrd.files import Beside
 from jnrrdz.scan.nrrd.meaning import VARIABLE, kept, meaning_of
 from jnrrdz.scan.nrrd.places import Folder
 from jnrrdz.scan.nrrd.plain import plain_array
+from jnrrdz.scan.nrrd.tile_places import internal_places
+from jnrrdz.scan.nrrd.tiled import tiled_group
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.readahead import ReadAhead
 
@@ -32,7 +34,9 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         beside = Beside(read, url, neighbours, Folder(url, tuple(getattr(options, "allow", ()))))
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")
-        raise UnsupportedError("tiles are not read yet", field=f"{tiling.prefix}:enabled")
+        if tiling.keys["storage"] == "external":
+            raise UnsupportedError("external tiles are not read yet", field=f"{tiling.prefix}:storage")
+        return tiled_group(header, tiling, internal_places(tiling, header, beside), overviews=options.overviews)
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 
