@@ -30,10 +30,15 @@ _UTM = re.compile(r"([0-9]{2})([0-9]{6})([0-9]{7})")
 
 @dataclass(frozen=True)
 class Corners:
-    """Four points, and the EPSG code of the CRS that they are in."""
+    """Four points in the order of IGEOLO, and the EPSG code of the CRS that they are in."""
 
     points: tuple[Point, ...]
     epsg: int
+    at_edges: bool = False
+    """Whether they are the outer corners of pixels, not their centres."""
+
+    proj: str | None = None
+    """The CRS in PROJ's words, where it has no code."""
 
 
 def parse_igeolo(text: str, kind: str, *, is_20: bool = False) -> Corners | None:
@@ -68,13 +73,13 @@ def _degrees(text: str) -> Point:
         )
     except ValueError:
         raise MalformedError(f"{text!r} is no corner", field=FIELD) from None
-    return _checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
+    return checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
 
 
 def _decimal(text: str) -> Point:
     """Return degrees of `+dd.ddd+ddd.ddd`."""
     latitude, longitude = _matched(_DECIMAL, text)
-    return _checked(float(longitude), float(latitude), text)
+    return checked(float(longitude), float(latitude), text)
 
 
 def _geocentric(text: str) -> Point:
@@ -84,7 +89,8 @@ def _geocentric(text: str) -> Point:
     return longitude, geodetic
 
 
-def _checked(longitude: float, latitude: float, text: str) -> Point:
+def checked(longitude: float, latitude: float, text: str) -> Point:
+    """Return a place in degrees, if it is one on the Earth."""
     if not (-180 <= longitude <= 180 and -90 <= latitude <= 90):  # noqa: PLR2004  degrees
         raise MalformedError(f"{text!r} is no place on the Earth", field=FIELD)
     return longitude, latitude

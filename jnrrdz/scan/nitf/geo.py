@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.layout.nitf_igeolo import FIELD, WGS84, Corners, parse_igeolo
+from jnrrdz.layout.nitf_geosde import MapPlace
+from jnrrdz.layout.nitf_igeolo import FIELD, Corners
 from jnrrdz.layout.nitf_image import NitfImage
 from jnrrdz.layout.nitf_rpc import Rpc, rpc_at
 from jnrrdz.model.array import Node, VirtualArray
@@ -31,12 +31,11 @@ from jnrrdz.model.conventions import (
 from jnrrdz.model.crs import Crs
 from jnrrdz.model.crs_parts import made, registered
 from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.scan.nitf.places import Said, crs_in_words, place_of
 
 type Shape = tuple[int, int]
 type Gcp = tuple[float, float, float, float, float]
 """Column and row (pixel corners), x, y, z."""
-
-TURN = 360
 
 TOLERANCE = 0.25
 """Of a pixel, by which a corner may lie beside where an affine puts it."""
@@ -51,7 +50,10 @@ class Geo:
     gcps: tuple[Gcp, ...] = ()
     rpc: Rpc | None = None
     refused: str | None = None
-    """Why the place could not be understood."""
+    """Why a place could not be understood."""
+
+    remark: str | None = None
+    """What was done with it."""
 
     @property
     def known(self) -> bool:
@@ -87,26 +89,28 @@ class Geo:
     def group_attributes(self, shape: Shape) -> dict[str, Any]:
         """Return the conventions' attributes of a group that holds one level."""
         found: dict[str, Any] = {} if self.refused is None else {"georeference_refused": self.refused}
+        if self.remark is not None:
+            found["georeference_remark"] = self.remark
         if self.rpc is not None:
             found["rpc"] = self.rpc
         return found | spatial(shape, self.affine, self.crs)
 
 
-def geo_of(image: NitfImage, rpc: Rpc | None, *, is_20: bool) -> Geo:
-    """Return where an image lies, as far as its corners can be understood."""
-    try:
-        corners = parse_igeolo(image.text("IGEOLO"), image.text("ICORDS"), is_20=is_20)
-        if corners is None:
-            return Geo(rpc=rpc)
-        corners = unwound(corners)
-        check_order(corners)
-        crs = registered_crs(corners.epsg)
-    except JnrrdzError as error:
-        warnings.warn(f"the georeference is left out: {error}", stacklevel=2)
-        return Geo(rpc=rpc, refused=str(error))
-    affine = affine_of(corners, (image.rows, image.columns))
-    gcps = () if affine is not None else control_points(corners, (image.rows, image.columns))
-    return Geo(crs, affine, gcps, rpc)
+def geo_of(image: NitfImage, rpc: Rpc | None, said: Said) -> Geo:
+    """Return where an image lies, as far as that can be understood."""
+    found = place_of(image, said)
+    for reason in found.refused:
+        warnings.warn(f"a georeference is left out: {reason}", stacklevel=2)
+    refused = "; ".join(found.refused) or None
+    place, shape = found.place, (image.rows, image.columns)
+    if place is None:
+        return Geo(rpc=rpc, refused=refused)
+    if isinstance(place, MapPlace):
+        return Geo(crs_in_words(place.proj), place.affine, (), rpc, refused)
+    crs = registered_crs(place.epsg) if place.proj is None else crs_in_words(place.proj)
+    affine = affine_of(place, shape)
+    gcps = () if affine is not None else control_points(place, shape)
+    return Geo(crs, affine, gcps, rpc, refused, found.remark)
 
 
 def registered_crs(epsg: int) -> Crs:
@@ -115,28 +119,34 @@ def registered_crs(epsg: int) -> Crs:
     return Crs(wkt, f"EPSG:{epsg}")
 
 
-def _centres(shape: Shape) -> list[tuple[float, float]]:
-    """Return column and row of the corner pixels' centres, in IGEOLO's order."""
-    rows, columns = shape
-    return [(0.5, 0.5), (columns - 0.5, 0.5), (columns - 0.5, rows - 0.5), (0.5, rows - 0.5)]
+def _marks(corners: Corners, shape: Shape) -> list[tuple[float, float]]:
+    """Return column and row of what the corners are of, in IGEOLO's order: pixels' centres, or the outline."""
+    (rows, columns), inset = shape, _inset(corners)
+    right, bottom = columns - inset, rows - inset
+    return [(inset, inset), (right, inset), (right, bottom), (inset, bottom)]
+
+
+def _inset(corners: Corners) -> float:
+    return 0.0 if corners.at_edges else 0.5
 
 
 def control_points(corners: Corners, shape: Shape) -> tuple[Gcp, ...]:
     """Return the corners as control points."""
-    return tuple((*place, *point, 0.0) for place, point in zip(_centres(shape), corners.points, strict=True))
+    return tuple((*place, *point, 0.0) for place, point in zip(_marks(corners, shape), corners.points, strict=True))
 
 
 def affine_of(corners: Corners, shape: Shape) -> Affine | None:
     """Return the affine that has the corners where they are; None where there is none."""
     rows, columns = shape
-    if rows < 2 or columns < 2:  # noqa: PLR2004  a line has no other side
+    high, wide = rows - 2 * _inset(corners), columns - 2 * _inset(corners)
+    if not high or not wide:  # a line has no other side
         return None
     upper_left, upper_right, lower_right, lower_left = points = np.array(corners.points)
     # of four corners of equal weight this is the least squares' solution
-    across = (upper_right - upper_left + lower_right - lower_left) / (2 * (columns - 1))
-    down = (lower_left - upper_left + lower_right - upper_right) / (2 * (rows - 1))
+    across = (upper_right - upper_left + lower_right - lower_left) / (2 * wide)
+    down = (lower_left - upper_left + lower_right - upper_right) / (2 * high)
     start = points.mean(axis=0) - across * (columns / 2) - down * (rows / 2)
-    found = np.array([[column, row] for column, row in _centres(shape)]) @ np.array([across, down]) + start
+    found = np.array([[column, row] for column, row in _marks(corners, shape)]) @ np.array([across, down]) + start
     pixel = min(np.hypot(*across), np.hypot(*down))
     if pixel == 0 or np.isclose(across[0] * down[1], across[1] * down[0], rtol=1e-9, atol=0):
         return None
@@ -144,25 +154,6 @@ def affine_of(corners: Corners, shape: Shape) -> Affine | None:
         return None
     (a, d), (b, e), (c, f) = across.tolist(), down.tolist(), start.tolist()
     return (a, b, c, d, e, f)
-
-
-def unwound(corners: Corners) -> Corners:
-    """Return corners on both sides of the antimeridian as ones that follow each other: beyond 180 degrees."""
-    if corners.epsg != WGS84:
-        return corners
-    first = corners.points[0][0]
-    turns = ((x + TURN * round((first - x) / TURN), y) for x, y in corners.points)
-    return Corners(tuple(turns), corners.epsg)
-
-
-def check_order(corners: Corners) -> None:
-    """Refuse corners whose outline crosses itself: they are not in the order that the standard has."""
-    points = np.array(corners.points)
-    sides = np.roll(points, -1, axis=0) - points
-    after = np.roll(sides, -1, axis=0)
-    turns = np.sign(sides[:, 0] * after[:, 1] - sides[:, 1] * after[:, 0])
-    if {-1.0, 1.0} <= set(turns.tolist()):
-        raise MalformedError("corners that are not those of a convex area, in order", field=FIELD)
 
 
 def levels_attributes(geo: Geo, shapes: Sequence[Shape]) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.layout.jpeg2000 import find_codestream, parse_codestream
-from jnrrdz.layout.nitf import NitfLayout
+from jnrrdz.layout.nitf import NitfLayout, ReadRange
 from jnrrdz.layout.nitf20 import NITF20
 from jnrrdz.layout.nitf_image import NitfImage
 from jnrrdz.layout.nitf_mask import Mask
 from jnrrdz.layout.nitf_rpc import Rpc, chipped, rpc_of
-from jnrrdz.layout.nitf_tre import Tre, described
+from jnrrdz.layout.nitf_tre import Tre, described, split_tres
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
 from jnrrdz.scan.codestream import codestream_array, component_groups, level_count
 from jnrrdz.scan.nitf.about import Extras, Notes, image_attributes
@@ -21,6 +21,7 @@ from jnrrdz.scan.nitf.arrays import CODESTREAMS, Wanted, mask_of, segment_array
 from jnrrdz.scan.nitf.colours import colour_attributes, table_of
 from jnrrdz.scan.nitf.geo import Geo, geo_of, levels_attributes
 from jnrrdz.scan.nitf.joined import joined_array, whole_image
+from jnrrdz.scan.nitf.places import Said
 from jnrrdz.scan.nitf.samples import pad_value
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.windows import Windows
@@ -42,12 +43,18 @@ class File:
     layout: NitfLayout
     extras: Extras
 
+    @property
+    def file_tres(self) -> list[Tre]:
+        """The extensions of the file header; what is wrong with them is said elsewhere."""
+        return split_tres(self.layout.tres + self.extras.of_file(), [])
+
 
 def image_group(file: File, members: Sequence[NitfImage]) -> VirtualGroup:
     """Return the group of one image: its variable, or a group for each of its levels."""
     image, notes = members[0], Notes()
     about, tres = image_attributes(image, file.extras.of_image(image.segment.number), notes)
-    geo = geo_of(whole_image(members), _rpc(tres, notes), is_20=file.layout.version is NITF20)
+    said = Said(_within(file), file.file_tres, tres, file.layout.version is NITF20)
+    geo = geo_of(whole_image(members), _rpc(tres, notes), said)
     if len(members) > 1:
         about["segments"] = [one.segment.number for one in members]
     levels = _levels(file, members)
@@ -59,6 +66,12 @@ def image_group(file: File, members: Sequence[NitfImage]) -> VirtualGroup:
         str(number): _level_group(level, geo, levels[0]) for number, level in enumerate(levels)
     }
     return VirtualGroup(children, {**about, **levels_attributes(geo, [_size(level) for level in levels])})
+
+
+def _within(file: File) -> ReadRange:
+    """Return what reads bytes as far as there are such."""
+    size = file.layout.size
+    return lambda start, stop: file.read(start, stop) if 0 <= start < stop <= size else b""
 
 
 def _rpc(tres: Sequence[Tre], notes: Notes) -> Rpc | None:

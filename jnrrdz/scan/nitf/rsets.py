@@ -81,7 +81,15 @@ def _is_smaller(here: VirtualArray, last: VirtualArray) -> bool:
 
 def _place(group: VirtualGroup) -> dict[str, object]:
     """Return the attributes that say where a level lies."""
-    kept = ("proj:", "spatial:", "zarr_conventions", "rpc", "georeference_refused", "AREA_OR_POINT")
+    kept = (
+        "proj:",
+        "spatial:",
+        "zarr_conventions",
+        "rpc",
+        "georeference_refused",
+        "georeference_remark",
+        "AREA_OR_POINT",
+    )
     return {name: value for name, value in group.attributes.items() if name.startswith(kept)}
 
 
