@@ -41,9 +41,13 @@ def component_groups(codestream: Codestream) -> list[tuple[int, ...]]:
 
 
 def level_count(codestream: Codestream, components: Sequence[int] = ()) -> int:
-    """Return how many resolutions there are, the full one included: none of them is as small as the one before."""
-    names = list(components) or [0]
-    count = 1
+    """Return how many resolutions there are, the full one included: none of them is as small as the one before.
+
+    Where no component is named, each group of equal subsampling has that many.
+    """
+    if not components:
+        return min(level_count(codestream, names) for names in component_groups(codestream))
+    names, count = list(components), 1
     while count <= codestream.levels:
         last, here = (_grid(codestream, names, level).shape for level in (count - 1, count))
         if last == here or min(here) < 1:

@@ -18,8 +18,10 @@ from jnrrdz.codecs import openjp2
 from jnrrdz.codecs.jpeg2000_composite import Composite
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.layout.jp2_boxes import SIGNATURE
+from jnrrdz.layout.jpeg2000 import parse_codestream
 from jnrrdz.layout.jpeg2000_composite import check_composite, is_sycc
 from jnrrdz.layout.jpeg2000_siz import Axis, Component, Siz
+from jnrrdz.scan.codestream import component_groups, level_count
 
 GOLDEN = Path(__file__).parents[2] / "layout" / "golden" / "jpeg2000"
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"
@@ -227,3 +229,12 @@ def test_the_georeference_of_a_component_spans_the_picture(opened):
     assert boxes["composite"] == [500000, 4650000 - 480, 500640, 4650000]
     assert boxes["component_0"] == boxes["components_1_2"] == boxes["composite"]
     assert group["components_1_2/0"].attrs["spatial:transform"][0] == 20
+
+
+def test_all_components_have_as_many_levels_as_the_one_that_has_the_fewest():
+    data = (GOLDEN / "subsampled.j2k").read_bytes()
+    found = parse_codestream(lambda start, stop: data[start:stop], 0, len(data))
+    # a tile of which the coarse components have a sample at full resolution and at half of it, none at a quarter
+    narrow = replace(found, siz=siz((1, 1), (2, 2), (2, 2), x=(2, 8, 0, 32), y=(0, 48, 0, 48)))
+    counts = [level_count(narrow, names) for names in component_groups(narrow)]
+    assert (counts, level_count(narrow)) == ([3, 2], 2)
