@@ -7,13 +7,9 @@ import tracemalloc
 import imagecodecs
 import numpy as np
 import pytest
-import rasterio
-from affine import Affine
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from rasterio.io import MemoryFile
-from rasterio.shutil import copy
 
 from jnrrdz.codecs.jpeg2000_wavelet import analysis53, synthesis
 from jnrrdz.codecs.jpeg2000_window import WindowDecoder
@@ -22,30 +18,7 @@ from jnrrdz.layout.jpeg2000 import parse_codestream
 from jnrrdz.layout.jpeg2000_coding import coding
 from jnrrdz.layout.jpeg2000_packets import TilePart, packet_table, tile_part
 from jnrrdz.layout.jpeg2000_windows import Grid, chunk_ranges
-
-SIDES = "{64,32},{64,64},{32,64},{32,32}"
-LOSSLESS = {"REVERSIBLE": "YES", "QUALITY": "100"}
-
-
-def image(shape, dtype):
-    y, x = np.mgrid[: shape[1], : shape[2]]
-    noise = np.random.default_rng(7).normal(0, 12, shape)
-    waves = np.clip(128 + 60 * np.sin(x / 17) + 50 * np.cos(y / 23) + noise, 0, 255)
-    waves[:, ::7, ::5] = 0  # sharp, so that the wavelet overshoots and samples are clipped
-    limits = np.iinfo(dtype)
-    return (limits.min + waves / 255 * (limits.max - limits.min)).astype(dtype)
-
-
-def encoded(folder, pixels, **options):
-    path, (count, height, width) = folder / "image.j2k", pixels.shape
-    profile = {"driver": "GTiff", "count": count, "height": height, "width": width, "dtype": str(pixels.dtype)}
-    options = {"BLOCKXSIZE": width, "BLOCKYSIZE": height, "PRECINCTS": SIDES, "RESOLUTIONS": "4", **options}
-    with rasterio.Env(), MemoryFile() as memory:
-        with memory.open(**profile, transform=Affine.scale(2)) as target:
-            target.write(pixels)
-        with memory.open() as source:
-            copy(source, path, driver="JP2OpenJPEG", CODEC="J2K", **options)
-    return path.read_bytes()
+from tests.codecs.jpeg2000_images import LOSSLESS, encoded, image
 
 
 class Tile:

@@ -32,3 +32,5 @@ opj_compress "${grey[@]}" -o lossy.j2k -t 64,64 -n 4 -I -q 35
 opj_compress -i "$work/ycc.raw" -F 64,48,3,8,u@1x1:2x2:2x2 -o subsampled.j2k -t 32,32 -n 3
 opj_compress -i "$work/ycc.raw" -F 64,48,1,8,s -o signed.j2k -t 32,32 -n 3 -p CPRL
 opj_compress -i "$work/ycc422.raw" -F 61,45,3,10,u@1x1:2x1:2x1 -o ycc422_offset.j2k -d 4,4 -t 32,32 -n 3
+opj_compress "${colour[@]}" -o precincts.j2k -d 17,13 -n 4 -p RPCL -c '[16,16],[16,16],[8,8],[8,8]' -b 8,8 -PLT
+opj_compress "${colour[@]}" -o precincts_lossy.j2k -d 17,13 -n 4 -p PCRL -c '[16,16],[16,16],[8,8],[8,8]' -b 8,8 -I -q 30,42 -SOP -EPH
