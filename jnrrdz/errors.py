@@ -1,10 +1,12 @@
 """What can go wrong, as exceptions that say where.
 
-May touch nothing.  Every error that jnrrdz raises on purpose is a `JnrrdzError`; its text is one
-line that names the source, the field and the byte offset as far as they are known.
+May touch nothing but what hides credentials.  Every error that jnrrdz raises on purpose is a `JnrrdzError`;
+its text is one line that names the source, the field and the byte offset as far as they are known.
 """
 
 from typing import Self
+
+from jnrrdz.redact import redacted
 
 
 class JnrrdzError(Exception):
@@ -20,9 +22,9 @@ class JnrrdzError(Exception):
         self.field = field
 
     def __str__(self) -> str:
-        """`url: field: message (at byte offset)`, on one line, leaving out what is not known."""
+        """`url: field: message (at byte offset)`, on one line, without what is not known and without credentials."""
         parts = [part for part in (self.url, self.field, self.message) if part]
-        text = ": ".join(parts).replace("\n", " ")
+        text = redacted(": ".join(parts).replace("\n", " "))
         return text if self.offset is None else f"{text} (at byte {self.offset})"
 
     def __reduce__(self) -> tuple[object, ...]:

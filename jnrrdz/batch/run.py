@@ -22,12 +22,12 @@ from jnrrdz.batch.cluster import on_cluster
 from jnrrdz.batch.item import Found, Job, Outcome, State
 from jnrrdz.batch.jobs import Ahead
 from jnrrdz.batch.processes import cores, in_processes
-from jnrrdz.batch.redact import redacted
 from jnrrdz.batch.selection import Selection
 from jnrrdz.batch.template import Template
 from jnrrdz.batch.threads import in_threads
 from jnrrdz.batch.work import OptionsOf, Plan, failed
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
+from jnrrdz.redact import redacted
 from jnrrdz.scan.options import ScanChoices, ScanOptions
 from jnrrdz.source.url import local_path
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from jnrrdz.batch import recorded
 from jnrrdz.batch.item import Job, Outcome, State
-from jnrrdz.batch.redact import redacted
 from jnrrdz.batch.retry import is_passing, pause
 from jnrrdz.batch.timed import Clock, StoppedError, TimedOpener
 from jnrrdz.batch.times import is_since
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import redacted
 from jnrrdz.scan import Scanned
 from jnrrdz.scan.located import is_tree, literal, scan_located
 from jnrrdz.scan.options import ScanOptions

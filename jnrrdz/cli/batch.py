@@ -120,7 +120,7 @@ def batch(  # noqa: PLR0913  one parameter an option
 
 
 def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome"], None]:
-    from jnrrdz.batch.redact import redacted  # noqa: PLC0415  see the package
+    from jnrrdz.redact import redacted  # noqa: PLC0415  see the package
 
     start = last = time.monotonic()
     done = 0

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import redacted
 
 FAILURE = 1
 SOME_FAILED = 3
@@ -24,9 +25,10 @@ INTERRUPTED = 130
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with what is not printable escaped."""
+    """Return the text on one line, what is not printable escaped and credentials in URLs hidden."""
     return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in redacted(text)
     )
 
 
@@ -45,7 +47,7 @@ class Console:
     def error(self, error: Exception) -> None:
         """Say what went wrong; with `-v` after the traceback."""
         if self.verbose:
-            click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+            click.echo(redacted("".join(traceback.format_exception(error))), err=True, nl=False)
         click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(_told(error))}", err=True)
 
     @contextmanager

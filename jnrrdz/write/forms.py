@@ -1,6 +1,6 @@
 """The forms of manifests, and which of them an output's name asks for.
 
-May touch errors and the model; the writer of a form is imported when it is asked for.
+May touch errors, the model and where sources are; the writer of a form is imported when it is asked for.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import Any
 
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.array import VirtualGroup
+from jnrrdz.write.place import shareable
 
 FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
 ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
@@ -37,7 +38,7 @@ def write_form(  # noqa: PLR0913  the writers' common signature
     module = import_module(f"jnrrdz.write.{FORMATS[name]}")
     origin = {**group.origin, "single_range": True} if single_range and group.origin else group.origin
     module.write(
-        replace(group, origin=origin),
+        shareable(replace(group, origin=origin)),
         target,
         single_range=single_range,
         relative=relative,

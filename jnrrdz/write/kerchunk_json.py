@@ -8,11 +8,12 @@ then the chunks in C order, so that a reader may take the file in blocks:
     "zarr.json":"{...}",
     "data/c/0/0":["url",offset,length],
     "data/c/0/1":["url",[[offset,length],[offset,length]]],
-    "data/c/0/2":"base64:..."
+    "data/c/0/2":"base64:...",
+    "data/c/0/3":["url"]
     }}
 
-The third form, a chunk of several ranges, is that of osml-imagery-io; stock fsspec refuses it.  A
-missing chunk has no line.
+The second form, a chunk of several ranges, is that of osml-imagery-io; stock fsspec refuses it.  The
+last one is a whole file whose length nobody knows.  A missing chunk has no line.
 """
 
 import base64
@@ -27,11 +28,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.model.refs import WHOLE, ChunkRefs
 from jnrrdz.model.zarr_json import MEMBERS_END, ZARR_JSON, below, dumps, nodes_json
 from jnrrdz.write.arrow import booleans, integers, joined, text, texts
 from jnrrdz.write.atomic import new_file
-from jnrrdz.write.place import relocate
+from jnrrdz.write.place import relocate, shareable
 from jnrrdz.write.spans import MISSING, Spans, spans
 
 BLOCK = 1 << 14
@@ -58,6 +59,7 @@ def write(  # noqa: PLR0913 - the writers' common signature
 
 def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False) -> None:
     """Write the references of a tree to an open stream, in blocks."""
+    root = shareable(root)
     separator = '{"version":1,"refs":{\n'
     for key, document in _documents(root):
         stream.write(f"{separator}{quoted(key)}:{document}".encode())
@@ -111,8 +113,12 @@ def _few(path: str, array: VirtualArray, found: Spans) -> bytes:
     start = quoted(f"{path}/c")[:-1]
     keys = ("".join(f"/{index}" for index in place) for place in product(*map(range, array.grid)))
     rows = zip(keys, source.tolist(), found.start.tolist(), found.length.tolist(), strict=True)
-    lines = (f',\n{start}{key}":[{urls[at]},{first},{size}]' for key, at, first, size in rows if at != MISSING)
+    lines = (f',\n{start}{key}":[{urls[at]}{_range(first, size)}]' for key, at, first, size in rows if at != MISSING)
     return "".join(lines).encode()
+
+
+def _range(first: int, size: int) -> str:
+    return "" if size == WHOLE else f",{first},{size}"
 
 
 def _keys(path: str, grid: tuple[int, ...]) -> Callable[[NDArray[np.int64]], list[pa.Array | str]]:
@@ -134,6 +140,10 @@ def _values(refs: ChunkRefs, part: Spans, first: int, inline: NDArray[np.int64])
     urls = texts(f"[{quoted(url)}," for url in (*spelt, ""))
     url = urls.take(integers(source % len(urls)))
     values = joined(url, _decimal(part.start), ",", _decimal(part.length), "]")
+    whole = np.flatnonzero((part.length == WHOLE) & (part.source != MISSING))
+    if len(whole):
+        named = texts(f"[{quoted(url)}]" for url in (*spelt, ""))
+        values = _replaced(values, whole, named.take(integers(source[whole])))
     if len(part.scattered):
         lists = _range_lists(refs, part.scattered + first)
         several = joined(url.take(integers(part.scattered)), lists, "]")

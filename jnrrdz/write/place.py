@@ -7,6 +7,7 @@ it is percent-encoded.
 
 import os
 import posixpath
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from fsspec.utils import get_protocol
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.model.array import Node, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs, GridFiles
+from jnrrdz.redact import without_credentials
 
 _LOCAL = ("file", "local")
 
@@ -29,6 +31,20 @@ def moved(root: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
     """Return the same tree with other URLs, those of the sources and of trees; `urls` has one for each."""
     sources = tuple(replace(record, url=urls[record.url]) for record in root.sources)
     return replace(_relocated(root, urls), sources=sources)
+
+
+def shareable(root: VirtualGroup) -> VirtualGroup:
+    """Return the same tree without the credentials in its sources' URLs: a manifest is read by others, and later."""
+    bare = {url: without_credentials(url) for url in named_urls(root)}
+    signed = sorted(other for url, other in bare.items() if other != url)
+    if not signed:
+        return root
+    others = f" (and {len(signed) - 1} more)" if len(signed) > 1 else ""
+    warnings.warn(
+        f"the URL of {signed[0]}{others} held credentials, which no manifest records: whoever reads it needs their own",
+        stacklevel=2,
+    )
+    return moved(root, bare)
 
 
 def named_urls(root: VirtualGroup) -> set[str]:

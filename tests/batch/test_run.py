@@ -14,10 +14,10 @@ import tifffile
 import jnrrdz
 from jnrrdz.batch import run
 from jnrrdz.batch.item import Found
-from jnrrdz.batch.redact import redacted
 from jnrrdz.batch.selection import Selection
 from jnrrdz.batch.template import Template
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import redacted
 
 
 @pytest.fixture
