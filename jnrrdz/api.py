@@ -18,9 +18,9 @@ from jnrrdz.model.array import VirtualGroup
 from jnrrdz.model.physical import physical as physical_values
 from jnrrdz.read.group import reference_group
 from jnrrdz.read.manifest import from_group, is_reference_manifest
+from jnrrdz.read.pyramids import with_pyramids
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.read.store import open_store as _open_store
-from jnrrdz.read.virtual_levels import with_virtual_levels
 from jnrrdz.read.xarray import dataset, datasets
 from jnrrdz.scan import Scanned
 from jnrrdz.scan.located import scan_located
@@ -154,12 +154,14 @@ def remove_in_place(src: str | os.PathLike[str], *, storage_options: Options = N
     return in_place.remove(os.fspath(src), storage_options=storage_options)
 
 
-def open_store(
+def open_store(  # noqa: PLR0913  what is opened, and what is made of it
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
     storage_options: Options = None,
     source_options: Options = None,
+    virtual_levels: int = 0,
+    downsample: str = "average",
     **choices: Unpack[ScanChoices],
 ) -> ReferenceStore:
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
@@ -167,11 +169,11 @@ def open_store(
     `storage_options` are fsspec's for what is opened here, `source_options` for the sources that a
     manifest names, and `allow` are further prefixes that it may reach.  The choices are for what is
     scanned; a manifest holds what was asked for when it was written.  Levels that a group lists as
-    virtual are there too, computed where they are read.
+    virtual are there too, computed where they are read; `virtual_levels` gives so many to every image that
+    has no coarser levels, made by the method `downsample`.
     """
-    return with_virtual_levels(
-        open_stored(refs, allow=allow, storage_options=storage_options, source_options=source_options, **choices)
-    )
+    stored = open_stored(refs, allow=allow, storage_options=storage_options, source_options=source_options, **choices)
+    return with_pyramids(stored, virtual_levels, downsample)
 
 
 def open_stored(
@@ -209,16 +211,26 @@ def names_manifest(text: str) -> bool:
     return text.rstrip("/").endswith((".json", *ENDINGS))
 
 
-def open_group(
+def open_group(  # noqa: PLR0913  those of open_store
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     allow: Sequence[str] = (),
     storage_options: Options = None,
     source_options: Options = None,
+    virtual_levels: int = 0,
+    downsample: str = "average",
     **choices: Unpack[ScanChoices],
 ) -> zarr.Group:
-    """Return the root group of a manifest (or of a source scanned now), read-only."""
-    store = open_store(refs, allow=allow, storage_options=storage_options, source_options=source_options, **choices)
+    """Return the root group of a manifest (or of a source scanned now), read-only; options are `open_store`'s."""
+    store = open_store(
+        refs,
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        virtual_levels=virtual_levels,
+        downsample=downsample,
+        **choices,
+    )
     return reference_group(store)
 
 

@@ -20,7 +20,7 @@ from jnrrdz.read.manifest import is_reference_manifest
 from jnrrdz.read.store import ReferenceStore
 from jnrrdz.scan.options import ScanChoices
 
-OPENING = ("allow", "storage_options", "source_options", *ScanChoices.__annotations__)
+OPENING = ("allow", "storage_options", "source_options", "virtual_levels", "downsample", *ScanChoices.__annotations__)
 """The parameters of `open_store`."""
 
 

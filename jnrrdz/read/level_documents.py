@@ -1,7 +1,8 @@
 """The metadata of a manifest completed by levels that are computed: pure, bytes to bytes.
 
 May touch the model.  A level has its source's type, names and attributes, with its own place; its chunks
-are plain bytes.  Scalars and coordinates beside the source are not repeated: nothing of theirs is computed.
+are plain bytes.  A grid mapping comes along with its own affine; other scalars and
+coordinates beside the source are not repeated.
 """
 
 import json
@@ -49,6 +50,32 @@ def _add(nodes: dict[str, Document], path: str, level: VirtualLevel) -> None:
         "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
         "attributes": _placed(source.get("attributes") or {}, source.get("dimension_names") or [], level),
     }
+    _add_mapping(nodes, path, level, source)
+
+
+def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, source: Document) -> None:
+    """Add the grid mapping of the source, whose affine is that of the level's larger elements."""
+    name = (source.get("attributes") or {}).get("grid_mapping")
+    mapping = nodes.get(f"{path}{level.source}/{name}/{ZARR_JSON}")
+    affine = _numbers((mapping or {}).get("attributes", {}).get("GeoTransform"))
+    if mapping is None or mapping.get("shape") or (source.get("dimension_names") or [])[-2:] != ["y", "x"]:
+        return
+    attributes = dict(mapping["attributes"])
+    if affine is not None:
+        c, a, b, f, d, e = affine
+        rows, columns = level.factors[-2:]
+        attributes["GeoTransform"] = " ".join(map(repr, (c, a * columns, b * rows, f, d * columns, e * rows)))
+    nodes[f"{path}{level.name}/{name}/{ZARR_JSON}"] = mapping | {"attributes": attributes}
+    nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"]["grid_mapping"] = name
+
+
+def _numbers(text: Any) -> list[float] | None:
+    """Return the six numbers of an affine in GDAL's order."""
+    try:
+        found = [float(word) for word in str(text).split()]
+    except ValueError:
+        return None
+    return found if len(found) == AFFINE else None
 
 
 def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Document:

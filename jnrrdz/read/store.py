@@ -20,6 +20,7 @@ from jnrrdz.read.batches import Batches
 from jnrrdz.read.columns import ColumnarRefs
 from jnrrdz.read.manifest import Manifest, load
 from jnrrdz.read.pool import Opener, SourcePool
+from jnrrdz.read.whole import WholeFiles
 from jnrrdz.source.fsspec import open_source
 
 type Options = Mapping[str, Any] | None
@@ -58,6 +59,7 @@ class ReferenceStore(Store):
         self._access = {"source_options": source_options, "allow": tuple(allow), "opener": opener}
         self._pool = SourcePool(manifest, options=source_options, allow=allow, opener=opener)
         self._batches = Batches(self._pool)
+        self._wholes = WholeFiles(manifest, self._pool)
         self._sync: bool | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,7 +109,9 @@ class ReferenceStore(Store):
             return _or_missing(refs.lookup(number))
         return _or_missing(await asyncio.to_thread(refs.lookup, number))
 
-    async def _fetched(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes:
+    async def _fetched(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
+        if self._wholes.covers(wanted):
+            return _cut(await self._wholes.aread(wanted), byte_range)
         if all(self._pool.is_local(url) for url, _, _ in wanted):
             return self._pool.read(self._part(wanted, byte_range))
         if any(length == WHOLE for _, _, length in wanted):
@@ -123,10 +127,10 @@ class ReferenceStore(Store):
         buffer = (prototype or default_buffer_prototype()).buffer
         try:
             found = self._lookup(key)
-            if isinstance(found, list):
+            if isinstance(found, list) and not self._wholes.covers(found):
                 data: bytes | None = self._pool.read(self._part(found, byte_range))
             else:
-                data = _cut(found, byte_range)
+                data = _cut(self._wholes.read(found) if isinstance(found, list) else found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
         return None if data is None else _marked(buffer.from_bytes(data), self, key)
@@ -196,8 +200,12 @@ class ReferenceStore(Store):
 
     def with_documents(self, documents: Mapping[str, bytes]) -> "ReferenceStore":
         """Return a store of the same references under other metadata."""
+        return self.with_manifest(replace(self.manifest, documents=documents))
+
+    def with_manifest(self, manifest: Manifest) -> "ReferenceStore":
+        """Return a store of another manifest with the same rights."""
         kwargs: dict[str, Any] = {**self._access, "storage_options": self._storage_options}
-        return ReferenceStore(replace(self.manifest, documents=documents), **kwargs)
+        return ReferenceStore(manifest, **kwargs)
 
     # Listing
 

@@ -27,11 +27,12 @@ KEPT = 256 << 20
 
 def with_virtual_levels(store: ReferenceStore) -> ReferenceStore:
     """Return a store in which the levels that its groups list are there; the same store where they list none."""
-    listed = {path: levels for path, levels in _listed(store.manifest.documents).items() if levels}
+    listed = listed_levels(store.manifest.documents)
     return VirtualLevelStore(store, listed) if listed else store
 
 
-def _listed(documents: Mapping[str, bytes]) -> dict[str, tuple[VirtualLevel, ...]]:
+def listed_levels(documents: Mapping[str, bytes]) -> dict[str, tuple[VirtualLevel, ...]]:
+    """Return the levels that groups list, by the groups' paths with a slash at their ends."""
     found = {}
     for key, text in documents.items():
         if key.rpartition("/")[2] != ZARR_JSON or b"virtual_levels" not in text:
@@ -43,7 +44,7 @@ def _listed(documents: Mapping[str, bytes]) -> dict[str, tuple[VirtualLevel, ...
                 found[key[: -len(ZARR_JSON)]] = virtual_levels_of(attributes)
             except JnrrdzError as error:
                 raise error.at(field=key) from error.__cause__
-    return found
+    return {path: levels for path, levels in found.items() if levels}
 
 
 class VirtualLevelStore(ReferenceStore):
