@@ -147,7 +147,7 @@ class _Reader:
             self._place(url) if is_used else "" for url, is_used in zip(refs.sources, used.tolist(), strict=True)
         )
         length = refs.length
-        endless = np.flatnonzero(length == WHOLE)
+        endless = self._sizeless(refs)
         if len(endless):
             length = length.copy()
             sizes = np.array([self._size(refs.sources[number]) for number in refs.source[endless]], np.int64)
@@ -155,6 +155,15 @@ class _Reader:
         number = (np.cumsum(used) - 1).astype(np.int32)
         source = refs.source if used.all() else number[refs.source]
         return replace(refs, sources=tuple(place for place in places if place), source=source, length=length)
+
+    def _sizeless(self, refs: ChunkRefs) -> NDArray[np.int64]:
+        """Return the ranges whose lengths have to be asked for: not those of a tree's files, which may be absent."""
+        endless = np.flatnonzero(refs.length == WHOLE)
+        trees = tuple(url for url in self._records if url.endswith("/"))
+        if not trees or not len(endless):
+            return endless
+        inside = np.array([url.startswith(trees) for url in refs.sources], bool)
+        return endless[~inside[refs.source[endless]] | (refs.offset[endless] > 0)]
 
     def _place(self, url: str) -> str:
         if url not in self._places:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import fsspec.asyn
 import fsspec.core
 
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.source import faults
 from jnrrdz.source import url as urls
 
@@ -48,11 +48,10 @@ def open_tree(url: str, *, storage_options: Mapping[str, Any] | None = None) -> 
     if path is not None:
         return LocalTree(path)
     if urls.origin(url) is not None:
-        raise UnsupportedError(
-            "HTTP has no listing, which tells the blocks and their sizes; index the container where it can be "
-            "listed (file, s3, gs), or index it in place there",
-            url=url,
-        )
+        # imported here: it knows this module's pages
+        from jnrrdz.source.unlisted import UnlistedTree  # noqa: PLC0415
+
+        return UnlistedTree(url, storage_options)
     return FsspecTree(url, storage_options)
 
 

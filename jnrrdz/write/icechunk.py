@@ -28,7 +28,7 @@ from jnrrdz.model.refs import ChunkRefs, GridFiles
 from jnrrdz.model.zarr_json import dumps, tree_json
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import is_local, local_path
-from jnrrdz.write.spans import Spans, remedy, spans
+from jnrrdz.write.spans import Spans, refuse_whole, remedy, spans
 
 BRANCH = "main"
 _LAST = "repo"
@@ -63,6 +63,7 @@ def write(  # noqa: PLR0913 - the writers' common signature
 
 def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
     found = spans(array.refs, path, single_range=single_range)
+    refuse_whole(array.refs, found, path, "Icechunk")
     if len(found.scattered):
         chunk = int(found.scattered[0])
         raise UnrepresentableError(

@@ -9,6 +9,7 @@ https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's
 
 - A missing chunk's path is null.  A record of nothing but missing chunks has its file all the same: fsspec goes
   through all of them when it is to find out the sources' protocol.
+- A chunk that is a whole file has offset and size 0: fsspec takes that for all of it.
 - An inline chunk's bytes stand in `raw`, after `base64:` and encoded where they begin with that very text.
 - A scattered chunk (unless `single_range` made it its span) has a path that no file system opens, SCATTERED
   and the source's URL, so that a reader without `ranges` fails and never sees wrong bytes; offset and size
@@ -28,7 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.model.refs import SCATTERED, ChunkRefs
+from jnrrdz.model.refs import SCATTERED, WHOLE, ChunkRefs
 from jnrrdz.model.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.write.arrow import integers, texts
 from jnrrdz.write.atomic import new_directory
@@ -103,7 +104,7 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
     index = np.array(source, np.int32)
     index[part.scattered] += len(spelt)
     path = pa.DictionaryArray.from_arrays(integers(index, index != MISSING), texts(urls))
-    columns = [path, integers(part.start), integers(part.length)]
+    columns = [path, integers(part.start), integers(np.where(part.length == WHOLE, 0, part.length))]
     return pa.Table.from_arrays([*columns, _raw(raw, len(index))], schema=_REFERENCES)
 
 

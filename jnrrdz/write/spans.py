@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.model.refs import WHOLE, ChunkRefs
 
 MISSING = -1
 """The source of a chunk that has no span: it is absent, or inline."""
@@ -45,6 +45,18 @@ def spans(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
         found = _gathered(refs, path, single_range=single_range)
     _refuse_empty(found, refs, path)
     return found
+
+
+def refuse_whole(refs: ChunkRefs, found: Spans, path: str, form: str) -> None:
+    """Refuse whole files for a form of manifest in which a reference needs its length."""
+    whole = np.flatnonzero((found.length == WHOLE) & (found.source != MISSING))
+    if len(whole):
+        raise UnrepresentableError(
+            f"a block that nobody could list, and {form} needs its length; write JSON or Parquet, "
+            "or index the container where it can be listed",
+            url=refs.sources[found.source[whole[0]]],
+            field=f"{path}, chunk {whole[0]}",
+        )
 
 
 def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:

@@ -19,7 +19,7 @@ from jnrrdz.model.array import VirtualArray, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.model.zarr_json import tree_json
 from jnrrdz.write.place import is_local, local_path
-from jnrrdz.write.spans import remedy, spans
+from jnrrdz.write.spans import refuse_whole, remedy, spans
 
 
 def to_manifest_store(
@@ -51,6 +51,7 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> Chu
     """Return the references of the array at `path`, made from columns and not chunk by chunk."""
     refs = array.refs
     found = spans(refs, path, single_range=single_range)
+    refuse_whole(refs, found, path, "VirtualiZarr")
     if len(found.scattered):
         raise UnrepresentableError(
             f"a chunk of several ranges, and VirtualiZarr has one for each; {remedy(refs)}",

@@ -2,7 +2,7 @@
 
 May touch errors, trees, the layout and the model.  Follows https://github.com/saalfeldlab/n5; what becomes of
 what is told in docs/formats/n5.md.  The listing tells blocks and sizes; of blocks themselves at most
-headers are read.
+headers are read.  Where there is no listing (HTTP), metadata are looked for and every block is taken to be there.
 """
 
 import warnings
@@ -16,11 +16,12 @@ from jnrrdz.model.array import Node, SourceRecord, VirtualGroup
 from jnrrdz.scan.n5.arrays import Container, Found, Frame
 from jnrrdz.scan.n5.groups import assembled
 from jnrrdz.scan.n5.place import is_overview
+from jnrrdz.scan.n5.probe import LARGEST_DOCUMENT, probed
 from jnrrdz.scan.n5.stack import stacked
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.tree import Tree
+from jnrrdz.source.unlisted import UnlistedTree
 
-LARGEST_DOCUMENT = 1 << 26
 MOST_DOCUMENTS = 1 << 20
 
 type Nodes = dict[str, dict[str, Any]]
@@ -38,16 +39,17 @@ def scan_n5(tree: Tree, options: ScanOptions) -> VirtualGroup:
 
 def describe_in_place(tree: Tree, options: ScanOptions) -> Node:
     """Return the tree as Zarr would have it in the very same place: axes and keys as N5 has them, no references."""
+    if isinstance(tree, UnlistedTree):
+        raise UnsupportedError(
+            "HTTP is read-only; write a manifest, or index in place where it is stored", url=tree.url
+        )
     if options.stack_timepoints:
         raise UnsupportedError("timepoints cannot be stacked in place; write a manifest", field="stack_timepoints")
     return _root(tree, options, Frame(in_place=True))
 
 
 def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
-    keys = TreeKeys()
-    for page in tree.pages():
-        keys.add(*page)
-    nodes = attributes_of(tree, keys)
+    keys, nodes = (None, probed(tree)) if isinstance(tree, UnlistedTree) else _listed(tree)
     n5.check_version(nodes.get("", {}))
     paths = [path for path, attributes in nodes.items() if n5.is_dataset(attributes)]
     if not options.overviews:
@@ -55,6 +57,13 @@ def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
     container = Container(tree, keys, nodes)
     found = _datasets(tree, paths, lambda path: container.volume(path, options, frame))
     return assembled(found, nodes, tree.url, frame)
+
+
+def _listed(tree: Tree) -> tuple[TreeKeys, Nodes]:
+    keys = TreeKeys()
+    for page in tree.pages():
+        keys.add(*page)
+    return keys, attributes_of(tree, keys)
 
 
 def attributes_of(tree: Tree, keys: TreeKeys) -> Nodes:

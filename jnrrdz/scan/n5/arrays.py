@@ -15,9 +15,11 @@ from jnrrdz.model.levels import axis_attributes
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.scan.n5.blocks import Blocks
 from jnrrdz.scan.n5.chain import chain_of, codecs
+from jnrrdz.scan.n5.generated import GeneratedBlocks
 from jnrrdz.scan.n5.place import Place, place_of
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.tree import Tree
+from jnrrdz.source.unlisted import UnlistedTree
 
 VARIABLE = "data"
 
@@ -48,7 +50,9 @@ class Container:
     """A tree whose keys are listed and whose metadata are read."""
 
     tree: Tree
-    keys: TreeKeys
+    keys: TreeKeys | None
+    """None where there is no listing."""
+
     nodes: Mapping[str, dict[str, Any]]
     """The attributes of every folder that has some."""
 
@@ -56,7 +60,7 @@ class Container:
         """Return the dataset at a path."""
         dataset = n5.dataset(self.nodes[path])
         place = place_of(path, len(dataset.dimensions), self.nodes)
-        blocks = Blocks(self.tree, path, dataset, self.keys)
+        blocks = self._blocks(path, dataset)
         chain = blocks.chain(chain_of(options.chain))
         array = VirtualArray(
             frame.turned(dataset.dimensions),
@@ -69,6 +73,11 @@ class Container:
             _axes(place, frame),
         )
         return Found(path, dataset, place, array)
+
+    def _blocks(self, path: str, dataset: N5Dataset) -> Blocks | GeneratedBlocks:
+        if isinstance(self.tree, UnlistedTree):
+            return GeneratedBlocks(self.tree, path, dataset)
+        return Blocks(self.tree, path, dataset, self.keys or TreeKeys())
 
 
 def _axes(place: Place, frame: Frame) -> dict[str, Any]:

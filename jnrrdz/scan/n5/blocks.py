@@ -28,7 +28,7 @@ MOST_CHUNKS = 1 << 27
 
 _MOST_PLACES = 1 << 62
 _TOGETHER = 1024
-_MAGIC = 16
+MAGIC = 16
 """Bytes behind a header that tell LZ4's framing."""
 
 
@@ -83,7 +83,7 @@ class Blocks:
         if self._dataset.compression != "lz4" or not len(self.index):
             return framing(self._dataset, None)
         axes = len(self._dataset.dimensions)
-        (head,) = self._tree.read([self._key(0)], header_length(axes, Mode.VARLENGTH) + _MAGIC)
+        (head,) = self._tree.read([self._key(0)], header_length(axes, Mode.VARLENGTH) + MAGIC)
         return framing(self._dataset, head[block_header(head, axes).nbytes :])
 
     def chain(self, wish: Chain) -> Chain:

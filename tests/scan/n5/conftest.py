@@ -56,11 +56,11 @@ class _S3(BaseHTTPRequestHandler):
         query = {name: value[0] for name, value in parse_qs(parts.query, keep_blank_values=True).items()}
         self.server.log.append("LIST" if "list-type" in query else "GET")
         body = self._listing(query) if "list-type" in query else self.server.files.get(parts.path.split("/", 2)[2])
-        status = 404 if body is None else 200
+        status = self.server.refused.get(parts.path.split("/", 2)[2], 404 if body is None else 200)
         body = body or b""
         span = self.headers.get("Range")
         headers = {}
-        if span and status == 200:
+        if span and status == 200 and body:
             first, _, last = span.removeprefix("bytes=").partition("-")
             size, body, status = len(body), body[int(first) : int(last) + 1], 206
             headers["Content-Range"] = f"bytes {first}-{int(first) + len(body) - 1}/{size}"
@@ -89,7 +89,7 @@ def s3(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _S3)
     server.daemon_threads = True
-    server.files, server.log = {}, []
+    server.files, server.log, server.refused = {}, [], {}
     server.options = {"endpoint_url": f"http://127.0.0.1:{server.server_port}"}
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -225,11 +225,6 @@ def test_other_directories_are_refused(tmp_path):
         jnrrdz.scan(tmp_path)
 
 
-def test_http_says_that_it_has_no_listing():
-    with pytest.raises(jnrrdz.UnsupportedError, match="no listing"):
-        jnrrdz.scan("http://127.0.0.1:1/volume.n5")
-
-
 def test_what_is_left_out_of_a_container_is_told(write_n5, add_attributes, tmp_path):
     write_n5(tmp_path / "a", values_of((4, 4)), (4, 4))
     write_n5(tmp_path / "b", values_of((4, 4)), (4, 4))
