@@ -20,7 +20,7 @@ from jnrrdz.tiling.header import Header
 from jnrrdz.tiling.keys import known_keys, tables_of
 from jnrrdz.tiling.meaning import axis_names, default_factors
 from jnrrdz.tiling.output import fill_in, new_files
-from jnrrdz.tiling.packing import Packer
+from jnrrdz.tiling.packing import Packer, padding_of
 from jnrrdz.tiling.pixels import Pixels, opened
 from jnrrdz.tiling.places import InFile, InFolder, folder_of, pattern_of
 from jnrrdz.tiling.run import Progress, Run
@@ -96,7 +96,7 @@ def _planned(
     factors = default_factors(names) if sizes[1] is None else _per_axis(sizes[1], pixels, "factors")
     found = levels_of(pixels.shape, shape, pyramid[0], factors)
     dtype = pixels.dtype.newbyteorder("=")
-    packer = Packer(dtype, form[1], form[0], pixels.fill_value)
+    packer = Packer(dtype, form[1], form[0], padding_of(pixels.fill_value))
     packer.most_bytes(found[0].tile)
     Downsampling(pyramid[1], factors, pixels.shape, dtype, pixels.missing)  # refuses by name, before anything is read
     return Run(pixels, found, packer, pyramid[1], *doing)

@@ -3,9 +3,6 @@
 May touch this folder's modules and the model.  Vectors are turned here to the header's order.
 """
 
-import math
-from typing import Any
-
 from jnrrdz.tiling.grid import Sizes
 from jnrrdz.tiling.header import EXTENSION, PREFIX, VERSION, Table
 from jnrrdz.tiling.meaning import Keys, axis_keys, axis_names, kept_attributes
@@ -39,7 +36,7 @@ def _tile_keys(run: Run, pattern: str | None) -> Keys:
         ("format", "contiguous") if pattern is None else ("pattern", pattern),
         ("compression", run.packer.compression),
         ("edge_handling", "pad"),
-        ("padding_value", _number(run.packer.padding)),
+        ("padding_value", run.packer.padding),
     ]
     if len(run.levels) > 1:
         found += [
@@ -59,14 +56,6 @@ def _turned(sizes: Sizes) -> list[int]:
 def _scale(scale: Sizes) -> int | list[int]:
     """Return one number where all axes have the same."""
     return scale[0] if len(set(scale)) == 1 else _turned(scale)
-
-
-def _number(value: Any) -> int | float | None:
-    """Return a value of padding as JSON, None where JSON has it not."""
-    number = value.item() if hasattr(value, "item") else value
-    if isinstance(number, complex):
-        number = number.real if not number.imag else math.nan
-    return number if math.isfinite(number) else None
 
 
 def tables_of(run: Run, *, external: bool) -> list[Table]:

@@ -131,7 +131,7 @@ def _place(meaning: Any) -> _Place:
 
 def kept_attributes(pixels: Pixels) -> Keys:
     """Return what else the source says of the array, as one key; nothing where it is more than a header should hold."""
-    found = {name: kept(value) for name, value in pixels.attributes.items() if name not in TOLD_ELSEWHERE}
+    found = kept({name: value for name, value in pixels.attributes.items() if name not in TOLD_ELSEWHERE})
     if pixels.mapping:
         found["spatial_ref"] = {name: pixels.mapping[name] for name in _MAPPING if name in pixels.mapping}
     try:

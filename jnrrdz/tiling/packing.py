@@ -21,7 +21,7 @@ from jnrrdz.errors import UnsupportedError
 from jnrrdz.model.codec_tile import TileConfig
 from jnrrdz.tiling.grid import Sizes
 
-ENCODERS: Mapping[str, Callable[[bytes], bytes | bytearray]] = {
+ENCODERS: Mapping[str, Callable[[bytes], bytes | bytearray | memoryview]] = {
     "raw": lambda data: data,
     "gzip": partial(imagecodecs.gzip_encode, level=6),
     "bzip2": imagecodecs.bz2_encode,
@@ -36,8 +36,16 @@ LARGEST = (1 << 31) - 1
 class Packed:
     """The stored bytes of a tile, and its entry in the table of metadata, as JSON."""
 
-    data: bytes | bytearray
+    data: bytes | bytearray | memoryview
     entry: str
+
+
+def padding_of(fill_value: Any) -> int | float:
+    """Return what tiles are filled up with: the fill value where JSON can say it, else 0."""
+    number = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    if isinstance(number, complex):
+        number = number.real if not number.imag else math.nan
+    return number if isinstance(number, int | float) and math.isfinite(number) else 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Packer:
 
     endian: str
     compression: str
-    padding: Any
+    padding: int | float
 
     def __post_init__(self) -> None:
         """Refuse what is no compression of the format."""

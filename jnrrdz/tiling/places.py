@@ -20,7 +20,7 @@ class Place(Protocol):
     offsets: list[int]
     sizes: list[int]
 
-    def put(self, level: Level, index: Sizes, data: bytes | bytearray) -> None:
+    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:
         """Add the tile that is next in the order."""
 
     def get(self, level: Level, index: Sizes) -> bytes:
@@ -38,7 +38,7 @@ class InFile:
         self.offsets: list[int] = []
         self.sizes: list[int] = []
 
-    def put(self, level: Level, index: Sizes, data: bytes | bytearray) -> None:  # noqa: ARG002  the order tells
+    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:  # noqa: ARG002  the order tells
         """Write the next tile."""
         self._stream.write(data)
         self.offsets.append(self._at)
@@ -68,7 +68,7 @@ class InFolder:
         self.offsets: list[int] = []
         self.sizes: list[int] = []
 
-    def put(self, level: Level, index: Sizes, data: bytes | bytearray) -> None:
+    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:
         """Write a tile's file."""
         path = self._path(level, index)
         path.parent.mkdir(parents=True, exist_ok=True)
