@@ -10,15 +10,15 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.codecs.frame_ends import ENDS
+from jnrrdz.codecs.frame_ends import ENDS, LZ4_MAGIC, ZSTD_MAGIC
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.model.codec_tile import REPEATED, TILE, Kind, TileConfig, can_hold
+from jnrrdz.model.codec_tile import RATIO, REPEATED, SLACK, TILE, Kind, TileConfig
 
 type Octets = NDArray[np.uint8]
 
@@ -45,13 +45,20 @@ class TileCoder:
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return a chunk."""
-        view = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
-        kind, octets = self._raw(view) if self.config.compression == "raw" else self._packed(view)
-        order = "<" if self.config.endian == "little" else ">"
+        view = memoryview(data).cast("B")
+        kind, octets = self._raw(view) if self.config.compression == "raw" else self._packed(view)[:2]
+        order: Literal["<", ">"] = "<" if self.config.endian == "little" else ">"
         elements = octets.view(self.dtype.newbyteorder(order)).reshape(kind.shape)
         if kind.shape == self.shape:
             return elements
         return self._fitted(elements[tuple(slice(first, None) for first in kind.origin)])
+
+    def stored(self, data: bytes | memoryview) -> memoryview:
+        """Return what of a chunk's bytes is its tile as it is stored: all of it, where the chunk begins with it."""
+        view = memoryview(data).cast("B")
+        if self.config.compression == "raw":
+            return view[self._raw_kind(view)[1] :]
+        return view[: len(view) - self._packed(view)[2]]
 
     def _fitted(self, part: NDArray[Any]) -> NDArray[Any]:
         """Return the chunk that begins where a part of a tile does: cut, or filled up."""
@@ -74,11 +81,14 @@ class TileCoder:
             for kind, extra in zip(kinds, extras, strict=True)
         }
 
-    def _raw(self, data: memoryview) -> tuple[Kind, Octets]:
+    def _raw_kind(self, data: memoryview) -> tuple[Kind, int]:
         if len(data) not in self._by_length:
             known = ", ".join(map(str, list(self._by_length)[:4]))
             raise MalformedError(f"{len(data)} bytes; {known} are expected", field=TILE)
-        kind, extra = self._by_length[len(data)]
+        return self._by_length[len(data)]
+
+    def _raw(self, data: memoryview) -> tuple[Kind, Octets]:
+        kind, extra = self._raw_kind(data)
         found = np.frombuffer(data, np.uint8)[extra:]
         if not kind.first:
             return kind, found
@@ -95,35 +105,44 @@ class TileCoder:
             for kind, extra in zip(self.config.kinds, self.config.extras, strict=True)
         }
 
-    def _packed(self, data: memoryview) -> tuple[Kind, Octets]:
-        for found, rest in self._streams(data):
-            kind = self._by_extra.get((len(found), self._count(data, rest)))
-            if kind is not None:
-                return kind, found
-        sizes = ", ".join(f"{size}" for size in sorted({size for size, _ in self._by_extra})[:4])
-        raise MalformedError(f"damaged, or of other bytes than the {sizes} expected", field=self.config.compression)
+    def _packed(self, data: memoryview) -> tuple[Kind, Octets, int]:
+        """Return the kind of a compressed tile, its bytes, and how many stand behind it."""
+        best: tuple[Kind, Octets, int] | None = None
+        try:
+            for found, rest in self._streams(data):
+                kind = self._by_extra.get((len(found), self._count(data, rest)))
+                if kind is not None:
+                    best = kind, found, rest
+                if best is not None and not (self.config.repeated and rest):
+                    return best
+        except MalformedError:
+            if best is None:
+                raise  # else it is only what stands behind the tile that is no stream
+        if best is None:
+            sizes = ", ".join(f"{size}" for size in sorted({size for size, _ in self._by_extra})[:4])
+            raise MalformedError(f"damaged, or of other bytes than the {sizes} expected", field=self.config.compression)
+        return best
 
     def _count(self, data: memoryview, rest: int) -> int:
-        """Return how many bytes stand beside a tile, -1 where it is something else that stands there."""
-        if not rest or not self.config.repeated:
+        """Return how many bytes are counted beside a tile: of guessed lengths only those that repeat its head."""
+        if not self.config.repeated:
             return rest
-        return rest - REPEATED if rest > REPEATED and data[-rest:] == data[:rest] else -1
+        return rest - REPEATED if rest > REPEATED and data[-rest:] == data[:rest] else 0
 
     def _streams(self, data: memoryview) -> Iterator[tuple[Octets, int]]:
         """Yield what the first streams make and how many bytes are behind them, after each stream."""
-        most = max(size for size, _ in self._by_extra)
-        if not can_hold(self.config.compression, len(data), most):
-            message = f"{len(data)} bytes cannot become a tile of {most}"
-            raise MalformedError(message, field=self.config.compression)
+        compression = self.config.compression
+        sizes = [size for size, _ in self._by_extra]
+        most = min(max(sizes), len(data) * RATIO[compression] + SLACK)
+        if most < min(sizes):
+            raise MalformedError(f"{len(data)} bytes cannot become a tile of {min(sizes)}", field=compression)
         try:
-            if self.config.compression in _NEW:
-                yield from _members(_NEW[self.config.compression], data, most)
+            if compression in _NEW:
+                yield from _members(_NEW[compression], data, most)
             else:
-                yield from _frames(self.config.compression, data, most)
+                yield from _frames(compression, data, most)
         except (RuntimeError, ValueError, OSError, EOFError, zlib.error) as error:
-            raise MalformedError(
-                f"damaged, or longer than {most} bytes: {error}", field=self.config.compression
-            ) from error
+            raise MalformedError(f"damaged, or longer than {most} bytes: {error}", field=compression) from error
 
 
 def _members(new: Callable[[], Any], data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
@@ -150,12 +169,14 @@ def _frames(compression: str, data: memoryview, most: int) -> Iterator[tuple[Oct
         end = ENDS[compression](data, start)
         if end is None or end > len(data):
             return
-        # one byte more than is allowed: LZ4's decoder stops without a word where its room ends
-        length += len(_DECODE[compression](data[start:end], out=room[length:]))
+        if bytes(data[start : start + 4]) in _MAGIC:  # other frames have no elements
+            # one byte more than is allowed: LZ4's decoder stops without a word where its room ends
+            length += len(_DECODE[compression](data[start:end], out=room[length:]))
         if length > most:
             raise MalformedError(f"longer than {most} bytes")
         yield room[:length], len(data) - end
         start = end
 
 
+_MAGIC = {ZSTD_MAGIC, LZ4_MAGIC}
 _DECODE: Mapping[str, Callable[..., Any]] = {"zstd": imagecodecs.zstd_decode, "lz4": imagecodecs.lz4f_decode}

@@ -36,6 +36,7 @@ _UNREAD = {
     "block": "elements of opaque bytes have no type in Zarr",
 }
 _PATTERN = ("format", "min", "max")
+_OF_TILES = {"zstd", "lz4"}
 
 
 def jnrrd_header(document: Document, data_start: int) -> Header:
@@ -51,7 +52,7 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
     return Header(
         dtype,
         sizes,
-        checked_encoding(core.get("encoding") or "raw"),
+        _encoding(core.get("encoding")),
         checked_endian(core.get("endian"), dtype.itemsize),
         data_start,
         _files(core),
@@ -60,6 +61,13 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
         _axes(core, len(sizes)),
         {name: value for name, value in core.items() if name != "data_files"},
     )
+
+
+def _encoding(name: Any) -> str:
+    """Return the encoding; those that only tiles have may stand here too, where it says what tiles are packed with."""
+    if isinstance(name, str) and name.lower() in _OF_TILES:
+        return name.lower()
+    return checked_encoding("raw" if name is None else name)
 
 
 def _dtype(name: Any) -> np.dtype[Any]:

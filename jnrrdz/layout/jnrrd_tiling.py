@@ -1,4 +1,4 @@
-"""The tiling of a JNRRD: levels, their grids and which part of a tile each chunk is.
+"""A JNRRD's tiling from the extension's keys: checked, levels and grids reckoned.
 
 May touch errors; opens nothing.  Rules in docs/formats/jnrrd.md; vectors are in the file's order, dimension 0
 first, with an entry for every dimension, tiled or not.
@@ -6,131 +6,14 @@ first, with an entry for every dimension, tiled or not.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.layout.jnrrd_levels import DEFAULT_METHOD, MOST_TILES, ComputedLevel, Sizes, TileAxis, TileLevel, Tiling
 from jnrrdz.layout.jnrrd_schema import check_tile
+from jnrrdz.layout.jnrrd_tables import PER_TILE, check_tables
 from jnrrdz.layout.nrrd_header import Header
-
-MOST_TILES = 1 << 26
-DEFAULT_METHOD = "average"
-
-type Sizes = tuple[int, ...]
-type Choice = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class TileAxis:
-    """One axis of one level."""
-
-    size: int
-    tile: int
-    overlap: int
-    is_variable: bool
-
-    @property
-    def count(self) -> int:
-        """Tiles along the axis; one where it is not larger than the overlap."""
-        return max(1, -(-(self.size - self.overlap) // (self.tile - self.overlap)))
-
-    @property
-    def stride(self) -> int:
-        """How far apart tiles begin."""
-        return self.tile - self.overlap
-
-    @property
-    def last(self) -> int:
-        """What is stored of the last tile."""
-        return self.size - (self.count - 1) * self.stride if self.is_variable else self.tile
-
-    @property
-    def chunk(self) -> int:
-        """Size of the chunks: the stride, or all of the only tile."""
-        return self.last if self.count == 1 else self.stride
-
-    @property
-    def choices(self) -> tuple[Choice, ...]:
-        """Stored size and first element of every chunk's tile, each once."""
-        return tuple(dict.fromkeys(map(self.choice, self._distinct)))
-
-    @property
-    def chunks(self) -> int:
-        """Chunks along the axis: some may be of the last tile, behind its first stride."""
-        return -(-self.size // self.chunk)
-
-    @property
-    def _distinct(self) -> range | tuple[int, ...]:
-        return (0, *range(self.count - 1, self.chunks))
-
-    def tile_of(self, chunk: int) -> int:
-        """Return the tile that a chunk is read from."""
-        return min(chunk, self.count - 1)
-
-    def choice(self, chunk: int) -> Choice:
-        """Return what is stored of a chunk's tile, and where in it the chunk begins."""
-        tile = self.tile_of(chunk)
-        return (self.last if tile == self.count - 1 else self.tile), (chunk - tile) * self.chunk
-
-
-@dataclass(frozen=True)
-class TileLevel:
-    """One stored level."""
-
-    number: int
-    scale: Sizes
-    axes: tuple[TileAxis, ...]
-
-    @property
-    def sizes(self) -> Sizes:
-        """Elements along each dimension."""
-        return tuple(axis.size for axis in self.axes)
-
-    @property
-    def counts(self) -> Sizes:
-        """Tiles along each dimension."""
-        return tuple(axis.count for axis in self.axes)
-
-    @property
-    def tiles(self) -> int:
-        """Number of tiles."""
-        return math.prod(self.counts)
-
-
-@dataclass(frozen=True)
-class ComputedLevel:
-    """One virtual level: what it is made from, and how much coarser than that it is."""
-
-    number: int
-    source: int
-    factors: Sizes
-    sizes: Sizes
-    tile: Sizes
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """A tiling, checked."""
-
-    prefix: str
-    keys: Mapping[str, Any]
-    dimensions: Sizes
-    compression: str
-    stored: tuple[TileLevel, ...]
-    virtual: tuple[ComputedLevel, ...] = ()
-    total: int = 1
-    """Levels that there are, stored or not."""
-
-    method: str = field(default=DEFAULT_METHOD)
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of all stored levels."""
-        return sum(level.tiles for level in self.stored)
-
-    def error(self, message: str, name: str) -> MalformedError:
-        """Return the error about one of the extension's keys."""
-        return MalformedError(message, field=f"{self.prefix}:{name}")
 
 
 def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header) -> Tiling | None:
@@ -138,7 +21,9 @@ def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header) -> Tiling | 
     if not keys or keys.get("enabled") is False:
         return None
     check_tile(keys, prefix)
-    return _Maker(prefix, keys, header).made()
+    made = _Maker(prefix, keys, header).made()
+    check_tables(made)
+    return made
 
 
 @dataclass(frozen=True)
@@ -236,23 +121,35 @@ class _Maker:
 
     def _rounded(self, scales: Sequence[Sizes], stored: Sequence[int]) -> tuple[bool, tuple[TileLevel, ...]]:
         """Return whether sizes of levels are rounded up, and the levels: down, unless only up fits the table."""
-        name = next((name for name in ("offset_table", "size_table") if name in self.keys), None)
         down, up = (
             tuple(self._level(number, scales[number], is_ceil=is_ceil) for number in stored)
             for is_ceil in (False, True)
         )
-        for is_ceil, levels in ((False, down), (True, up)):
-            count = sum(level.tiles for level in levels)
-            if name is None or len(self.keys[name]) == count:
-                if count > MOST_TILES:
-                    raise self._error(f"{count} tiles; {MOST_TILES} are the most", "sizes")
-                return is_ceil, levels
-        raise self._wrong_table(name or "", down, up)
+        counts = [sum(level.tiles for level in levels) for levels in (down, up)]
+        is_ceil = self._is_ceil(*counts)
+        if is_ceil is None:
+            raise self._wrong_table(down, counts)
+        if counts[is_ceil] > MOST_TILES:
+            raise self._error(f"{counts[is_ceil]} tiles; {MOST_TILES} are the most", "sizes")
+        return is_ceil, up if is_ceil else down
 
-    def _wrong_table(self, name: str, *choices: tuple[TileLevel, ...]) -> MalformedError:
-        counts = dict.fromkeys(sum(level.tiles for level in levels) for levels in choices)
-        message = f"{len(self.keys[name])} entries of {' or '.join(map(str, counts))} tiles"
-        other = sum(math.prod(-(-axis.size // axis.tile) for axis in level.axes) for level in choices[0])
+    def _is_ceil(self, down: int, up: int) -> bool | None:
+        """Return which count of tiles a list has; None where it has neither."""
+        name = self._table
+        if name is not None:
+            length = len(self.keys[name])
+            return False if length == down else True if length == up else None
+        files = self.keys.get("files", ()) if "pattern" not in self.keys else ()
+        return self.keys["storage"] == "external" and len(files) == up != down
+
+    @property
+    def _table(self) -> str | None:
+        return next((name for name in PER_TILE if name in self.keys), None)
+
+    def _wrong_table(self, down: Sequence[TileLevel], counts: Sequence[int]) -> MalformedError:
+        name = self._table or ""
+        message = f"{len(self.keys[name])} entries of {' or '.join(map(str, dict.fromkeys(counts)))} tiles"
+        other = sum(math.prod(-(-axis.size // axis.tile) for axis in level.axes) for level in down)
         if any(self.keys.get("overlap", ())) and other not in counts:
             message += f"; {other} tiles there would be if they were counted as if they did not overlap"
         return self._error(message, name)

@@ -15,6 +15,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.read.bounded import bounded
 from jnrrdz.read.checked import checked
 from jnrrdz.read.store import ReferenceStore
 
@@ -89,8 +90,9 @@ def _tuned_array(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
         ArrayConfig.from_dict({}),
         default_buffer_prototype(),
     )
-    itemsize = metadata.data_type.to_native_dtype().itemsize
-    codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, itemsize)
+    dtype = metadata.data_type.to_native_dtype()
+    codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, dtype.itemsize)
+    codecs = bounded(codecs, metadata.chunk_grid.chunk_shape, dtype)
     pipeline = FusedCodecPipeline.from_codecs(codecs).evolve_from_array_spec(spec)
     object.__setattr__(inner, "codec_pipeline", pipeline)
     return array

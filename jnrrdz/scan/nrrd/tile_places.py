@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.layout.jnrrd_tiling import TileLevel, Tiling
+from jnrrdz.layout.jnrrd_levels import TileLevel, Tiling
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model.codec_tile import RATIO, SLACK
 from jnrrdz.scan.nrrd.files import Beside, DataFile, data_files
@@ -80,8 +80,8 @@ def internal_places(tiling: Tiling, header: Header, beside: Beside) -> Places:
 
 def _file(header: Header, beside: Beside, count: int, *, is_skipping: bool) -> DataFile:
     """Return the file with the data and where they begin; without skipping at the header's end."""
-    skips = {} if is_skipping else {"line_skip": 0, "byte_skip": 0}
-    return data_files(replace(header, encoding="raw", **skips), beside, count)[0]
+    bare = replace(header, encoding="raw")
+    return data_files(bare if is_skipping else replace(bare, line_skip=0, byte_skip=0), beside, count)[0]
 
 
 def _by_table(tiling: Tiling, header: Header, beside: Beside) -> Places:

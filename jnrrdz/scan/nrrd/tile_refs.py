@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.layout.jnrrd_tiling import MOST_TILES, TileAxis, TileLevel, Tiling
+from jnrrdz.layout.jnrrd_levels import MOST_TILES, TileAxis, TileLevel, Tiling
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model import codec
 from jnrrdz.model.codec import CodecSpec

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.layout.jnrrd_tiling import ComputedLevel, TileLevel, Tiling
+from jnrrdz.layout.jnrrd_levels import ComputedLevel, TileLevel, Tiling
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
 from jnrrdz.model.levels import VolumeLevel, level_attributes
@@ -122,9 +122,8 @@ def _by_level(tiling: Tiling) -> Attributes:
     for name in (LEVEL_OFFSETS, LEVEL_QUALITY):
         values = tiling.keys.get(name)
         if values is not None:
-            numbers = range(tiling.total)
-            if len(values) != tiling.total:
-                numbers = [level.number for level in tiling.stored]
+            is_whole = len(values) == tiling.total
+            numbers = range(tiling.total) if is_whole else [level.number for level in tiling.stored]
             found[name] = kept({str(number): value for number, value in zip(numbers, values, strict=True)})
     return found
 
