@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -19,6 +19,7 @@ from jnrrdz.read import listing
 from jnrrdz.read.batches import Batches
 from jnrrdz.read.columns import ColumnarRefs
 from jnrrdz.read.manifest import Manifest, load
+from jnrrdz.read.parts import cut, window
 from jnrrdz.read.pool import Opener, SourcePool
 from jnrrdz.read.whole import WholeFiles
 from jnrrdz.source.fsspec import open_source
@@ -94,7 +95,7 @@ class ReferenceStore(Store):
         buffer = (prototype or default_buffer_prototype()).buffer
         try:
             found = await self._found(key)
-            data = await self._fetched(found, byte_range) if isinstance(found, list) else _cut(found, byte_range)
+            data = await self._fetched(found, byte_range) if isinstance(found, list) else cut(found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
         return None if data is None else _marked(buffer.from_bytes(data), self, key)
@@ -111,7 +112,7 @@ class ReferenceStore(Store):
 
     async def _fetched(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
         if self._wholes.covers(wanted):
-            return _cut(await self._wholes.aread(wanted), byte_range)
+            return cut(await self._wholes.aread(wanted), byte_range)
         if all(self._pool.is_local(url) for url, _, _ in wanted):
             return self._pool.read(self._part(wanted, byte_range))
         if any(length == WHOLE for _, _, length in wanted):
@@ -130,7 +131,7 @@ class ReferenceStore(Store):
             if isinstance(found, list) and not self._wholes.covers(found):
                 data: bytes | None = self._pool.read(self._part(found, byte_range))
             else:
-                data = _cut(self._wholes.read(found) if isinstance(found, list) else found, byte_range)
+                data = cut(self._wholes.read(found) if isinstance(found, list) else found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
         return None if data is None else _marked(buffer.from_bytes(data), self, key)
@@ -145,7 +146,7 @@ class ReferenceStore(Store):
         sized = self._pool.sized(wanted)
         if byte_range is None:
             return sized
-        start, stop = _window(byte_range, sum(length for _, _, length in sized))
+        start, stop = window(byte_range, sum(length for _, _, length in sized))
         part, at = [], 0
         for url, offset, length in sized:
             first, last = max(start - at, 0), min(stop - at, length)
@@ -288,21 +289,3 @@ def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, A
 
 def _or_missing(found: list[ByteRange] | bytes) -> list[ByteRange] | bytes | None:
     return None if found == [] else found
-
-
-def _cut(data: bytes | None, byte_range: ByteRequest | None) -> bytes | None:
-    return None if data is None else data[slice(*_window(byte_range, len(data)))]
-
-
-def _window(byte_range: ByteRequest | None, size: int) -> tuple[int, int]:
-    """Return the first byte and the byte after the last one of a part of a value."""
-    match byte_range:
-        case None:
-            return 0, size
-        case RangeByteRequest(start, end):
-            return min(start, size), min(end, size)
-        case OffsetByteRequest(offset):
-            return min(offset, size), size
-        case SuffixByteRequest(suffix):
-            return max(size - suffix, 0), size
-    raise TypeError(f"Unexpected byte_range, got {byte_range!r}")

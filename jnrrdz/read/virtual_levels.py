@@ -18,8 +18,9 @@ from jnrrdz.model.virtual_level import VirtualLevel, virtual_levels_of
 from jnrrdz.model.zarr_json import ZARR_JSON
 from jnrrdz.read.level_chunks import LevelChunks, checked
 from jnrrdz.read.level_documents import level_documents
+from jnrrdz.read.parts import cut
 from jnrrdz.read.recent import Recent
-from jnrrdz.read.store import ReferenceStore, _cut
+from jnrrdz.read.store import ReferenceStore
 
 KEPT = 256 << 20
 """Bytes of computed chunks that a store keeps; the longest unused leave first, none above a quarter of it."""
@@ -172,5 +173,5 @@ class VirtualLevelStore(ReferenceStore):
 
 
 def _buffer(data: bytes, prototype: BufferPrototype | None, byte_range: ByteRequest | None) -> Buffer:
-    part = _cut(data, byte_range)
+    part = cut(data, byte_range)
     return (prototype or default_buffer_prototype()).buffer.from_bytes(b"" if part is None else part)
