@@ -1,7 +1,8 @@
 """Jobs in processes of this machine, since one interpreter works on one header at a time.
 
 May touch processes and pipes.  Each worker is a fresh interpreter that imports what scanning needs and nothing of
-the program that called; one that dies is replaced, and what it had not told of is done again.
+the program that called; one that dies is replaced, and what it had not told of is done again.  The process that
+calls works too, in threads: it has imported everything while the others still do.
 """
 
 import os
@@ -17,7 +18,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from jnrrdz.batch.item import Job, Outcome, State
 from jnrrdz.batch.jobs import LOOK, Jobs
 from jnrrdz.batch.work import Plan
-from jnrrdz.batch.worker import GONE
+from jnrrdz.batch.worker import GONE, serve
 from jnrrdz.errors import JnrrdzError
 
 PROGRAM = "import sys; from jnrrdz.batch.worker import main; main(int(sys.argv[1]))"
@@ -28,11 +29,31 @@ _GRACE = 5.0
 """Seconds that a worker has to end what it is writing."""
 
 
+class Inside:
+    """A worker in threads of this process, which ends as a process does."""
+
+    def __init__(self, pipe: "Connection[object, object]") -> None:
+        self._thread = threading.Thread(target=serve, args=(pipe,), name="jnrrdz-worker", daemon=True)
+        self._given_up = False
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return when it has ended, or has been given up."""
+        self._thread.join(0 if self._given_up else timeout)
+        if self._thread.is_alive() and not self._given_up:
+            raise subprocess.TimeoutExpired(self._thread.name, timeout or 0)
+        return 0
+
+    def kill(self) -> None:
+        """Wait for it no longer."""
+        self._given_up = True
+
+
 @dataclass(eq=False)
 class Worker:
     """One process, and what it was given and has not told of."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Inside"
     pipe: "Connection[object, object]"
     under_way: dict[int, Job] = field(default_factory=dict)
 
@@ -47,8 +68,14 @@ class Pool:
     again: deque[Job] = field(default_factory=deque)
     deaths: dict[int, int] = field(default_factory=dict)
 
+    def start_inside(self) -> None:
+        """Let this process work too."""
+        ours, theirs = Pipe()
+        ours.send(self.plan)
+        self.workers.append(Worker(Inside(theirs), ours))
+
     def start(self) -> None:
-        """Add a worker."""
+        """Add a process."""
         ours, theirs = Pipe()
         command = [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno())]
         # a group of its own: an interrupt from the terminal is for the coordinator, which tells the workers
@@ -126,8 +153,9 @@ def in_processes(plan: Plan, jobs: Jobs, stop: threading.Event, count: int) -> I
     """Yield outcomes as they come; when the generator is closed, what is under way is given up."""
     pool = Pool(plan, jobs)
     try:
-        for _ in range(count):
+        for _ in range(count - 1):
             pool.start()
+        pool.start_inside()
         while not pool.is_over and not stop.is_set():
             pool.feed()
             yield from pool.outcomes()

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
+from jnrrdz.batch import turn
 from jnrrdz.batch.item import Job, Outcome, State
 from jnrrdz.batch.jobs import LOOK, Jobs
 from jnrrdz.batch.timed import StoppedError
 from jnrrdz.batch.work import Plan, done, failed, warnings_kept
+from jnrrdz.scan.located import is_tree
 
 type Ended = tuple[Job, "Future[Outcome]"]
 
@@ -43,7 +45,14 @@ def in_threads(plan: Plan, jobs: Jobs, stop: threading.Event) -> Iterator[Outcom
 def _start(
     pool: ThreadPoolExecutor, results: "SimpleQueue[Ended]", plan: Plan, job: Job, stop: threading.Event
 ) -> None:
-    pool.submit(done, plan, job, stop).add_done_callback(lambda work: results.put((job, work)))
+    pool.submit(_worked, plan, job, stop).add_done_callback(lambda work: results.put((job, work)))
+
+
+def _worked(plan: Plan, job: Job, stop: threading.Event) -> Outcome:
+    if is_tree(job.found.url):  # its many files are asked for all through the scan
+        return done(plan, job, stop)
+    with turn.taken():
+        return done(plan, job, stop)
 
 
 def _ended(results: "SimpleQueue[Ended]", *, none: bool) -> list[Ended]:

@@ -8,11 +8,12 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any
 
 import fsspec.asyn
 
+from jnrrdz.batch import turn
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.source.base import ByteSource, Span, Validators
 from jnrrdz.source.fsspec import open_source
@@ -44,18 +45,27 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Wait, unless the time would be over before that, or the batch is to stop."""
         left = seconds if self._end is None else min(seconds, max(self._end - time.monotonic(), 0.0))
-        self._stop.wait(left)
+        with turn.given_up():
+            self._stop.wait(left)
         self.check()
 
     def await_result[T](self, work: "Future[T]") -> T:
         """Return what some work gives; it is cancelled where its time is over first."""
-        while not wait([work], self._until_next_look()).done:
-            try:
-                self.check()
-            except JnrrdzError:
-                work.cancel()
-                raise
-        return work.result()
+        with turn.given_up():
+            while True:
+                try:
+                    return work.result(self._until_next_look())
+                except TimeoutError:
+                    if work.done():
+                        raise
+                    self._check_or_cancel(work)
+
+    def _check_or_cancel(self, work: "Future[Any]") -> None:
+        try:
+            self.check()
+        except JnrrdzError:
+            work.cancel()
+            raise
 
     def _until_next_look(self) -> float:
         return _LOOK if self._end is None else min(_LOOK, max(self._end - time.monotonic(), 0.0) + 0.001)
@@ -77,7 +87,8 @@ class TimedSource:
     def validators(self) -> Validators:
         """Those of the source inside."""
         self._clock.check()
-        return self._inner.validators
+        with turn.given_up():
+            return self._inner.validators
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, or raise when the time is over."""

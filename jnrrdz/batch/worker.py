@@ -1,4 +1,4 @@
-"""The process of a batch's worker: jobs come through a pipe, outcomes go back.
+"""A batch's worker, in a process of its own or a thread: jobs come through a pipe, outcomes go back.
 
 May touch signals and the pipe whose descriptor it is given.  It ends when the pipe does, whatever became of the
 process at its other end: nothing half written stays, and nobody indexes for a batch that is gone.
@@ -49,9 +49,13 @@ class PipedJobs:
 
 
 def main(descriptor: int) -> None:
-    """Work until there are no jobs any more, or the other end is gone."""
+    """Work in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process tells it when to stop
-    pipe: Connection[object, list[Job] | None] = Connection(descriptor)
+    serve(Connection(descriptor))
+
+
+def serve(pipe: "Connection[object, object]") -> None:
+    """Work until there are no jobs any more, or the other end is gone."""
     stop = threading.Event()
     try:
         plan = pipe.recv()
@@ -59,3 +63,5 @@ def main(descriptor: int) -> None:
             pipe.send(outcome)
     except GONE:
         stop.set()
+    finally:
+        pipe.close()

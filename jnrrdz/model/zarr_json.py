@@ -24,6 +24,8 @@ from jnrrdz.model.codec import CodecSpec
 from jnrrdz.model.fill_value import DATA_TYPES, data_type, decode_fill, encode_fill, spelt, xarray_fill
 
 type Separator = Literal["/", "."]
+type Where = str | tuple["Where", str | int]
+"""A place in a document, spelt when an error names it."""
 type Encoding = Literal["default", "v2"]
 
 ZARR_JSON = "zarr.json"
@@ -52,27 +54,29 @@ class ArrayFacts:
 
 def dumps(document: Any) -> str:
     """Return a document as compact JSON text of one line, ASCII only."""
-    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+    return _COMPACT(document)
 
+
+_COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 # Attributes
 
 
-def json_value(value: Any, where: str = "attributes") -> Any:
+def json_value(value: Any, where: Where = "attributes") -> Any:
     """Return a value in JSON's own types; numpy's scalars and arrays are converted."""
     kind = type(value)  # most values by far are of these types, and the checks below are slow
     if kind is int or kind is bool or (kind is str and value.isascii()) or (kind is float and isfinite(value)):
         return value
-    if isinstance(value, Mapping):
-        return {_text(name, where): json_value(item, f"{where}.{name}") for name, item in value.items()}
+    if kind is dict or isinstance(value, Mapping):
+        return {_text(name, where): json_value(item, (where, name)) for name, item in value.items()}
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [json_value(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return [json_value(item, (where, i)) for i, item in enumerate(value)]
     return _scalar(value, where)
 
 
-def _scalar(value: Any, where: str) -> Any:
+def _scalar(value: Any, where: Where) -> Any:
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
     if isinstance(value, str):
@@ -81,19 +85,26 @@ def _scalar(value: Any, where: str) -> Any:
         return int(value)
     if isinstance(value, Real):
         return spelt(float(value))
-    raise UnrepresentableError(f"JSON has no {type(value).__name__}", field=where)
+    raise UnrepresentableError(f"JSON has no {type(value).__name__}", field=_place(where))
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any, where: Where) -> str:
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
-        raise UnrepresentableError(f"a name of type {type(value).__name__}; JSON needs text", field=where)
-    if value.isascii():
-        return str.__str__(value)
+        raise UnrepresentableError(f"a name of type {type(value).__name__}; JSON needs text", field=_place(where))
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise UnrepresentableError(f"{value!r} is no Unicode text", field=where) from None
+        raise UnrepresentableError(f"{value!r} is no Unicode text", field=_place(where)) from None
     return str.__str__(value)
+
+
+def _place(where: Where) -> str:
+    if isinstance(where, str):
+        return where
+    outer, name = where
+    return f"{_place(outer)}[{name}]" if isinstance(name, int) else f"{_place(outer)}.{name}"
 
 
 # Documents

@@ -1,0 +1,41 @@
+"""Few threads of a process work at a time, while all others wait for servers.
+
+May touch threads.  Sixty threads that all want the interpreter's lock spend a third of their time on getting it;
+a thread that waits for an answer gives its turn to another one.  Figures: docs/decisions/012-batch.md.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+AT_ONCE = 2
+"""Threads that work: one has the lock, another may be in a call to the file system."""
+
+_turns = threading.Semaphore(AT_ONCE)
+_own = threading.local()
+
+
+@contextmanager
+def taken() -> Iterator[None]:
+    """Work, when it is this thread's turn."""
+    with _turns:
+        _own.turn = True
+        try:
+            yield
+        finally:
+            _own.turn = False
+
+
+@contextmanager
+def given_up() -> Iterator[None]:
+    """Let others work while this thread waits for what is not in this process."""
+    if not getattr(_own, "turn", False):
+        yield
+        return
+    _own.turn = False
+    _turns.release()
+    try:
+        yield
+    finally:
+        _turns.acquire()
+        _own.turn = True
