@@ -9,6 +9,7 @@ bound cost that batch only.  It uses fork, resource limits and /proc: Linux only
 """
 
 import argparse
+import math
 import os
 import random
 import resource
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import zarr
 
@@ -37,7 +39,10 @@ WHOLE = 4 << 20
 """Bytes of an array that is read whole; of a larger one the first and the last pixel."""
 
 CHUNK = 64 << 20
-"""Bytes of a chunk that is decoded; larger ones are allowed to a file, and bounded by the scanner."""
+"""Bytes of a chunk up to which a file has no more memory than --memory.  Of a file with larger chunks, which the
+scanner bounds, one chunk is decoded, and may take so much for each of its bytes:"""
+
+DECODING = 24
 
 ADDRESS_SPACE = 6 << 30
 ODD = [0, 1, 2, 3, 7, 8, 127, 128, 255, 256, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1]
@@ -91,17 +96,30 @@ def _damage(result: bytearray, at: int, chance: random.Random) -> None:
         del result[at:]
 
 
-def read(path: Path, refs: Path) -> str:
+def read(path: Path, refs: Path, limit: int) -> str:
     """Index a file and read its arrays; return in a word what became of it."""
-    try:
-        jnrrdz.index(path, refs)
-    except jnrrdz.JnrrdzError as error:
-        return _said(error, refs)
+    with peak_of(limit):
+        try:
+            jnrrdz.index(path, refs)
+        except jnrrdz.JnrrdzError as error:
+            return _said(error, refs)
+    members = jnrrdz.open_group(refs).members(max_depth=None)
+    arrays = [array for _, array in members if isinstance(array, zarr.Array) and array.ndim > 1]
+    large = max(arrays, key=_chunk, default=None)
+    if large is not None and _chunk(large) > CHUNK:
+        with peak_of(limit + DECODING * _chunk(large)):
+            return _pixels(large, [(0,) * large.ndim]) or "read in part"
     word = "read"
-    for _, array in jnrrdz.open_group(refs).members(max_depth=None):
-        if isinstance(array, zarr.Array) and array.ndim > 1:
-            word = _pixels(array) or word
+    with peak_of(limit):
+        for array in arrays:
+            corners = [(0,) * array.ndim, (-1,) * array.ndim]
+            word = _pixels(array, [Ellipsis] if array.nbytes <= WHOLE else corners) or word
     return word
+
+
+def _chunk(array: zarr.Array) -> int:
+    """Return the bytes of an array's chunk."""
+    return math.prod(array.chunks) * array.dtype.itemsize
 
 
 def _said(error: jnrrdz.JnrrdzError, refs: Path) -> str:
@@ -110,16 +128,11 @@ def _said(error: jnrrdz.JnrrdzError, refs: Path) -> str:
     return "refused" if str(error) else "FOUND an error without words"
 
 
-def _pixels(array: zarr.Array) -> str:
-    """Read an array, or two corners of it; return a word where that was not possible."""
-    chunk = array.dtype.itemsize
-    for size in array.chunks:
-        chunk *= size
-    if chunk > CHUNK:
-        return "too large to read here"
+def _pixels(array: zarr.Array, places: list[Any]) -> str:
+    """Read some places of an array; return a word where that was not possible."""
     try:
-        for corner in (Ellipsis,) if array.nbytes <= WHOLE else ((0,) * array.ndim, (-1,) * array.ndim):
-            array[corner]
+        for place in places:
+            array[place]
     except jnrrdz.JnrrdzError as error:
         return "a chunk refused" if str(error) else "FOUND an error without words"
     return ""
@@ -155,8 +168,7 @@ def run(numbers: range, seeds: list[Path], limit: int, answer: int) -> None:
             path = Path(folder) / f"damaged{seed.suffix}"
             path.write_bytes(damaged(seed.read_bytes(), number))
             try:
-                with peak_of(limit):
-                    word = read(path, Path(folder) / "refs.json")
+                word = read(path, Path(folder) / "refs.json", limit)
             except BaseException:  # noqa: BLE001  to find out which is what this is for
                 word = "FOUND " + traceback.format_exc()[-1800:].replace("\n", "\\n")
         os.write(answer, f"{number} {word}\n".encode())

@@ -25,7 +25,7 @@ SOT_LENGTH = 10
 TLM_WIDTHS = {0: 0, 1: 1, 2: 2}
 FIRST_BLOCK = 128 * 1024
 HEADER_BLOCK = 4096
-LARGEST_BLOCK = 16 << 20
+LARGEST_BLOCK = 32 << 20
 WORTH_A_REQUEST = 512 * 1024
 """Tile-parts longer than this are jumped over, one request each; at 20 ms and 25 MB/s both cost the same."""
 
