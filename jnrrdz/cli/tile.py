@@ -26,12 +26,12 @@ Examples:
 """
 
 
-class Numbers(click.ParamType):
+class Numbers(click.ParamType[tuple[int, ...]]):
     """Whole numbers from 1 on, with commas between them."""
 
     name = "X,Y,..."
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Return the numbers."""
         parts = [part.strip() for part in str(value).split(",")]
         if not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
@@ -58,6 +58,7 @@ class Numbers(click.ParamType):
 @console_of
 def tile(  # noqa: PLR0913  one parameter an option
     console: Console,
+    /,
     src: str,
     output: str,
     *,
