@@ -14,8 +14,10 @@ from typing import Any
 
 import data
 import fsspec
+import jnrrd
 import jobs
 import jpeg2000 as jp2
+import jpeg2000_window
 import n5 as volumes
 import numpy as np
 import rasterio
@@ -210,6 +212,11 @@ def jpeg2000(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     yield jp2.full_read(sizes.jpeg, work, same)
 
 
+def one_tile(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield windows of a JPEG 2000 image in one tile, local and over HTTP."""
+    yield from jpeg2000_window.cases(sizes.one_tile, work, same)
+
+
 def strips(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield the full read of raw one-row strips; reading them at once is the bound."""
     path, manifest = data.row_strips(sizes.strips), work / "strips.json"
@@ -233,6 +240,12 @@ def n5(sizes: data.Sizes, work: Path) -> Iterator[Case]:  # noqa: ARG001  one si
     yield volumes.full_read(sizes.n5, same)
 
 
+def tiled_jnrrd(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield indexing and the full read of a tiled JNRRD."""
+    yield jnrrd.index(sizes.jnrrd, work)
+    yield jnrrd.full_read(sizes.jnrrd, same)
+
+
 def http(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield windows and the header scan of the deflate COG over HTTP."""
     yield windows(data.deflate_cog(sizes.deflate), work)
@@ -246,7 +259,9 @@ TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
     "webp": webp,
     "planar": planar,
     "jpeg2000": jpeg2000,
+    "one_tile": one_tile,
     "strips": strips,
     "n5": n5,
+    "jnrrd": tiled_jnrrd,
     "http": http,
 }

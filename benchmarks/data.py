@@ -42,6 +42,8 @@ class Sizes:
     planar: int
     strips: int
     n5: int
+    jnrrd: int
+    one_tile: int
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,12 @@ class Picture:
 ELEVATION = Picture(samples=1, dtype="uint16", scale=12_000.0, noise=6.0)
 ORTHOPHOTO = Picture(samples=3, dtype="uint8", scale=200.0, noise=20.0)
 SPECTRUM = Picture(samples=3, dtype="uint16", scale=12_000.0, noise=6.0)
-FULL = Sizes(deflate=16384, jpeg=8192, tiles=1_000_000, webp=4096, planar=8192, strips=16384, n5=512)
-QUICK = Sizes(deflate=4096, jpeg=2048, tiles=40_000, webp=1024, planar=2048, strips=4096, n5=256)
+FULL = Sizes(
+    deflate=16384, jpeg=8192, tiles=1_000_000, webp=4096, planar=8192, strips=16384, n5=512, one_tile=16384, jnrrd=2048
+)
+QUICK = Sizes(
+    deflate=4096, jpeg=2048, tiles=40_000, webp=1024, planar=2048, strips=4096, n5=256, one_tile=8192, jnrrd=1024
+)
 
 
 def cache() -> Path:
