@@ -95,9 +95,9 @@ def _sizes(attributes: Mapping[str, Any], name: str, *, least: int) -> tuple[int
     found = attributes.get(name)
     if not isinstance(found, list) or not 0 < len(found) <= MOST_AXES:
         raise MalformedError(f"{found!r} is no list of 1 to {MOST_AXES} sizes", field=name)
-    if not all(type(size) is int and least <= size < MOST_ELEMENTS for size in found):
+    if not all(type(size) in {int, float} and least <= size < MOST_ELEMENTS and size == int(size) for size in found):
         raise MalformedError(f"{found!r}; sizes are whole numbers from {least}", field=name)
-    return tuple(found)
+    return tuple(map(int, found))  # Java reads 64.0 as a whole number, too
 
 
 def _data_type(name: object) -> np.dtype[Any]:
