@@ -53,11 +53,12 @@ def scan_with_cost(
     src: str | os.PathLike[str],
     *,
     overviews: bool = True,
+    allow: Sequence[str] = (),
     storage_options: Options = None,
     **choices: Unpack[ScanChoices],
 ) -> Scanned:
     """Return the virtual group of a source with the requests and bytes that finding it took."""
-    options = ScanOptions(overviews=overviews, **choices)
+    options = ScanOptions(overviews=overviews, allow=tuple(allow), **choices)
     return scan_located(os.fspath(src), options, storage_options=storage_options)
 
 
@@ -65,11 +66,15 @@ def scan(
     src: str | os.PathLike[str],
     *,
     overviews: bool = True,
+    allow: Sequence[str] = (),
     storage_options: Options = None,
     **choices: Unpack[ScanChoices],
 ) -> VirtualGroup:
-    """Return what a source holds, as a virtual group: metadata and references, no pixels."""
-    return scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices).group
+    """Return what a source holds, as a virtual group: metadata and references, no pixels.
+
+    `allow` are paths and URLs under which its header may name files that are not below its own folder.
+    """
+    return scan_with_cost(src, overviews=overviews, allow=allow, storage_options=storage_options, **choices).group
 
 
 def write(  # noqa: PLR0913
@@ -103,6 +108,7 @@ def index(  # noqa: PLR0913
     relative: bool = False,
     overviews: bool = True,
     overwrite: bool = False,
+    allow: Sequence[str] = (),
     storage_options: Options = None,
     target_options: Options = None,
     **choices: Unpack[ScanChoices],
@@ -112,7 +118,7 @@ def index(  # noqa: PLR0913
         raise UnsupportedError("the manifest would replace its own source", url=os.fspath(out))
     if single_range or (format or format_of(os.fspath(out))) == "icechunk":
         choices = with_whole_tiles(choices)
-    found = scan_with_cost(src, overviews=overviews, storage_options=storage_options, **choices)
+    found = scan_with_cost(src, overviews=overviews, allow=allow, storage_options=storage_options, **choices)
     write(
         found.group,
         out,
@@ -199,7 +205,7 @@ def open_stored(
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         found = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store if found is store.manifest.documents else store.with_documents(found)
-    group = scan(text, storage_options=storage_options, **choices)
+    group = scan(text, allow=allow, storage_options=storage_options, **choices)
     own = source_options if source_options is not None else storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 

@@ -6,7 +6,7 @@ its scan and how its sources were; a stack keeps what it has of sources that are
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from jnrrdz import api
@@ -86,7 +86,7 @@ def _anew(manifest: Manifest, changed: Sequence[str], allow: Sequence[str], opti
     """Return what the manifest should say now."""
     trust = Trust(manifest.url or "", tuple(record.url for record in manifest.sources), tuple(allow))
     old = group_from_manifest(manifest, allow=allow, source_options=options)
-    asked = _options(old.origin)
+    asked = replace(_options(old.origin), allow=tuple(allow))
     if "concat_dim" not in old.origin:
         # the file that was named stands first, what was found beside it after it
         first = manifest.sources[0].url

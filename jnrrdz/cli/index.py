@@ -42,6 +42,7 @@ class Wish:
     single_range: bool
     relative: bool
     overwrite: bool
+    allow: Sequence[str]
     s3: S3Access
     choices: Mapping[str, Any]
     """What a scan takes, by the names of `jnrrdz.index`: overviews, physical, ..."""
@@ -78,6 +79,7 @@ class Wish:
 @click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
 @click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
+@click.option("--allow-missing", is_flag=True, help="Read tiles whose files are missing as the fill value.")
 @click.option("--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix.")
 @s3_options
 @console_options
@@ -96,7 +98,7 @@ def index(  # noqa: PLR0913  one parameter an option
     single_range: bool,
     relative: bool,
     overwrite: bool,
-    allow: Sequence[str],  # noqa: ARG001  no format that is read today names other files in its header
+    allow: Sequence[str],
     s3: S3Access,
     **choices: Any,
 ) -> None:
@@ -108,7 +110,7 @@ def index(  # noqa: PLR0913  one parameter an option
     is a directory and gets one manifest for each, named like its source.  A manifest is there whole or
     not at all.
     """
-    wish = Wish(form, single_range, relative, overwrite, s3, choices)
+    wish = Wish(form, single_range, relative, overwrite, allow, s3, choices)
     _refuse_tree_options(sources, choices)
     if in_place or remove:
         _refuse_output(output, form)
@@ -219,6 +221,7 @@ def _index(console: Console, source: str, place: str, wish: Wish) -> "Indexed":
             single_range=wish.single_range,
             relative=wish.relative,
             overwrite=wish.overwrite,
+            allow=wish.allow,
             storage_options=wish.s3.options(source),
             target_options=wish.s3.options(place) or own,
             **wish.choices,
@@ -267,7 +270,7 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     (source,) = sources
     with console.warnings_told(source):
         choices = with_whole_tiles(cast("ScanChoices", wish.choices)) if wish.single_range else wish.choices
-        found = api.scan_with_cost(source, storage_options=wish.s3.options(source), **choices)
+        found = api.scan_with_cost(source, allow=wish.allow, storage_options=wish.s3.options(source), **choices)
         dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
         sys.stdout.buffer.flush()
     arrays = [array for _, array in found.group.arrays() if array.shape]

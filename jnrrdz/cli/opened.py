@@ -35,7 +35,7 @@ def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
         store = api.open_stored(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
         parquet = any(isinstance(refs, ParquetRefs) for refs in store.manifest.arrays.values())
         return Opened(name, "Parquet manifest" if parquet else "JSON manifest", store.manifest)
-    found = api.scan_with_cost(name, storage_options=s3.options(name))
+    found = api.scan_with_cost(name, allow=allow, storage_options=s3.options(name))
     return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)
 
 

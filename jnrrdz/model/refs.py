@@ -5,6 +5,7 @@ chunk grid) is the concatenation of the ranges `indptr[i]:indptr[i + 1]`.  A mis
 empty row, a scattered chunk a longer one, and inline bytes stand in a mapping of their own.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +26,46 @@ SCATTERED = "jnrrdz-scattered://"
 file system opens it, so a reader that does not know the ranges fails instead of reading wrong bytes."""
 
 
+class TreeFiles(Sequence[str]):
+    """URLs of files of one tree, which a table of sources names in their place."""
+
+    tree: str
+    """With a slash at its end."""
+
+    @abstractmethod
+    def taken(self, numbers: NDArray[Any]) -> list[str]:
+        """Return the URLs of some files."""
+
+    @abstractmethod
+    def moved(self, tree: str) -> "TreeFiles":
+        """Return the same files of a tree that is elsewhere."""
+
+
 @dataclass(frozen=True, eq=False)
-class GridFiles(Sequence[str]):
+class NamedFiles(TreeFiles):
+    """URLs of files that are named one by one."""
+
+    tree: str
+    urls: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def __getitem__(self, number: Any) -> Any:
+        """Return one URL, or those of a slice."""
+        return self.urls[number]
+
+    def taken(self, numbers: NDArray[Any]) -> list[str]:
+        """Return the URLs of some files."""
+        return [self.urls[number] for number in numbers.tolist()]
+
+    def moved(self, tree: str) -> "NamedFiles":
+        """Return the same files of a tree that is elsewhere."""
+        return NamedFiles(tree, tuple(tree + url.removeprefix(self.tree) for url in self.urls))
+
+
+@dataclass(frozen=True, eq=False)
+class GridFiles(TreeFiles):
     """URLs of files that are named by their place in a grid (`FOLDER/0/3/1`), spelt when they are asked for.
 
     A million of them take some megabytes; as texts they would take hundreds.
@@ -124,7 +163,7 @@ class ChunkRefs:
     @property
     def named(self) -> Sequence[str]:
         """What a table of sources names: the sources, or the tree that they are files of."""
-        return (self.sources.tree,) if isinstance(self.sources, GridFiles) else self.sources
+        return (self.sources.tree,) if isinstance(self.sources, TreeFiles) else self.sources
 
     def spelt(self, source: NDArray[np.int32]) -> tuple[list[str], NDArray[np.int32]]:
         """Return the URLs that some numbers of sources mean, and for each its place among them; -1 stays."""
@@ -133,7 +172,7 @@ class ChunkRefs:
         used, place = np.unique(source, return_inverse=True)
         absent = int(np.searchsorted(used, 0))  # what is below 0 stands for no source
         numbers = used[absent:]
-        urls = self.sources.taken(numbers) if isinstance(self.sources, GridFiles) else None
+        urls = self.sources.taken(numbers) if isinstance(self.sources, TreeFiles) else None
         found = [self.sources[number] for number in numbers.tolist()] if urls is None else urls
         return found, np.maximum(place - absent, -1).astype(np.int32)
 

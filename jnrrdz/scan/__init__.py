@@ -17,7 +17,7 @@ from jnrrdz.model.array import VirtualGroup
 from jnrrdz.model.physical import physical
 from jnrrdz.scan.jpeg2000 import scan_jpeg2000
 from jnrrdz.scan.n5 import scan_n5
-from jnrrdz.scan.neighbours import Neighbours, Opener, record_of
+from jnrrdz.scan.neighbours import Lister, Neighbours, Opener, record_of
 from jnrrdz.scan.nitf import scan_nitf
 from jnrrdz.scan.nrrd import scan_jnrrd, scan_nrrd
 from jnrrdz.scan.options import TREE_OPTIONS, ScanOptions
@@ -73,15 +73,20 @@ class Scanned:
     bytes_read: int
 
 
-def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None = None) -> Scanned:
-    """Return the virtual group of one source, its validators recorded; `opener` opens files beside it."""
+def scan_source(
+    source: ByteSource, options: ScanOptions, opener: Opener | None = None, lister: Lister | None = None
+) -> Scanned:
+    """Return the virtual group of one source, its validators recorded.
+
+    `opener` opens files beside it, `lister` tells the sizes of many of them.
+    """
     _refuse_tree_options(source, options)
     read = ReadAhead(source)
     head = read(0, HEAD)  # before the size is asked for: the first answer often tells it
     scanner = next((known for known in SCANNERS if known.sniff(head)), None)
     if scanner is None:
         raise _refusal(head, source.url)
-    neighbours = Neighbours(opener)
+    neighbours = Neighbours(opener, lister)
     try:
         found = scanner.scan(read, source.url, options, neighbours)
         group = _physical(found, source.url) if options.physical else found
@@ -92,7 +97,7 @@ def scan_source(source: ByteSource, options: ScanOptions, opener: Opener | None 
     return Scanned(
         VirtualGroup(group.children, group.attributes, records),
         scanner.name,
-        sum(reader.requests for reader in readers),
+        sum(reader.requests for reader in readers) + neighbours.requests,
         sum(reader.bytes_read for reader in readers),
     )
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from jnrrdz.scan import Scanned, scan_source, scan_tree
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.base import ByteSource
+from jnrrdz.source.file_sizes import file_sizes
 from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.tree import open_tree
 from jnrrdz.source.url import local_path
@@ -38,7 +39,9 @@ def scan_located(
     else:
         source = opener(literal(text), storage_options=storage_options)
         try:
-            found = scan_source(source, options, partial(opener, storage_options=storage_options))
+            beside = partial(opener, storage_options=storage_options)
+            lister = partial(file_sizes, opener=beside, storage_options=storage_options)
+            found = scan_source(source, options, beside, lister)
         finally:
             source.close()
     return replace(found, group=replace(found.group, origin={"options": options.asked()}))

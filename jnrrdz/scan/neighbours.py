@@ -4,16 +4,20 @@ May touch the source protocol.  One that is not there (or may not be read, which
 stores say the same to a stranger) is None, not an error; each that was read is recorded once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.model.array import SourceRecord
 from jnrrdz.source.base import ByteSource
+from jnrrdz.source.file_sizes import MISSING, FileSizes
 from jnrrdz.source.readahead import ReadAhead
 
 type Opener = Callable[[str], ByteSource]
 """Opens a URL, or raises the JnrrdzError that says why not."""
+
+type Lister = Callable[[Sequence[str]], FileSizes]
+"""Tells the sizes of many files at once."""
 
 
 @dataclass
@@ -21,13 +25,24 @@ class Neighbours:
     """What stands beside a source; without an opener nothing does."""
 
     opener: Opener | None = None
+    lister: Lister | None = None
     found: dict[str, ReadAhead | None] = field(default_factory=dict)
+    listed: list[SourceRecord] = field(default_factory=list)
+    """Files that were never opened, as listings showed them."""
+    requests: int = 0
+    """What listing took."""
 
     def open(self, url: str) -> ReadAhead | None:
         """Return a reader of a neighbour, None where there is none."""
         if url not in self.found:
             self.found[url] = None if self.opener is None else _opened(self.opener, url)
         return self.found[url]
+
+    def sizes(self, urls: Sequence[str]) -> FileSizes:
+        """Return the sizes of many files, none of which is opened."""
+        found = FileSizes([MISSING] * len(urls)) if self.lister is None else self.lister(urls)
+        self.requests += found.requests
+        return found
 
     @property
     def readers(self) -> list[ReadAhead]:
@@ -37,7 +52,7 @@ class Neighbours:
     @property
     def records(self) -> tuple[SourceRecord, ...]:
         """The neighbours for the table of sources."""
-        return tuple(record_of(reader.source) for reader in self.readers)
+        return (*(record_of(reader.source) for reader in self.readers), *self.listed)
 
     def close(self) -> None:
         """Let go of all handles."""

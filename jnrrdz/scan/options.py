@@ -16,6 +16,7 @@ class ScanChoices(TypedDict, total=False):
     chain: str | None
     stack_timepoints: bool
     precinct_windows: PrecinctWindows | None
+    allow_missing: bool
 
 
 TREE_OPTIONS = ("chain", "stack_timepoints")
@@ -59,6 +60,12 @@ class ScanOptions:
     precinct_windows: PrecinctWindows | None = None
     """Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are cheap to find (`auto`, the
     default), all, or none."""
+
+    allow: tuple[str, ...] = ()
+    """Paths and URLs under which a header may name files that are not below its own folder; `*` for all."""
+
+    allow_missing: bool = False
+    """Take tiles whose files are not there for missing chunks, which read as the fill value."""
 
     def asked(self) -> dict[str, Any]:
         """Return the choices that differ from the defaults, as a manifest records them.

@@ -24,7 +24,7 @@ from zarr.core.sync import sync
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.refs import ChunkRefs, GridFiles
+from jnrrdz.model.refs import ChunkRefs, TreeFiles
 from jnrrdz.model.zarr_json import dumps, tree_json
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import is_local, local_path
@@ -212,7 +212,7 @@ def _set_references(
 def _batches(refs: ChunkRefs, found: Spans, present: NDArray[np.bool_]) -> Iterator[tuple[str, list[str]]]:
     """Yield what has one checksum: the source or tree, and the URL of each chunk, empty for those of others."""
     for number, url in enumerate(refs.named):
-        whole = isinstance(refs.sources, GridFiles)
+        whole = isinstance(refs.sources, TreeFiles)
         spelt, source = refs.spelt(found.source) if whole else ([url], found.source - number)
         known = (source >= 0) & (source < len(spelt)) & present
         # an array of objects, so that all chunks of a source share one string

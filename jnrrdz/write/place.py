@@ -16,7 +16,7 @@ from fsspec.utils import get_protocol
 
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.model.array import Node, VirtualGroup
-from jnrrdz.model.refs import ChunkRefs, GridFiles
+from jnrrdz.model.refs import ChunkRefs, TreeFiles
 from jnrrdz.redact import without_credentials
 
 _LOCAL = ("file", "local")
@@ -64,7 +64,7 @@ def _relocated(group: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
 
 
 def _relocated_refs(refs: ChunkRefs, urls: dict[str, str]) -> ChunkRefs:
-    if isinstance(refs.sources, GridFiles):
+    if isinstance(refs.sources, TreeFiles):
         return replace(refs, sources=refs.sources.moved(urls[refs.sources.tree]))
     return replace(refs, sources=tuple(urls[url] for url in refs.sources))
 

@@ -4,7 +4,7 @@ May touch errors, sources, the layout and the model.  Follows http://teem.source
 docs/formats/jnrrd.md for what becomes of a JNRRD.
 """
 
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.layout.jnrrd import read_lines
 from jnrrdz.layout.jnrrd_header import jnrrd_header
 from jnrrdz.layout.jnrrd_keys import resolved
@@ -17,6 +17,7 @@ from jnrrdz.scan.nrrd.files import Beside
 from jnrrdz.scan.nrrd.meaning import VARIABLE, kept, meaning_of
 from jnrrdz.scan.nrrd.places import Folder
 from jnrrdz.scan.nrrd.plain import plain_array
+from jnrrdz.scan.nrrd.tile_files import external_places
 from jnrrdz.scan.nrrd.tile_places import internal_places
 from jnrrdz.scan.nrrd.tiled import tiled_group
 from jnrrdz.scan.options import ScanOptions
@@ -31,12 +32,14 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         header = jnrrd_header(document, lines.data_start)
         tile = document.tile
         tiling = None if tile is None else tiling_of(*tile, header)
-        beside = Beside(read, url, neighbours, Folder(url, tuple(getattr(options, "allow", ()))))
+        beside = Beside(read, url, neighbours, Folder(url, options.allow))
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")
         if tiling.keys["storage"] == "external":
-            raise UnsupportedError("external tiles are not read yet", field=f"{tiling.prefix}:storage")
-        return tiled_group(header, tiling, internal_places(tiling, header, beside), overviews=options.overviews)
+            places = external_places(tiling, header, beside, allow_missing=options.allow_missing)
+        else:
+            places = internal_places(tiling, header, beside)
+        return tiled_group(header, tiling, places, overviews=options.overviews)
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 
@@ -45,7 +48,7 @@ def scan_nrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
     """Return the virtual group of a classic NRRD, its data behind the header or in files beside it."""
     try:
         header = read_header(read)
-        beside = Beside(read, url, neighbours, Folder(url, tuple(getattr(options, "allow", ()))))
+        beside = Beside(read, url, neighbours, Folder(url, options.allow))
         return _plain_group(header, beside, "nrrd")
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
