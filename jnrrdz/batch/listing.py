@@ -17,7 +17,7 @@ from fsspec.utils import glob_translate
 
 from jnrrdz.batch.item import Found
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.source import faults, times
+from jnrrdz.source import faults, filesystems, times
 from jnrrdz.source import url as urls
 
 type Options = Mapping[str, Any] | None
@@ -69,7 +69,7 @@ def listed(wanted: Within, storage_options: Options = None) -> Iterator[Found]:
         yield from _local(wanted, path)
         return
     with faults.told(wanted.folder, "opening"):
-        fs, root = fsspec.core.url_to_fs(wanted.folder, **_plain(storage_options))
+        fs, root = filesystems.opened(wanted.folder, _plain(storage_options))
     pages = hasattr(fs, "_iterdir") and hasattr(fs, "split_path")
     yield from _by_pages(fs, wanted, root) if pages else _walked(fs, wanted, root)
 
@@ -133,7 +133,7 @@ def _by_pages(fs: Any, wanted: Within, root: str) -> Iterator[Found]:
     entries = fs._iterdir(bucket, delimiter="" if wanted.deep else "/", prefix=prefix + wanted.start)  # noqa: SLF001
     skipped = len(bucket) + 1 + len(prefix)
     while True:
-        with faults.told(wanted.folder, "listing"):
+        with faults.told(wanted.folder, "listing", fs):
             page = fsspec.asyn.sync(fsspec.asyn.get_loop(), _taken, entries)
         yield from _taken_of(wanted, page, lambda entry: str(entry["name"])[skipped:])
         if len(page) < _PAGE:
@@ -155,7 +155,7 @@ def _walked(fs: Any, wanted: Within, root: str) -> Iterator[Found]:
     waiting = [root]
     while waiting:
         folder = waiting.pop()
-        with faults.told(wanted.folder, "listing"):
+        with faults.told(wanted.folder, "listing", fs):
             fs.invalidate_cache(folder)
             page = sorted(fs.ls(folder, detail=True), key=lambda entry: str(entry["name"]))
         own = [entry for entry in page if entry["name"].rstrip("/") != folder]

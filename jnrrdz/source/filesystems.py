@@ -21,7 +21,9 @@ _KEPT: dict[str, Any] = {}
 
 def of(protocol: str, options: Mapping[str, Any]) -> Any:
     """Return the file system of a protocol with these options."""
-    return _kept(lambda: fsspec.filesystem(protocol, **options), protocol, options)
+    # fsspec's own cache knows neither threads other than its own nor what AWS_* variables say now
+    fresh = {**options, "skip_instance_cache": True}
+    return _kept(lambda: fsspec.filesystem(protocol, **fresh), protocol, options)
 
 
 def opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:

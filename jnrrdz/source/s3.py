@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
 import aiohttp
 import botocore.auth
@@ -32,7 +31,6 @@ _CODE = re.compile(rb"<Code>([^<]+)</Code>")
 _REGION = re.compile(rb"<Region>([a-z0-9-]+)</Region>")
 _AWS_HOST = re.compile(r"\bs3(?:[.-][a-z0-9-]+)?(\.amazonaws\.com(?:\.cn)?)(?=[:/])")
 _ERROR_LIMIT = 1 << 14
-_PLACES: "WeakKeyDictionary[Any, dict[str, str]]" = WeakKeyDictionary()
 
 
 def is_plain(fs: Any, bucket: str) -> bool:
@@ -91,7 +89,8 @@ class S3Transport(HttpTransport):
         client = await self._s3.get_s3(self._bucket)
         if not self._s3.anon:
             self._credentials = await self._found_credentials()
-        places = _PLACES.setdefault(self._s3, {})
+        # file systems of one set of options are equal to fsspec, whatever endpoint the environment gave each
+        places: dict[str, str] = vars(self._s3).setdefault("_jnrrdz_places", {})
         if self._bucket not in places:
             shown = await client.generate_presigned_url("get_object", Params={"Bucket": self._bucket, "Key": "k"})
             places[self._bucket] = shown.partition("?")[0].removesuffix("k")
@@ -127,16 +126,17 @@ class S3Transport(HttpTransport):
         code = _CODE.search(body)
         told = _REGION.search(body)
         region = answer.headers.get("x-amz-bucket-region") or (told[1].decode() if told else None)
-        error = s3_faults.explained(
-            code[1].decode() if code else str(answer.status), self._bucket, self._key, self._identity(), region
-        )
-        if region and region != self._region and not self._corrected:
+        name = code[1].decode() if code else str(answer.status)
+        error = s3_faults.explained(name, self._bucket, self._key, self._identity(), region=region)
+        if region and s3_faults.is_elsewhere(name) and (self._corrected or region != self._region):
             self._correct(region)
-            raise Transient(error, 0)
+            raise Transient(error, 0)  # those that were under way meanwhile ask again too
         return error
 
     def _correct(self, region: str) -> None:
         """Ask where the bucket really is from now on."""
+        if self._corrected:
+            return
         self._corrected = True
         self._region = region
         self._url = _AWS_HOST.sub(rf"s3.{region}\1", self._url, count=1)

@@ -4,6 +4,8 @@ Pure: may touch errors.  No secret and no whole access key stands in any of them
 https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 """
 
+from typing import Any
+
 from jnrrdz.errors import JnrrdzError
 
 _SHOWN = 4
@@ -38,8 +40,20 @@ _DENIED = {
     "AccessDenied": "permission denied: {bucket}/{key} may not be read; ask for s3:GetObject (and s3:ListBucket, "
     "without which a missing object is denied too), or give other credentials (--profile), --no-sign-request "
     "for public data, or --requester-pays where the bucket asks for it",
+    "listing": "permission denied: {bucket}/{key} may not be listed; ask for s3:ListBucket, or give other "
+    "credentials (--profile), or name the objects themselves",
+    "writing": "permission denied: {bucket}/{key} may not be written; ask for s3:PutObject, or give other "
+    "credentials (--profile)",
+    "removing": "permission denied: {bucket}/{key} may not be removed; ask for s3:DeleteObject, or give other "
+    "credentials (--profile)",
     "InvalidObjectState": "permission denied: {bucket}/{key} is archived; restore it first",
 }
+_UNSAID = {
+    "400": "the server refuses {bucket}/{key} and does not say why; mostly the session token has expired (sign in "
+    "again, or renew AWS_SESSION_TOKEN) or the region is another (--region)",
+}
+"""An answer to HEAD has no body to say more in."""
+
 _SAME = {
     "403": "AccessDenied",
     "401": "AccessDenied",
@@ -78,17 +92,40 @@ def no_credentials(bucket: str) -> JnrrdzError:
     return error
 
 
-def explained(code: str, bucket: str, key: str, who: str, region: str | None = None) -> JnrrdzError:
+def identity_of(fs: Any) -> str:
+    """Return who asks through an s3fs file system, as far as it can be told without asking anybody."""
+    if fs is None:
+        return "with the credentials that were found"
+    if fs.anon:
+        return "anonymously"
+    found = getattr(fs.session, "_credentials", None)
+    key = fs.key or getattr(found, "access_key", None)
+    if key is None:
+        return "with the credentials that were found"
+    method = "options" if fs.key else getattr(found, "method", None)
+    return identity(key, method, getattr(fs.session, "profile", None))
+
+
+def is_elsewhere(code: str) -> bool:
+    """Whether a bucket would answer in another region."""
+    return code in _ELSEWHERE
+
+
+def explained(  # noqa: PLR0913  what a sentence says
+    code: str, bucket: str, key: str, who: str, *, region: str | None = None, action: str = "reading"
+) -> JnrrdzError:
     """Return the error for a server's error code (or HTTP status where there is none)."""
     name = _SAME.get(code, code)
+    if name == "AccessDenied" and action in _DENIED:
+        name = action
     if name in _ELSEWHERE:
         where = f"in the region {region}; --region {region}" if region else "in another region; --region"
         return JnrrdzError(f"the bucket {bucket} is {where} would reach it ({code}, asked {who})")
     if name in _BUSY:
         return JnrrdzError(f"the server was busy each time it was asked ({code}, bucket {bucket}); fewer at once (-j)")
     known = _GONE.get(name) or _DENIED.get(name)
-    text = known.format(bucket=bucket, key=key) if known else f"the server refuses {bucket}/{key}"
-    error = JnrrdzError(f"{text} ({code}, asked {who})")
+    text = known or _UNSAID.get(name, "the server refuses {bucket}/{key}")
+    error = JnrrdzError(f"{text.format(bucket=bucket, key=key)} ({code}, asked {who})")
     if known:
         error.__cause__ = FileNotFoundError(code) if name in _GONE else PermissionError(code)
     return error

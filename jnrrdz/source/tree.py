@@ -10,10 +10,8 @@ from itertools import batched
 from typing import Any, Protocol
 
 import fsspec.asyn
-import fsspec.core
 
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.source import faults
+from jnrrdz.source import faults, filesystems
 from jnrrdz.source import url as urls
 
 type Page = tuple[list[str], list[int]]
@@ -119,7 +117,7 @@ class FsspecTree:
         self.requests = 0
         self.bytes_read = 0
         with faults.told(self.url, "opening"):
-            self._fs, path = fsspec.core.url_to_fs(self.url, **given)
+            self._fs, path = filesystems.opened(self.url, given)
         self._path = path.rstrip("/")
 
     def pages(self) -> Iterator[Page]:
@@ -135,7 +133,7 @@ class FsspecTree:
         entries = self._fs._iterdir(bucket, delimiter="", prefix=prefix)  # noqa: SLF001
         skipped = len(bucket) + 1 + len(prefix)
         while True:
-            with faults.told(self.url, "listing"):
+            with faults.told(self.url, "listing", self._fs):
                 keys, sizes = fsspec.asyn.sync(fsspec.asyn.get_loop(), _taken, entries, skipped)
             self.requests += max(-(-len(keys) // PER_REQUEST), 1)
             if keys:
@@ -147,7 +145,7 @@ class FsspecTree:
         waiting = [self._path]
         while waiting:
             folder = waiting.pop()
-            with faults.told(self.url, "listing"):
+            with faults.told(self.url, "listing", self._fs):
                 self._fs.invalidate_cache(folder)
                 entries = [entry for entry in self._fs.ls(folder, detail=True) if entry["name"].rstrip("/") != folder]
             self.requests += 1
@@ -160,11 +158,12 @@ class FsspecTree:
         found: list[bytes] = []
         for some in batched(keys, _TOGETHER):
             paths = [f"{self._path}/{key}" for key in some]
-            with faults.told(self.url, "reading"):
+            with faults.told(self.url, "reading", self._fs):
                 answers = self._fs.cat_ranges(paths, [0] * len(paths), [stop] * len(paths), on_error="return")
             for key, answer in zip(some, answers, strict=True):
-                if isinstance(answer, Exception):
-                    raise JnrrdzError(f"cannot be read: {answer}", url=self.url + key) from answer
+                with faults.told(self.url + key, "reading", self._fs):
+                    if isinstance(answer, Exception):
+                        raise answer
                 found.append(bytes(answer))
         self.requests += len(found)
         self.bytes_read += sum(map(len, found))

@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.source import faults, filesystems
 
 DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
 """Whether an output is on the disk when it is done.  A batch, which finds and replaces broken outputs when
@@ -44,7 +44,8 @@ def new_file(
             work.replace(place)
             _sync_directory(Path(place).parent)
         else:
-            fs.put_file(str(work), place)
+            with faults.told(target, "writing", fs):
+                fs.put_file(str(work), place)
 
 
 @contextmanager
@@ -60,7 +61,8 @@ def new_directory(
     if kind is not None and not overwrite:
         raise _exists(target)
     if kind is not None:
-        _check_manifest(fs, place, target, kind, last)
+        with faults.told(target, "looking for the output", fs):
+            _check_manifest(fs, place, target, kind, last)
     with _workplace(fs, place, target) as work:
         work.mkdir()
         yield work
@@ -68,23 +70,24 @@ def new_directory(
             _sync_tree(work)
             _swap(work, Path(place))
         else:
-            _upload(fs, work, place, last)
+            with faults.told(target, "writing", fs):
+                _upload(fs, work, place, last)
 
 
 def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str, str | None]:
     """Return the file system, the path in it, and what is there (`directory`, `file`); its parent is there."""
-    try:
-        fs, place = fsspec.core.url_to_fs(target, **(storage_options or {}))
-    except (ValueError, ImportError) as error:
-        raise JnrrdzError(f"cannot be written: {error}", url=target) from error
+    with faults.told(target, "writing"):
+        fs, place = filesystems.opened(target, storage_options or {})
     if not isinstance(fs, LocalFileSystem):
-        return fs, place, _kind(fs, place)
+        with faults.told(target, "looking for the output", fs):
+            return fs, place, _kind(fs, place)
     if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  a path object costs more than the call
         raise JnrrdzError("the directory to write to does not exist", url=target)
     return fs, place, _local_kind(place, target)
 
 
 def _kind(fs: Any, place: str) -> str | None:
+    fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state
     try:
         return str(fs.info(place)["type"])
     except FileNotFoundError:

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import fsspec.core
 from fsspec.implementations.local import LocalFileSystem
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
 from jnrrdz.model.zarr_json import ZARR_JSON, array_json, dumps, tree_json
-from jnrrdz.source import faults
+from jnrrdz.source import faults, filesystems
 from jnrrdz.write.atomic import new_file
 
 MARK = "in_place"
@@ -93,7 +92,7 @@ class _Place:
         self._url = url.rstrip("/")
         self._options = options
         with faults.told(url, "opening"):
-            self._fs, path = fsspec.core.url_to_fs(self._url, **(options or {}))
+            self._fs, path = filesystems.opened(self._url, options or {})
         self._path = path.rstrip("/")
         self._fs.invalidate_cache()
 
@@ -102,14 +101,14 @@ class _Place:
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of all zarr.json files in the tree, listing no directory of blocks twice."""
-        with faults.told(self._url, "listing"):
+        with faults.told(self._url, "listing", self._fs):
             for path in self._fs.find(self._path):
                 if path.rpartition("/")[2] == ZARR_JSON:
                     yield path[len(self._path) + 1 :]
 
     def read(self, keys: list[str]) -> dict[str, bytes]:
         """Return those of some files that are there."""
-        with faults.told(self._url, "reading"):
+        with faults.told(self._url, "reading", self._fs):
             return {key: self._fs.cat_file(f"{self._path}/{key}") for key in keys if self._there(key)}
 
     def _there(self, key: str) -> bool:
@@ -120,7 +119,7 @@ class _Place:
             with new_file(f"{self._path}/{key}", overwrite=True) as stream:
                 stream.write(data)
             return
-        with faults.told(self.url(key), "writing"):
+        with faults.told(self.url(key), "writing", self._fs):
             self._fs.pipe_file(f"{self._path}/{key}", data)
 
     def restore(self, keys: list[str], older: Mapping[str, bytes]) -> None:
@@ -129,5 +128,5 @@ class _Place:
             if key in older:
                 self.put(key, older[key])
             elif self._there(key):
-                with faults.told(self.url(key), "removing"):
+                with faults.told(self.url(key), "removing", self._fs):
                     self._fs.rm_file(f"{self._path}/{key}")

@@ -173,7 +173,7 @@ def test_outputs_follow_the_umask(tmp_path):
     ("target", "message"),
     [
         ("{}/nowhere/a", "the directory to write to does not exist"),
-        ("strange://a/b", "cannot be written: Protocol not known"),
+        ("strange://a/b", "writing failed: Protocol not known"),
         ("/dev/null", "neither a file nor a directory"),
     ],
 )
