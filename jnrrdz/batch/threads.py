@@ -1,69 +1,105 @@
-"""Jobs in the threads of this process, a bounded number under way at once.
+"""Jobs in this process, a bounded number under way at once.
 
-May touch threads only.  Header reads wait for servers most of their time, each in a thread of its own; that
-they do not wait for each other is all that is asked here.  What is no error of ours is an outcome as well: one
+May touch threads.  Heads of remote sources are asked for on one event loop (`heads`); what is not done with that
+waits for servers in a thread of its own.  What is no error of ours is an outcome as well: one
 odd file must not end a batch of thousands.
 """
 
+import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from jnrrdz.batch import turn
+from jnrrdz.batch.heads import Heads, source_of
 from jnrrdz.batch.item import Job, Outcome, State
 from jnrrdz.batch.jobs import LOOK, Jobs
 from jnrrdz.batch.timed import StoppedError
 from jnrrdz.batch.work import Plan, done, failed, warnings_kept
 from jnrrdz.scan.located import is_tree
 
-type Ended = tuple[Job, "Future[Outcome]"]
+type Told = tuple[Job, Outcome | None]
+
+GATHER = 0.01
+"""Seconds in which outcomes come together: to look at each by itself costs the workers their lock each time."""
 
 
 def in_threads(plan: Plan, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as they come; when the generator is closed, what is under way is given up."""
-    pool = ThreadPoolExecutor(plan.threads, thread_name_prefix="jnrrdz-batch")
-    results: SimpleQueue[Ended] = SimpleQueue()
-    most, count = 2 * plan.threads, 0  # as many wait as work
+    work = _Work(plan, stop)
+    most = 2 * plan.threads  # as many wait as work
     try:
         with warnings_kept():
-            while count or not jobs.ended:
-                for job in jobs.take(most - count, wait=count == 0):
-                    _start(pool, results, plan, job, stop)
-                    count += 1
-                for job, work in _ended(results, none=count == 0):
-                    count -= 1
-                    outcome = outcome_of(work, job)
-                    if outcome is not None:
-                        yield outcome
+            while work.count or not jobs.ended:
+                work.give(jobs.take(most - work.count, wait=work.count == 0))
+                yield from work.ended()
+                if stop.is_set():
+                    break
     finally:
-        if count:
-            stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        work.close()
 
 
-def _start(
-    pool: ThreadPoolExecutor, results: "SimpleQueue[Ended]", plan: Plan, job: Job, stop: threading.Event
-) -> None:
-    pool.submit(_worked, plan, job, stop).add_done_callback(lambda work: results.put((job, work)))
+class _Work:
+    """What is under way in this process: on the loop, and in threads."""
+
+    def __init__(self, plan: Plan, stop: threading.Event) -> None:
+        self.count = 0
+        self._plan = plan
+        self._stop = stop
+        self._pool = ThreadPoolExecutor(plan.threads, thread_name_prefix="jnrrdz-batch")
+        self._results: SimpleQueue[Told] = SimpleQueue()
+        self._heads = Heads(plan, stop, self._later, lambda *told: self._results.put(told))
+
+    def give(self, jobs: list[Job]) -> None:
+        """Start some jobs."""
+        self.count += len(jobs)
+        remote = []
+        for job in jobs:
+            source = source_of(self._plan, job)
+            if source is None:
+                self._start(job)
+            else:
+                remote.append((job, source))
+        self._heads.give(remote)
+
+    def ended(self) -> list[Outcome]:
+        """Return what has ended since, after a moment's wait; nothing where nothing is under way."""
+        found: list[Outcome] = []
+        try:
+            told = self._results.get(timeout=LOOK) if self.count else None
+            time.sleep(GATHER if self.count > 1 else 0)
+            while told is not None:
+                self.count -= 1
+                found += [told[1]] if told[1] is not None else []
+                told = self._results.get_nowait()
+        except Empty:
+            pass
+        return found
+
+    def close(self) -> None:
+        """End the threads; what is under way is given up."""
+        if self.count:
+            self._stop.set()
+            self._heads.close()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self, job: Job, *more: Any) -> "Future[Outcome]":
+        work = self._pool.submit(_worked, self._plan, job, self._stop, *more)
+        work.add_done_callback(lambda work: self._results.put((job, outcome_of(work, job))))
+        return work
+
+    def _later(self, job: Job, *more: Any) -> "asyncio.Future[Any]":
+        return asyncio.wrap_future(self._start(job, *more))
 
 
-def _worked(plan: Plan, job: Job, stop: threading.Event) -> Outcome:
+def _worked(plan: Plan, job: Job, stop: threading.Event, *more: Any) -> Outcome:
     if is_tree(job.found.url):  # its many files are asked for all through the scan
-        return done(plan, job, stop)
+        return done(plan, job, stop, *more)
     with turn.taken():
-        return done(plan, job, stop)
-
-
-def _ended(results: "SimpleQueue[Ended]", *, none: bool) -> list[Ended]:
-    """Return what has ended since, after a moment's wait for the first; nothing where nothing is under way."""
-    found: list[Ended] = []
-    try:
-        while not none:
-            found.append(results.get(timeout=0 if found else LOOK))
-    except Empty:
-        pass
-    return found
+        return done(plan, job, stop, *more)
 
 
 def outcome_of(work: "Future[Outcome]", job: Job) -> Outcome | None:

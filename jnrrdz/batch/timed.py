@@ -7,7 +7,7 @@ connection is free again.
 import asyncio
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -31,6 +31,7 @@ class Clock:
     """The time that one source has, and whether it is still wanted."""
 
     def __init__(self, seconds: float | None, stop: threading.Event) -> None:
+        self.begun = time.perf_counter()
         self._seconds = seconds
         self._stop = stop
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -41,6 +42,17 @@ class Clock:
             raise StoppedError("interrupted")
         if self._end is not None and time.monotonic() > self._end:
             raise JnrrdzError(f"not done within {self._seconds:g} s; --timeout (timeout=) gives it longer")
+
+    async def awaited[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what some work gives on the running loop; it is cancelled where its time is over first."""
+        if self._end is None:
+            return await work
+        try:
+            async with asyncio.timeout(max(self._end - time.monotonic(), 0.0)):
+                return await work
+        except TimeoutError:
+            self.check()
+            raise
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless the time would be over before that, or the batch is to stop."""

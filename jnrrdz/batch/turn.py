@@ -11,7 +11,7 @@ from contextlib import contextmanager
 AT_ONCE = 2
 """Threads that work: one has the lock, another may be in a call to the file system."""
 
-_turns = threading.Semaphore(AT_ONCE)
+_turns = threading.Lock()
 _own = threading.local()
 
 

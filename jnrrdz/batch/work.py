@@ -62,21 +62,32 @@ class Plan:
         """Return fsspec's options for an output."""
         return _options(self.target_options, url)
 
+    def is_new(self, job: Job) -> bool:
+        """Whether a job's source is to be scanned for certain: nothing that is there already can be its output."""
+        if self.overwrite or self.collect or not (self.resume or job.again):
+            return self.since is None or job.found.modified is not None
+        place = local_path(job.output)
+        return place is not None and not os.path.lexists(place)
+
 
 def _options(given: OptionsOf, url: str) -> Mapping[str, Any] | None:
     return given(url) if callable(given) else given
 
 
-def done(plan: Plan, job: Job, stop: threading.Event) -> Outcome:
-    """Return how a job ended: its manifest is written, was there already, or what went wrong."""
-    start = time.perf_counter()
-    clock = Clock(plan.timeout, stop)
+def done(
+    plan: Plan, job: Job, stop: threading.Event, clock: Clock | None = None, opener: TimedOpener | None = None
+) -> Outcome:
+    """Return how a job ended: its manifest is written, was there already, or what went wrong.
+
+    The opener is for the first attempt; others ask anew.
+    """
+    clock = clock or Clock(plan.timeout, stop)
     _told.texts = []
     made = Outcome(job, State.FAILED)
     for attempt in range(1, plan.retries + 2):
         made = made._replace(attempts=attempt)
         try:
-            made = _attempted(plan, made, clock)
+            made = _attempted(plan, made, clock, (opener if attempt == 1 else None) or TimedOpener(clock))
         except StoppedError:
             raise
         except (JnrrdzError, OSError) as error:
@@ -85,8 +96,21 @@ def done(plan: Plan, job: Job, stop: threading.Event) -> Outcome:
                 break
         else:
             break
+    return _ended(made, clock)
+
+
+def done_now(plan: Plan, job: Job, clock: Clock, opener: TimedOpener) -> Outcome | None:
+    """Return how a job ended that what is here is enough for; None where it may need more, or went wrong."""
+    _told.texts = []
+    try:
+        return _ended(_attempted(plan, Outcome(job, State.FAILED, attempts=1), clock, opener), clock)
+    except (JnrrdzError, OSError, RuntimeError):  # the last is fsspec's, where the loop would wait for itself
+        return None
+
+
+def _ended(made: Outcome, clock: Clock) -> Outcome:
     told = tuple(dict.fromkeys(map(redacted, _told.texts)))
-    return made._replace(seconds=time.perf_counter() - start, warnings=told)
+    return made._replace(seconds=time.perf_counter() - clock.begun, warnings=told)
 
 
 def failed(made: Outcome, error: BaseException) -> Outcome:
@@ -111,8 +135,7 @@ def _waited(clock: Clock, attempt: int) -> bool:
     return True
 
 
-def _attempted(plan: Plan, made: Outcome, clock: Clock) -> Outcome:
-    opener = TimedOpener(clock)
+def _attempted(plan: Plan, made: Outcome, clock: Clock, opener: TimedOpener) -> Outcome:
     job = made.job
     replace = plan.overwrite
     if not plan.collect and not replace:

@@ -115,6 +115,15 @@ class FsspecSource:
         """Do the same from any event loop."""
         return await asyncio.wrap_future(self._submit(self._fetch_all(spans)))
 
+    async def head(self, length: int) -> bytes:
+        """Return the first bytes, the validators being known then; on fsspec's own loop, where nothing may block."""
+        (found,) = await self._fetch_all([(0, length)])
+        if self._known is None:
+            transport = self._transport()
+            with faults.told(self._url, "asking for the size"):
+                self._known = transport.validators or await transport.stat()
+        return found
+
     def close(self) -> None:
         """Do nothing: connections belong to fsspec's shared file system."""
 
