@@ -2,8 +2,15 @@
 
 May touch the data sets.  The bound has a codestream for every tile in memory before the clock
 starts, made of the file's own tile-parts, and decodes them into an array that exists already.
+
+osml-imagery-io takes part where it has its environment:
+`python -m venv .benchmarks/osml && .benchmarks/osml/bin/pip install osml-imagery-io virtualizarr fsspec "zarr<3.2"`
 """
 
+import atexit
+import hashlib
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -16,7 +23,7 @@ import numpy as np
 import rasterio
 import rasterio.shutil
 import readers
-from measure import Case, timed
+from measure import Case, Sample, timed
 from numpy.typing import NDArray
 
 import jnrrdz
@@ -68,6 +75,54 @@ class Decoder:
         return self.out
 
 
+class Peer:
+    """osml-imagery-io in a process of its own, which reads when it is told to."""
+
+    PYTHON = data.CACHE / "osml" / "bin" / "python"
+
+    def __init__(self, path: Path, work: Path) -> None:
+        """Start it; it indexes the file before anything is measured."""
+        child = Path(__file__).with_name("osml_child.py")
+        command = [self.PYTHON, "-W", "ignore", child, path, work]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        atexit.register(self.close)
+
+    def ask(self, way: str) -> tuple[float, str]:
+        """Return the seconds of a read, and the digest of its pixels."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("no pipes")
+        self._process.stdin.write(way + "\n")
+        self._process.stdin.flush()
+        seconds, _, digest = self._process.stdout.readline().strip().partition(" ")
+        if seconds == "failed" or not digest:
+            raise RuntimeError(f"osml-imagery-io, {way}: {digest or 'no answer'}")
+        return float(seconds), digest
+
+    def close(self) -> None:
+        """Let it end."""
+        self._process.communicate()
+
+
+def peers(path: Path, work: Path, expected: NDArray[Any]) -> dict[str, Callable[[], Sample]]:
+    """Return osml-imagery-io's ways of reading that give the right pixels, as contenders."""
+    if not Peer.PYTHON.exists():
+        return {}
+    peer, right = Peer(path, work), hashlib.sha256(np.ascontiguousarray(expected).tobytes()).hexdigest()
+    found: dict[str, Callable[[], Sample]] = {}
+    for way in ("zarr", "imread"):
+        try:
+            _, digest = peer.ask(way)
+        except RuntimeError as error:
+            sys.stderr.write(f"{error}\n")
+            continue
+        name = f"osml-imagery-io, {way}"
+        if digest == right:
+            found[name] = lambda way=way: Sample(seconds=peer.ask(way)[0])
+        else:
+            sys.stderr.write(f"{name}: other pixels\n")
+    return found
+
+
 def full_read(size: int, work: Path, same: Callable[[NDArray[Any], NDArray[Any], str], None]) -> Case:
     """Return the full read of the tiled JP2 at two threads; `same` stops the run where pixels differ."""
     path, manifest = tiled_jp2(size), work / "jp2.json"
@@ -86,6 +141,7 @@ def full_read(size: int, work: Path, same: Callable[[NDArray[Any], NDArray[Any],
             "decode only": lambda: timed(decoder.read),
             "jnrrdz": lambda: timed(lambda: array[...]),
             "rasterio": lambda: timed(readers.rasterio_full, path),
+            **peers(path, work, expected),
         },
         rounds=3,
     )
