@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.model.tile_attributes import PER_TILE
 from jnrrdz.model.virtual_level import VirtualLevel
 from jnrrdz.model.zarr_json import ZARR_JSON, dumps
 
@@ -80,7 +81,8 @@ def _numbers(text: Any) -> list[float] | None:
 
 def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Document:
     """Return attributes with the level's place: the same origin, larger elements; what is per pixel goes."""
-    found = {name: value for name, value in attributes.items() if name not in {"grid_mapping", "rpc", "spatial:bbox"}}
+    gone = {"grid_mapping", "rpc", "spatial:bbox", *PER_TILE}
+    found = {name: value for name, value in attributes.items() if name not in gone}
     if isinstance(found.get("axes"), dict):
         factors = dict(zip(names, level.factors, strict=False))
         found["axes"] = {name: _axis(axis, factors.get(name, 1)) for name, axis in found["axes"].items()}

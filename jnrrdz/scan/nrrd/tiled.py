@@ -13,16 +13,17 @@ from jnrrdz.layout.jnrrd_levels import ComputedLevel, TileLevel, Tiling
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
 from jnrrdz.model.levels import VolumeLevel, level_attributes
+from jnrrdz.model.tile_attributes import (
+    LEVEL_OFFSETS,
+    LEVEL_QUALITY,
+    TILE_CHECKSUMS,
+    TILE_COMPRESSION_LEVELS,
+    TILE_METADATA,
+)
 from jnrrdz.model.virtual_level import VirtualLevel, virtual_levels_attribute
 from jnrrdz.scan.nrrd.meaning import VARIABLE, Attributes, Meaning, kept, meaning_of
 from jnrrdz.scan.nrrd.tile_places import Places
 from jnrrdz.scan.nrrd.tile_refs import chain, chunk_refs, chunks_of, tile_config
-
-TILE_CHECKSUMS, TILE_METADATA, TILE_LEVELS = "tile_checksums", "tile_metadata", "tile_compression_levels"
-"""Attributes of a level's array: a value for each tile, in C order of the grid of tiles."""
-
-LEVEL_OFFSETS, LEVEL_QUALITY = "level_offsets", "level_quality"
-"""Attributes of the group with the levels: an object with a value for each level, by its name."""
 
 _TABLES = {"offset_table", "size_table", "files", "metadata", "compression_levels", "level_offsets", "level_quality"}
 _SHA256 = 64
@@ -98,7 +99,7 @@ class _Levels:
             checksums = [_checksum(one) for one in metadata]
             found |= {TILE_CHECKSUMS: checksums} if any(checksums) else {}
         if "compression_levels" in self.tiling.keys:
-            found[TILE_LEVELS] = self.tiling.keys["compression_levels"][first:stop]
+            found[TILE_COMPRESSION_LEVELS] = self.tiling.keys["compression_levels"][first:stop]
         return found
 
 
