@@ -28,8 +28,9 @@ from jnrrdz.batch.threads import in_threads
 from jnrrdz.batch.work import OptionsOf, Plan, failed
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.redact import redacted
-from jnrrdz.scan.options import ScanChoices, ScanOptions
+from jnrrdz.scan.options import ScanChoices, ScanOptions, with_whole_tiles
 from jnrrdz.source.url import local_path
+from jnrrdz.write.forms import format_of
 
 JOBS = 64
 FEW = 128
@@ -121,6 +122,7 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
     single_range: bool = False,
     relative: bool = False,
     overviews: bool = True,
+    allow: Sequence[str] = (),
     storage_options: OptionsOf = None,
     target_options: OptionsOf = None,
     **choices: Unpack[ScanChoices],
@@ -130,8 +132,10 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
     Options of fsspec are a mapping, or a function of a URL that can be pickled.
     """
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
+    if single_range or (format or format_of(os.fspath(out))) == "icechunk":
+        choices = with_whole_tiles(choices)
     plan = Plan(
-        ScanOptions(overviews=overviews, **choices),
+        ScanOptions(overviews=overviews, allow=tuple(allow), **choices),
         format,
         single_range=single_range,
         relative=relative,

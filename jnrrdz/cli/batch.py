@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jnrrdz.cli.choices import index_choices
 from jnrrdz.cli.console import SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import S3Access, console_options, s3_options
 
@@ -59,14 +60,7 @@ class Shard(click.ParamType):
 @click.option("--overwrite", is_flag=True, help="Replace manifests that exist.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written.")
 @click.option("--report", type=click.Path(), metavar="FILE", help="Write a line of JSON for each source.")
-@click.option("-f", "--format", "form", type=click.Choice(["json", "parquet", "icechunk"]), help="As for index.")
-@click.option("--single-range", is_flag=True, help="As for index.")
-@click.option("--relative", is_flag=True, help="As for index.")
-@click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="As for index.")
-@click.option("--physical", is_flag=True, help="As for index.")
-@click.option("--expand-palette", is_flag=True, help="As for index.")
-@click.option("--embedded-metadata", "embedded", is_flag=True, help="As for index.")
-@click.option("--sidecars", is_flag=True, help="As for index.")
+@index_choices
 @s3_options
 @console_options
 @console_of

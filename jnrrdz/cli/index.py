@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from jnrrdz.cli.choices import index_choices
 from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import S3Access, console_options, s3_options
 from jnrrdz.errors import JnrrdzError
@@ -51,36 +52,10 @@ class Wish:
 @click.command(epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
 @click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(list(ENDINGS)),
-    help="Form of the manifest; by default what OUT's ending says, else json.",
-)
-@click.option("--single-range", is_flag=True, help="Refer to scattered chunks by the span that holds them.")
-@click.option("--relative", is_flag=True, help="Write the sources' URLs relative to the manifest.")
-@click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="Full size only.")
-@click.option("--physical", is_flag=True, help="Read values by scale, offset and nodata, as floats with NaN.")
-@click.option("--expand-palette", is_flag=True, help="Read a palette's colours in place of its indices.")
-@click.option("--embedded-metadata", "embedded", is_flag=True, help="Take colour profile (ICC), XMP and EXIF along.")
-@click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, wherever SRC is.")
-@click.option(
-    "--chain",
-    type=click.Choice(["auto", "offset", "pad", "n5_default"]),
-    help="Codecs for the headers of N5 blocks; by default those that read them right.",
-)
-@click.option(
-    "--precinct-windows",
-    type=click.Choice(["auto", "always", "never"]),
-    help="Cut JPEG 2000 tiles into windows; by default large ones whose packets are cheap to find.",
-)
-@click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t.")
+@index_choices
 @click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
 @click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
-@click.option("--allow-missing", is_flag=True, help="Read tiles whose files are missing as the fill value.")
-@click.option("--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix.")
 @s3_options
 @console_options
 @console_of
