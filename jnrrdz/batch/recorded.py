@@ -6,7 +6,7 @@ metadata; a manifest that is not whole (a disk that lost power) counts as none.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec.core
 
@@ -29,8 +29,16 @@ _LARGEST = 64 << 20
 """Bytes of a root's metadata, beyond which a manifest is not looked into."""
 
 
-def records_of(output: str, form: str, opener: Opener, options: Options) -> tuple[SourceRecord, ...] | None:
-    """Return the sources that a manifest was made of; None where it is not there, or not whole and ours."""
+class Recorded(NamedTuple):
+    """What a manifest says of how it was made."""
+
+    sources: tuple[SourceRecord, ...]
+    options: Mapping[str, Any]
+    """The choices of its scan that are not the usual ones, `single_range` among them."""
+
+
+def recorded_in(output: str, form: str, opener: Opener, options: Options) -> Recorded | None:
+    """Return how a manifest was made; None where it is not there, or not whole and ours."""
     place = f"{output.rstrip('/')}/.zmetadata" if form == "parquet" else output
     try:
         source = opener(place, storage_options=options)
@@ -42,7 +50,17 @@ def records_of(output: str, form: str, opener: Opener, options: Options) -> tupl
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
-    return None if root is None else source_records({_ROOT: root})
+    return None if root is None else Recorded(source_records({_ROOT: root}), _choices(root))
+
+
+def _choices(root: bytes) -> Mapping[str, Any]:
+    attributes = json.loads(root).get("attributes")
+    own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
+    if not isinstance(own, dict):
+        return {}
+    asked = own.get("options")
+    choices = dict(asked) if isinstance(asked, dict) else {}
+    return {**choices, "single_range": True} if own.get("single_range") else choices
 
 
 def exists(output: str, options: Options) -> bool:
@@ -80,10 +98,15 @@ def _parquet_root(source: ByteSource) -> bytes | None:
         return None
 
 
-def is_made_of(records: tuple[SourceRecord, ...], found: Found, output: str, opener: Opener, options: Options) -> bool:
-    """Whether a manifest is of a source as it is now; its listing tells, else one request."""
+def is_made_of(
+    records: tuple[SourceRecord, ...], found: Found, named: str | None, opener: Opener, options: Options
+) -> bool:
+    """Whether a manifest is of a source, by the name it would have there, as it is now.
+
+    Its listing tells, else one request.
+    """
     url = literal(found.url)
-    record = next((one for one in records if one.url in {url, _relative(url, output)}), None)
+    record = next((one for one in records if one.url == named), None)
     if record is None or record.size is None:
         return False
     now = Validators(found.size or 0, found.etag, None, found.modified)
@@ -110,8 +133,9 @@ def _bare(etag: str) -> str:
     return etag.removeprefix("W/").strip('"')
 
 
-def _relative(url: str, output: str) -> str | None:
+def name_in(url: str, output: str, *, is_relative: bool) -> str | None:
+    """Return the URL by which a manifest names a source; None where it cannot."""
     try:
-        return relative(url, output)
+        return relative(literal(url), output) if is_relative else literal(url)
     except UnrepresentableError:
         return None

@@ -4,6 +4,7 @@ May touch scanning, writing and the resume check, and no framework: see `scan.lo
 """
 
 import io
+import json
 import os
 import threading
 import time
@@ -53,6 +54,12 @@ class Plan:
     """Sources under way at once in each process."""
     storage_options: OptionsOf = None
     target_options: OptionsOf = None
+
+    @property
+    def recorded_options(self) -> Mapping[str, Any]:
+        """What a manifest that is made so says of it."""
+        asked = json.loads(json.dumps(self.scan.asked()))  # tuples become lists, as they are there
+        return {**asked, "single_range": True} if self.single_range else asked
 
     def source_options(self, url: str) -> Mapping[str, Any] | None:
         """Return fsspec's options for a source."""
@@ -161,11 +168,14 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
             )
         return State.PLANNED
     form = plan.form or format_of(job.output)
-    records = recorded.records_of(job.output, form, opener, options)
-    if records is None:
+    there = recorded.recorded_in(job.output, form, opener, options)
+    if there is None:
         return State.FAILED if recorded.exists(job.output, options) else State.PLANNED
-    source = plan.source_options(job.found.url)
-    same = recorded.is_made_of(records, job.found, job.output, opener, source)
+    if there.options != plan.recorded_options:
+        return State.FAILED
+    url = job.found.url
+    named = recorded.name_in(url, job.output, is_relative=plan.relative)
+    same = recorded.is_made_of(there.sources, job.found, named, opener, plan.source_options(url))
     return State.SKIPPED if same else State.FAILED
 
 
