@@ -39,7 +39,7 @@ class JpegDecoder:
         self.bands = math.prod(shape[:-2])
 
     def decode(self, data: bytes | memoryview) -> Pixels:
-        """Return the chunk's pixels; a smaller picture is padded with the fill value."""
+        """Return the chunk's pixels."""
         stream = bytes(data)
         size = self._checked(stream)
         try:
@@ -49,11 +49,11 @@ class JpegDecoder:
         return self._fitted(planes)
 
     def _checked(self, data: bytes) -> tuple[int, int, int]:
-        """Return the size that a stream declares, if the chunk has room for it."""
+        """Return the size that a stream declares, if it is the chunk's."""
         size = jpeg_size(data)
         if size is None:
             raise MalformedError("no frame header", field=JPEG)
-        if size[0] > self.rows or size[1] > self.columns or size[2] != self.bands:
+        if size != (self.rows, self.columns, self.bands):
             raise MalformedError(
                 f"JPEG data declare {size[0]} x {size[1]} x {size[2]} in a chunk of "
                 f"{self.rows} x {self.columns} x {self.bands}",
@@ -78,9 +78,4 @@ class JpegDecoder:
         """Return planes in the chunk's shape and type."""
         if planes.dtype.itemsize > self.dtype.itemsize:
             raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
-        rows, columns = planes.shape[-2:]
-        if (rows, columns) == (self.rows, self.columns):
-            return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
-        whole = np.full((self.bands, self.rows, self.columns), self.fill_value, self.dtype)
-        whole[:, :rows, :columns] = planes
-        return whole.reshape(self.shape)
+        return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)

@@ -13,15 +13,15 @@ import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.nitf_image import NitfImage
-from jnrrdz.layout.nitf_jpeg import frame_size
 from jnrrdz.layout.nitf_mask import Mask, parse_mask
 from jnrrdz.model.array import VirtualArray
 from jnrrdz.model.codec import CodecSpec, TiffTileConfig
 from jnrrdz.model.codec_nitf import JbpBlockConfig, JpegConfig, NitfVqConfig
 from jnrrdz.model.refs import ChunkRefs
 from jnrrdz.scan.nitf.blocks import Chunks, block_count, uncompressed_chunks
+from jnrrdz.scan.nitf.colours import missing_index, table_of
 from jnrrdz.scan.nitf.samples import pad_value, pair_dtype, sample_dtype
-from jnrrdz.scan.nitf.streams import jpeg_chunks, vq_chunks, whole_block_chunks
+from jnrrdz.scan.nitf.streams import DOWNSAMPLED, jpeg_chunks, vq_chunks, whole_block_chunks, with_frame_size
 from jnrrdz.source.readahead import ReadAhead
 
 type Palette = np.ndarray[Any, np.dtype[np.uint8]]
@@ -34,7 +34,6 @@ FAX_OPTIONS = {"1D": 4, "2DS": 1, "2DH": 1}
 """COMRAT to T4Options: end-of-line codes on byte boundaries, two-dimensional coding."""
 
 CHANNELS = 3
-DOWNSAMPLED = "I1"
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,8 @@ def _array(image: NitfImage, stored: Stored, mask: Mask | None, wanted: Wanted) 
     chunks, dtype = stored.chunks, stored.dtype
     bands = len(image.bands) // (2 if dtype.kind == "c" and is_complex(image) else 1)
     pad = pad_value(mask, image, dtype)
+    if pad is None and chunks.missing.any() and (index := missing_index(image, table_of(image))) is not None:
+        pad = dtype.type(index)
     attributes = {**wanted.attributes, **stored.about}
     if pad is not None:
         attributes["_FillValue"] = pad
@@ -182,9 +183,11 @@ def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
     config = JpegConfig(quality=int(rate) if rate in set("12345") else 0)
     chunks = jpeg_chunks(read, image, mask)
     about = {}
-    if image.compression == DOWNSAMPLED:
-        # what makes them larger again is a filter of the reader's
-        about["stored_shape"] = list(frame_size(read, int(chunks.offset[0]), image.segment.stop))
+    if block_count(image) == (len(image.bands) if image.mode == "S" else 1) and not chunks.missing.any():
+        chunks, size = with_frame_size(read, image, chunks)
+        if image.compression == DOWNSAMPLED:
+            # what makes them larger again is a filter of the reader's
+            about["stored_shape"] = list(size)
     return Stored(chunks, lambda palette: replace(config, palette=palette).to_spec(), sample_dtype(image), about)
 
 

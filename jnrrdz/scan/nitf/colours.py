@@ -17,6 +17,8 @@ type Table = NDArray[np.uint8]
 CHANNELS = 3
 OPAQUE = 255
 MAX_FLAGS = 256
+BYTE = 8
+CADRG_ENTRIES = 217
 
 BANDS = {"R": "red", "G": "green", "B": "blue", "M": "gray", "Y": "Y", "Cb": "Cb", "Cr": "Cr"}
 """IREPBAND to the names that rasterio gives to interpretations."""
@@ -31,6 +33,17 @@ def table_of(image: NitfImage) -> Table | None:
         return None
     columns = [np.frombuffer(lut, np.uint8) for lut in (luts * CHANNELS if len(luts) == 1 else luts)]
     return np.stack(columns, axis=1)
+
+
+def missing_index(image: NitfImage, table: Table | None) -> int | None:
+    """Return the value of pixels that are not stored where no pad pixel says it: one without a colour, as GDAL has it.
+
+    None where there is no table, or no such value.  The last of 217 entries means no colour if it is black (CADRG).
+    """
+    if table is None or image.bits != BYTE or len(table) >= MAX_FLAGS - 1:
+        return None
+    is_cadrg = len(table) == CADRG_ENTRIES and not table[-1].any()
+    return len(table) - 1 if is_cadrg else len(table)
 
 
 def colour_attributes(image: NitfImage, table: Table | None) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def affine_of(corners: Corners, shape: Shape) -> Affine | None:
     down = (lower_left - upper_left + lower_right - upper_right) / (2 * high)
     start = points.mean(axis=0) - across * (columns / 2) - down * (rows / 2)
     found = np.array([[column, row] for column, row in _marks(corners, shape)]) @ np.array([across, down]) + start
-    pixel = min(np.hypot(*across), np.hypot(*down))
+    pixel = (np.abs(across).sum() + np.abs(down).sum()) / 2
     if pixel == 0 or np.isclose(across[0] * down[1], across[1] * down[0], rtol=1e-9, atol=0):
         return None
     if float(np.abs(found - points).max()) > TOLERANCE * pixel:

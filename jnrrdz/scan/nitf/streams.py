@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.layout.nitf_image import NitfImage
-from jnrrdz.layout.nitf_jpeg import ReadRange, find_streams
+from jnrrdz.layout.nitf_jpeg import ReadRange, find_streams, frame_size
 from jnrrdz.layout.nitf_mask import Mask
 from jnrrdz.layout.nitf_vq import CODE_BITS, SIDE, parse_codebooks
 from jnrrdz.scan.nitf.blocks import BYTE, PLANAR, Chunks, block_count, check_count, needed_grid, per_block
 
 SOI = b"\xff\xd8"
+DOWNSAMPLED = "I1"
+MAX_PIXELS = 1 << 30
+"""Of a stream that is not as large as its block: what it declares is decoded at once."""
 
 
 def block_spans(image: NitfImage, mask: Mask | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -66,6 +69,30 @@ def jpeg_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> Chunks:
         parts = (per_block(image, part) for part in (offset, length))
     offset, length = (part.ravel() for part in parts)
     return Chunks((1 if image.mode in PLANAR else bands, *image.block), offset, length, offset < 0)
+
+
+def with_frame_size(read: ReadRange, image: NitfImage, chunks: Chunks) -> tuple[Chunks, tuple[int, int]]:
+    """Return the chunks of an image of one block in the size that its stream has, and that size.
+
+    A stream may be larger than the image, up to whole units of its compression and more; a smaller one
+    is stored in its upper left corner if the image is downsampled, and else leaves pixels out.
+    """
+    begin = int(chunks.offset[0])
+    rows, columns = found = frame_size(read, begin, begin + int(chunks.length[0]))
+    wanted = (image.rows, image.columns)
+    is_larger = rows >= image.rows and columns >= image.columns
+    is_smaller = 0 < rows <= image.rows and 0 < columns <= image.columns
+    if not (is_larger or (is_smaller and image.compression == DOWNSAMPLED)) or rows * columns > MAX_PIXELS:
+        raise MalformedError(
+            f"a stream of {rows} x {columns} pixels for an image of {wanted[0]} x {wanted[1]}",
+            offset=begin,
+            field=f"{image.what} NROWS, NCOLS",
+        )
+    grid = (chunks.offset.size, -(-image.rows // rows), -(-image.columns // columns))
+    check_count(image, grid[0] * grid[1] * grid[2])
+    offset, length = np.full(grid, -1), np.zeros(grid, np.int64)
+    offset[:, 0, 0], length[:, 0, 0] = chunks.offset, chunks.length
+    return Chunks((chunks.shape[0], *found), offset.ravel(), length.ravel(), offset.ravel() < 0), found
 
 
 def _followed(

@@ -246,3 +246,39 @@ def test_what_cannot_be_read_is_refused_by_its_field(make_nitf, tmp_path, change
     assert caught.value.field == f"image 0 {named}"
     assert str(path) in str(caught.value)
     assert not (tmp_path / "refs.json").exists()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (12, "R", b"\x01\x23", 0x123),
+        (12, "L", b"\x12\x30", 0x123),
+        (12, "R", b"\x12\x30", 0x123),  # too large to stand on the right
+        (1, "L", b"\x80", 1),
+        (16, "L", b"\x12\x30", 0x1230),
+    ],
+)
+def test_the_pad_pixel_stands_in_its_bytes_as_samples_do(make_nitf, make_mask, open_nitf, case):
+    bits, side, pad, value = case
+    pixels = np.zeros((1, 8, 16), np.uint16)
+    data = make_mask([None, 0], pad=pad, pad_bits=bits) + packed(pixels[:, :, :8], bits)
+    header = fields(pixels, (8, 8), "B", "INT", bits, IC="NM", PJUST=side)
+    found = open_nitf(make_nitf((data, header)))["image_0/data"]
+    assert (found[:, :8] == value).all()
+    assert not found[:, 8:].any()
+
+
+@pytest.mark.parametrize(("entries", "black_end"), [(10, False), (216, False), (217, False), (217, True), (254, False)])
+def test_missing_blocks_without_a_pad_pixel_have_no_colour(make_nitf, make_mask, open_nitf, entries, black_end):
+    """As GDAL has it: a value beyond the table, or the black at the end of CADRG's."""
+    pixels = values(">u1", (1, 8, 12)) % entries
+    kept = [raw(block, "B", 8) for block in blocks(pixels, (4, 6), "B")]
+    lut = bytes(range(1, entries)) + (b"\0" if black_end else b"\7")
+    header = fields(pixels, (4, 6), "B", "INT", 8, IC="NM", IREP="RGB/LUT")
+    data = make_mask([0, None, 24, 48]) + kept[0] + kept[2] + kept[3]
+    path = make_nitf((data, header), luts=[lut] * 3)
+    group = open_nitf(path)
+    with rasterio.open(path) as gdal:
+        np.testing.assert_array_equal(group["image_0/data"][...], gdal.read(1))
+        assert group["image_0/data"].fill_value == gdal.nodata
+    assert not open_nitf(path, expand_palette=True)["image_0/data"][:, :4, 6:].any()

@@ -173,3 +173,29 @@ def test_a_downsampled_image_fills_a_corner_of_its_block(make_nitf, open_nitf):
 def test_other_jpeg_has_all_its_samples(make_nitf, open_nitf):
     path = make_nitf((imagecodecs.jpeg8_encode(picture(16, 16)), size(16, 16, (16, 16), IC="C3")))
     assert "stored_shape" not in open_nitf(path)["image_0/data"].attrs
+
+
+@pytest.mark.parametrize("block", [(20, 22), (0, 0), (24, 32)])
+def test_a_stream_larger_than_its_only_block_is_cut_off(make_nitf, open_nitf, block):
+    part = imagecodecs.jpeg8_encode(picture(24, 24))
+    header = size(20, 22, (20, 22), IC="C3") | {"NPPBV": block[0], "NPPBH": block[1]}
+    path = make_nitf((part, header))
+    found = open_nitf(path)["image_0/data"][...]
+    np.testing.assert_array_equal(found, imagecodecs.jpeg8_decode(part)[:20, :22])
+    with rasterio.open(path) as gdal:
+        np.testing.assert_array_equal(found, gdal.read(1))
+
+
+def test_a_stream_smaller_than_its_image_is_refused(make_nitf, tmp_path):
+    """Nobody knows where its pixels belong; GDAL refuses it too."""
+    path = make_nitf((imagecodecs.jpeg8_encode(picture(24, 24)), size(30, 30, (30, 30), IC="C3")))
+    with pytest.raises(jnrrdz.MalformedError, match="24 x 24 pixels for an image of 30 x 30"):
+        jnrrdz.index(path, tmp_path / "refs.json")
+
+
+@pytest.mark.parametrize("side", [16, 24])
+def test_a_stream_of_another_size_than_its_block_is_refused(make_nitf, open_nitf, side):
+    streams = imagecodecs.jpeg8_encode(picture(20, 20)) + imagecodecs.jpeg8_encode(picture(side, side))
+    found = open_nitf(make_nitf((streams, size(20, 40, (20, 20), IC="C3"))))["image_0/data"]
+    with pytest.raises(jnrrdz.MalformedError, match=f"declare {side} x {side} x 1 in a chunk of 20 x 20 x 1"):
+        found[...]
