@@ -22,6 +22,16 @@ _LIBRARY_ERRORS = (
     ("google.auth.exceptions", "GoogleAuthError"),
     ("azure.core.exceptions", "AzureError"),
 )
+_BROKEN = (
+    ("aiohttp", "ClientPayloadError"),
+    ("aiohttp", "ServerDisconnectedError"),
+    ("botocore.exceptions", "ConnectionClosedError"),
+    ("botocore.exceptions", "IncompleteReadError"),
+    ("botocore.exceptions", "ReadTimeoutError"),
+    ("botocore.exceptions", "ResponseStreamingError"),
+)
+"""Connections and bodies that ended before they were done."""
+
 _PACKAGES = {
     "adlfs": "adlfs",
     "aiohttp": "aiohttp",
@@ -64,6 +74,12 @@ def told(url: str, action: str, fs: Any = None) -> Iterator[None]:
         if known is not None:
             raise known.at(url=url) from known.__cause__
         raise _explain(error, url, action) from error
+
+
+def passing() -> tuple[type[BaseException], ...]:
+    """Return the failures of libraries that may pass when the same is asked again."""
+    broken = [getattr(sys.modules.get(module), name, None) for module, name in _BROKEN]
+    return TimeoutError, ConnectionError, EOFError, *(kind for kind in broken if isinstance(kind, type))
 
 
 def shrunk(url: str, got: int, wanted: int, start: int) -> DriftError:

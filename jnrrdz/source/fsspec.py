@@ -22,6 +22,7 @@ from jnrrdz.source import url as urls
 from jnrrdz.source.base import ByteSource, Span, State, Validators
 from jnrrdz.source.guard import AddressGuard
 from jnrrdz.source.local import LocalSource
+from jnrrdz.source.retry import Transient, persistently
 
 _REQUESTS = 64
 """Requests of one `read` under way at once; more only wait for sockets."""
@@ -190,7 +191,18 @@ class _AsyncTransport:
         return self.validators
 
     async def fetch(self, span: Span) -> bytes:
-        start, stop = span
+        return await persistently(partial(self._fetch_once, span))
+
+    async def _fetch_once(self, span: Span, attempt: int) -> bytes:
+        del attempt  # how long these wait is their own affair
+        try:
+            return await self._whole(*span)
+        except ConnectionRefusedError:
+            raise
+        except faults.passing() as error:
+            raise Transient(error) from error
+
+    async def _whole(self, start: int, stop: int) -> bytes:
         try:
             data = await self._cat(start, stop)
         except OSError as error:
@@ -198,9 +210,10 @@ class _AsyncTransport:
                 raise
             return b""
         if len(data) != stop - start and len(data) != max(min(stop, await self._size()) - start, 0):
-            raise JnrrdzError(
+            error = JnrrdzError(
                 f"{len(data)} bytes for a range of {stop - start}; the server does not answer ranges", offset=start
             )
+            raise error if len(data) > stop - start else Transient(error)
         return data
 
     async def _size(self) -> int:

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,12 +19,16 @@ from typing import Any
 import aiohttp
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
+from jnrrdz.source import pace
 from jnrrdz.source.base import Span, State, Validators, difference, since_scanned
 from jnrrdz.source.retry import Transient, persistently, retry_after, silence
 from jnrrdz.source.times import rfc3339
 
 WHOLE_LIMIT = 64 * 1024 * 1024
 """What may be downloaded to reach a span on a server that ignores ranges."""
+
+_SHORT = 1 << 20
+"""Bytes of an answer that should come without a pause."""
 
 _TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _OK, _PARTIAL, _PRECONDITION_FAILED, _UNSATISFIABLE = 200, 206, 412, 416
@@ -86,8 +91,15 @@ class HttpTransport:
     @asynccontextmanager
     async def _asked(self, method: str, span: Span | None, attempt: int) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the answer, its body not read yet; what may pass is raised as Transient."""
+        await self._prepare()
+        host = pace.of(self._url)
+        # a long body may well pause for longer than an answer takes
+        short = span is None or span[1] - span[0] <= _SHORT
+        quiet = host.silence(attempt) if short else silence(attempt)
+        start = time.monotonic()
         try:
-            async with await self._send(method, _headers(span), attempt) as answer:
+            async with await self._send(method, _headers(span), patience(silence(attempt), quiet)) as answer:
+                host.note(time.monotonic() - start)
                 if answer.status in _TRANSIENT:
                     raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
                 yield answer
@@ -97,14 +109,22 @@ class HttpTransport:
             if not _passes(error):
                 raise
             raise Transient(error) from error
-        except (*_BROKEN, TimeoutError) as error:
+        except TimeoutError as error:
+            host.note(time.monotonic() - start)
+            raise Transient(error) from error
+        except _BROKEN as error:
             raise Transient(error) from error
 
-    async def _send(self, method: str, headers: dict[str, str], attempt: int) -> aiohttp.ClientResponse:
+    async def _prepare(self) -> None:
+        """Find out what has to be known before anything is asked: here nothing."""
+
+    async def _send(
+        self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         session = await self._fs.set_session()
         options = {"allow_redirects": True, **self._fs.kwargs, "auto_decompress": False}
         if "timeout" not in self._fs.client_kwargs:  # what the user asks for is left as it is
-            options.setdefault("timeout", patience(attempt))
+            options.setdefault("timeout", waits)
         options["headers"] = {**options.get("headers", {}), **headers, **self._condition(method)}
         answer: aiohttp.ClientResponse = await session.request(method, self._fs.encode_url(self._url), **options)
         return answer
@@ -156,10 +176,9 @@ def settled(known: Validators, found: Validators) -> Validators:
     return replace(known, etag=etag, modified=modified, version=known.version or found.version)
 
 
-def patience(attempt: int, connect: float | None = None, read: float | None = None) -> aiohttp.ClientTimeout:
-    """Return how long an attempt waits: for a connection and for each next byte, however long all takes."""
-    usual = silence(attempt)
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect or usual, sock_read=read or usual)
+def patience(connect: float, read: float) -> aiohttp.ClientTimeout:
+    """Return how long is waited for a connection and for each next byte, however long all takes."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
 
 
 def _passes(error: aiohttp.ClientConnectorError) -> bool:

@@ -25,7 +25,7 @@ LONGEST_SILENCE = 40.0
 class Transient(Exception):  # noqa: N818  not an error for anybody but `persistently`
     """A failure that may pass; its cause is what is told when it does not."""
 
-    def __init__(self, cause: Exception, after: float | None = None) -> None:
+    def __init__(self, cause: BaseException, after: float | None = None) -> None:
         super().__init__(cause)
         self.cause = cause
         self.after = after

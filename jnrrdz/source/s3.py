@@ -21,7 +21,7 @@ import yarl
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.source import filesystems, s3_faults
-from jnrrdz.source.http import HttpTransport, patience
+from jnrrdz.source.http import HttpTransport
 from jnrrdz.source.retry import Transient
 
 _CLIENT_OPTIONS = {"region_name", "endpoint_url", "use_ssl", "aws_access_key_id", "aws_secret_access_key"}
@@ -63,23 +63,25 @@ class S3Transport(HttpTransport):
         self._credentials: Any = None
         self._corrected = False
 
-    async def _send(self, method: str, headers: dict[str, str], attempt: int) -> aiohttp.ClientResponse:
-        await self._prepare()
+    async def _send(self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         signed = await self._signed(method, {**headers, **self._condition(method)})
         session = await self._fs.set_session()
         url = yarl.URL(self._url, encoded=True)
         options: dict[str, Any] = {
             "allow_redirects": False,
             "auto_decompress": False,
-            "timeout": self._patience(attempt),
+            "timeout": self._patience(waits),
         }
         answer: aiohttp.ClientResponse = await session.request(method, url, headers=signed, **options)
         return answer
 
-    def _patience(self, attempt: int) -> aiohttp.ClientTimeout:
+    def _patience(self, usual: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
         """Return the time-outs, the user's own where there are any."""
         given = self._s3.config_kwargs
-        return patience(attempt, given.get("connect_timeout"), given.get("read_timeout"))
+        connect, read = given.get("connect_timeout"), given.get("read_timeout")
+        return aiohttp.ClientTimeout(
+            total=None, sock_connect=connect or usual.sock_connect, sock_read=read or usual.sock_read
+        )
 
     async def _prepare(self) -> None:
         """Find out where the bucket is and who asks, once."""
