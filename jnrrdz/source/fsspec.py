@@ -210,10 +210,10 @@ class _AsyncTransport:
                 raise
             return b""
         if len(data) != stop - start and len(data) != max(min(stop, await self._size()) - start, 0):
-            error = JnrrdzError(
+            cut = JnrrdzError(
                 f"{len(data)} bytes for a range of {stop - start}; the server does not answer ranges", offset=start
             )
-            raise error if len(data) > stop - start else Transient(error)
+            raise cut if len(data) > stop - start else Transient(cut)
         return data
 
     async def _size(self) -> int:
