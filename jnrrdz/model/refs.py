@@ -6,7 +6,7 @@ empty row, a scattered chunk a longer one, and inline bytes stand in a mapping o
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,9 @@ class NamedFiles(TreeFiles):
         return NamedFiles(tree, tuple(tree + url.removeprefix(self.tree) for url in self.urls))
 
 
+_TOGETHER = 1 << 12
+
+
 @dataclass(frozen=True, eq=False)
 class GridFiles(TreeFiles):
     """URLs of files that are named by their place in a grid (`FOLDER/0/3/1`), spelt when they are asked for.
@@ -88,6 +91,11 @@ class GridFiles(TreeFiles):
         if isinstance(number, slice):
             return tuple(self.taken(np.arange(len(self))[number]))
         return self.taken(np.array([number]))[0]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all URLs, spelt some at a time."""
+        for first in range(0, len(self), _TOGETHER):
+            yield from self.taken(np.arange(first, min(first + _TOGETHER, len(self))))
 
     def taken(self, numbers: NDArray[Any]) -> list[str]:
         """Return the URLs of some files."""

@@ -90,7 +90,7 @@ class ChunkKeys:
         lead = f"\n{self.prefix}"
         if text.count(lead) < len(keys):
             return None
-        index = _read_indices(text.replace(lead, "\n").encode(), len(keys), len(self.grid), self.separator.encode())
+        index = read_indices(text.replace(lead, "\n").encode(), len(keys), len(self.grid), self.separator.encode())
         return None if index is None else self.numbers_at(index)
 
     def numbers_at(self, index: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -108,7 +108,7 @@ class ChunkKeys:
         return self.prefix + self.separator.join(reversed(index))
 
 
-def _read_indices(text: bytes, rows: int, axes: int, separator: bytes) -> NDArray[np.int64] | None:
+def read_indices(text: bytes, rows: int, axes: int, separator: bytes) -> NDArray[np.int64] | None:
     """Read lines of indices with separators between them, or return None where the text is anything else."""
     if text.translate(None, _DIGITS + separator + b"\n"):
         return None

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.model.array import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.concat_refs import joined
-from jnrrdz.model.refs import WHOLE, ChunkRefs
+from jnrrdz.model.refs import FEW, WHOLE, ChunkRefs, GridFiles
 from jnrrdz.model.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.read.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.read.manifest import Manifest
 from jnrrdz.read.manifest_parquet import ParquetRefs
+from jnrrdz.read.tree_files import common_folder, indices, tree_files
 from jnrrdz.read.trust import Trust
 from jnrrdz.source.fsspec import open_source
 
@@ -143,9 +144,8 @@ class _Reader:
         """Return the references with absolute URLs, and a length for every range."""
         used = np.zeros(len(refs.sources), bool)
         used[refs.source] = True
-        places = tuple(
-            self._place(url) if is_used else "" for url, is_used in zip(refs.sources, used.tolist(), strict=True)
-        )
+        urls = refs.sources if used.all() else [refs.sources[number] for number in np.flatnonzero(used).tolist()]
+        places = self._tree_files(urls) or tuple(map(self._place, urls))
         length = refs.length
         endless = self._sizeless(refs)
         if len(endless):
@@ -154,7 +154,17 @@ class _Reader:
             length[endless] = sizes - refs.offset[endless]
         number = (np.cumsum(used) - 1).astype(np.int32)
         source = refs.source if used.all() else number[refs.source]
-        return replace(refs, sources=tuple(place for place in places if place), source=source, length=length)
+        return replace(refs, sources=places, source=source, length=length)
+
+    def _tree_files(self, urls: Sequence[str]) -> GridFiles | None:
+        """Return the many files of a recorded tree as columns, None where they are anything else."""
+        trees = tuple(url for url in self._records if url.endswith("/"))
+        if len(urls) <= FEW or not trees:
+            return None
+        folder = common_folder(urls)
+        tree = next(filter(folder.startswith, trees), None)
+        index = None if tree is None else indices(urls, folder)
+        return None if tree is None or index is None else tree_files(self._place(tree), self._place(folder), index)
 
     def _sizeless(self, refs: ChunkRefs) -> NDArray[np.int64]:
         """Return the ranges whose lengths have to be asked for: not those of a tree's files, which may be absent."""
