@@ -22,9 +22,11 @@ from jnrrdz.batch.cluster import on_cluster
 from jnrrdz.batch.item import Found, Job, Outcome, State
 from jnrrdz.batch.jobs import Ahead
 from jnrrdz.batch.processes import cores, in_processes
+from jnrrdz.batch.recorded import exists
 from jnrrdz.batch.selection import Selection
 from jnrrdz.batch.template import Template
 from jnrrdz.batch.threads import in_threads
+from jnrrdz.batch.together import Axis, Together
 from jnrrdz.batch.work import OptionsOf, Plan, failed
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.redact import redacted
@@ -35,6 +37,10 @@ from jnrrdz.write.forms import format_of
 JOBS = 64
 FEW = 128
 """Sources for which starting processes takes longer than the work."""
+
+
+type Tell = Callable[[Outcome, "Batch"], None]
+"""Is told how a job ended, and of the batch so far."""
 
 
 @dataclass
@@ -49,6 +55,12 @@ class Batch:
     bytes_read: int = 0
     chunks: int = 0
     seconds: float = 0.0
+    left_out: tuple[str, ...] = ()
+    """Of one output for all: what did not fit, with the reasons."""
+    listed: int = 0
+    """How many sources there are, as far as is known."""
+    all_listed: bool = False
+    """Whether there will be no more."""
     stopped: str | None = None
     """Why it ended before all was done."""
     failures: list[dict[str, Any]] = field(default_factory=list)
@@ -77,8 +89,9 @@ def told(outcome: Outcome) -> dict[str, Any]:
 class Jobs:
     """What is found, with an output for each; what can have none is refused in its place."""
 
-    def __init__(self, template: Template) -> None:
+    def __init__(self, template: Template, *, together: bool = False) -> None:
         self.template = template
+        self._together = together
         self.refused: deque[Outcome] = deque()
         self._outputs: set[int] = set()
 
@@ -94,6 +107,8 @@ class Jobs:
         output = self.template.filled(found, number)
         if local_path(output) is not None and os.path.realpath(output) == os.path.realpath(found.url):
             raise UnrepresentableError("the manifest would replace its own source", url=found.url)
+        if self._together:
+            return Job(number, found, output)
         digest = xxh3_128_intdigest(output.encode("utf-8", "surrogateescape"))
         if digest in self._outputs:
             raise UnrepresentableError(f"another source becomes {output} too; use {{path}} or {{index}}", url=found.url)
@@ -117,7 +132,11 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
     overwrite: bool = False,
     dry_run: bool = False,
     report: str | os.PathLike[str] | None = None,
-    on_outcome: Callable[[Outcome], None] | None = None,
+    on_outcome: Tell | None = None,
+    concat_dim: str | None = None,
+    coord_from: str | None = None,
+    keep_order: bool = False,
+    skip_mismatched: bool = False,
     format: str | None = None,  # noqa: A002  the word that users know
     single_range: bool = False,
     relative: bool = False,
@@ -129,6 +148,7 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
 ) -> Batch:
     """Index many sources, each to the output that the template `out` names, and return what was done.
 
+    With `concat_dim` all of them become one output, put together along that axis as `jnrrdz.merge` does.
     Options of fsspec are a mapping, or a function of a URL that can be pickled.
     """
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
@@ -144,14 +164,24 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
         retries=retries,
         timeout=timeout,
         since=chosen.earliest,
+        collect=concat_dim is not None,
         threads=jobs,
         storage_options=storage_options,
         target_options=target_options,
     )
-    run = _Run(plan, chosen, Jobs(Template(os.fspath(out))), processes, scheduler, dry_run=dry_run)
+    axis = None if concat_dim is None else Axis(concat_dim, coord_from, keep_order, skip_mismatched)
+    run = _Run(
+        plan,
+        chosen,
+        Jobs(Template(os.fspath(out)), together=axis is not None),
+        axis,
+        processes,
+        scheduler,
+        dry_run=dry_run,
+    )
     stream = nullcontext() if report is None else Path(report).open("w", encoding="utf-8")  # noqa: SIM115  the next line is its context
     with stream as lines:
-        return run.done(1 if fail_fast else max_errors, lines, on_outcome)
+        return run.all_done(1 if fail_fast else max_errors, lines, on_outcome)
 
 
 @dataclass
@@ -159,36 +189,68 @@ class _Run:
     plan: Plan
     selection: Selection
     jobs: Jobs
+    axis: Axis | None
     processes: int | None
     scheduler: str | None
     dry_run: bool
+    ahead: Ahead | None = None
 
-    def done(self, most: int | None, lines: TextIO | None, tell: Callable[[Outcome], None] | None) -> Batch:
+    def all_done(self, most: int | None, lines: TextIO | None, tell: Tell | None) -> Batch:
+        """Return the counts, all outputs being written, or the one where that is asked for."""
+        start = time.perf_counter()
+        if self.axis is None or self.dry_run:
+            found = self.done(most, lines, tell)
+        else:
+            found = self._put_together(self.axis, most, lines, tell)
+        found.seconds = time.perf_counter() - start
+        return found
+
+    def _put_together(self, axis: Axis, most: int | None, lines: TextIO | None, tell: Tell | None) -> Batch:
+        axis.check(self.plan)
+        output = self.jobs.template.text
+        if not self.plan.overwrite and exists(output, self.plan.output_options(output)):
+            raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=output)
+        together = Together(self.plan, axis, output)
+        try:
+            found = self.done(most, lines, tell, together)
+            if found.stopped is None:
+                found.left_out = together.merge().left_out
+        finally:
+            together.close()
+        return found
+
+    def done(
+        self, most: int | None, lines: TextIO | None, tell: Tell | None, together: Together | None = None
+    ) -> Batch:
         """Return the counts; each outcome is written as it comes."""
-        start, found = time.perf_counter(), Batch()
+        found = Batch()
         stop = threading.Event()
         outcomes = self._outcomes(stop)
         try:
             for outcome in outcomes:
                 found.add(outcome)
+                if self.ahead is not None:
+                    found.listed, found.all_listed = self.ahead.listed, self.ahead.all_listed
+                if together is not None:
+                    together.add(outcome)
                 if lines is not None:
                     lines.write(json.dumps(told(outcome)) + "\n")
                     lines.flush()
                 if tell is not None:
-                    tell(outcome)
+                    tell(outcome, found)
                 if most is not None and found.failed >= most:
                     found.stopped = f"{found.failed} failed"
                     break
         finally:
             stop.set()
             outcomes.close()  # type: ignore[attr-defined]  it is a generator
-        found.seconds = time.perf_counter() - start
         return found
 
     def _outcomes(self, stop: threading.Event) -> Iterator[Outcome]:
+        self._refuse_twins()
         first = self.selection.found(self.plan.source_options)
         few = list(islice(first, FEW))
-        if self.jobs.template.is_fixed and len(few) > 1:
+        if self.axis is None and self.jobs.template.is_fixed and len(few) > 1:
             raise UnrepresentableError(
                 "one output for several sources; a placeholder such as {stem} gives each its own",
                 url=self.jobs.template.text,
@@ -198,9 +260,23 @@ class _Run:
         if self.dry_run:
             yield from (Outcome(job, State.PLANNED) for job in listed)
         else:
-            yield from self._worked(Ahead(listed, stop), stop, few=len(few) < FEW)
+            self.ahead = Ahead(listed, stop)
+            yield from self._worked(self.ahead, stop, few=len(few) < FEW)
         while self.jobs.refused:
             yield self.jobs.refused.popleft()
+
+    def _refuse_twins(self) -> None:
+        """Refuse sources that were named one by one and would become one output: nothing is done yet."""
+        if self.axis is not None or self.jobs.template.is_fixed or not self.selection.is_plain:
+            return
+        first: dict[str, str] = {}
+        for number, found in enumerate(self.selection.found(self.plan.source_options)):
+            output = self.jobs.template.filled(found, number)
+            other = first.setdefault(output, found.url)
+            if other != found.url:
+                raise UnrepresentableError(
+                    f"becomes {output}, and so does {other}; use {{path}} or {{index}}", url=found.url, field="output"
+                )
 
     def _worked(self, ahead: Ahead, stop: threading.Event, *, few: bool) -> Iterator[Outcome]:
         work = self._executor(few=few)

@@ -58,6 +58,11 @@ class Selection:
         """The time of `since` as RFC 3339 text, which times of modification are compared with."""
         return None if self.since is None else moment(self.since)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all sources are named one by one."""
+        return not (self.lists or self.stac) and all(map(_is_plain, self.sources))
+
     def found(self, options: OptionsOf) -> Iterator[Found]:
         """Yield every source once, as it is found."""
         seen: set[int] = set()
@@ -117,6 +122,11 @@ class Selection:
             yield from found_in_rows(url, assets, options(url))
         else:
             yield from Reader(assets, options(url)).found(url)
+
+
+def _is_plain(source: str) -> bool:
+    stands_for_more = source == lists.STDIN or source.startswith("@") or is_pattern(source) or _is_prefix(source)
+    return not stands_for_more and not source_path(source).lower().endswith((*_STAC, *_TABLES))
 
 
 def _some(found: Iterator[Found], pattern: str) -> Iterator[Found]:

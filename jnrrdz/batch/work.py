@@ -6,6 +6,7 @@ May touch scanning, writing and the resume check, and no framework: see `scan.lo
 import io
 import json
 import os
+import secrets
 import threading
 import time
 import warnings
@@ -26,7 +27,7 @@ from jnrrdz.scan import Scanned
 from jnrrdz.scan.located import is_tree, literal, scan_located
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.source.url import local_path
-from jnrrdz.write.atomic import DURABLE
+from jnrrdz.write.atomic import DURABLE, leftovers, remove
 from jnrrdz.write.forms import format_of, write_form
 from jnrrdz.write.kerchunk_json import dump
 
@@ -54,6 +55,8 @@ class Plan:
     """Sources under way at once in each process."""
     storage_options: OptionsOf = None
     target_options: OptionsOf = None
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Another one for each batch."""
 
     @property
     def recorded_options(self) -> Mapping[str, Any]:
@@ -167,6 +170,7 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
                 url=job.output,
             )
         return State.PLANNED
+    _clean(plan, job.output)
     form = plan.form or format_of(job.output)
     there = recorded.recorded_in(job.output, form, opener, options)
     if there is None:
@@ -177,6 +181,23 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
     named = recorded.name_in(url, job.output, is_relative=plan.relative)
     same = recorded.is_made_of(there.sources, job.found, named, opener, plan.source_options(url))
     return State.SKIPPED if same else State.FAILED
+
+
+def _clean(plan: Plan, output: str) -> None:
+    """Remove what a run that was killed left beside an output: nobody else makes this one now."""
+    place = local_path(output)
+    if place is None:
+        return
+    folder, name = os.path.split(os.path.abspath(place.rstrip("/")))  # noqa: PTH100  the path is literal
+    for path in _leftovers(folder, plan.token).get(name, ()):
+        remove(path)
+
+
+@lru_cache(256)
+def _leftovers(folder: str, token: str) -> dict[str, list[str]]:
+    """Return what was left in a folder when a batch first looked at it."""
+    del token
+    return leftovers(folder) if os.path.isdir(folder) else {}  # noqa: PTH112  the same
 
 
 def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:

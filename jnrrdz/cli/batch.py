@@ -15,6 +15,7 @@ from jnrrdz.cli.options import S3Access, console_options, s3_options
 
 if TYPE_CHECKING:
     from jnrrdz.batch.item import Outcome
+    from jnrrdz.batch.run import Batch
 
 EVERY = 5.0
 """Seconds between two lines of progress."""
@@ -47,6 +48,10 @@ class Shard(click.ParamType):
 @click.option("--asset", "assets", multiple=True, metavar="KEY|TYPE", help="Assets of STAC items: keys or media types.")
 @click.option("--include", multiple=True, metavar="PATTERN", help="Take only names or paths that fit.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out names or paths that fit.")
+@click.option("--concat-dim", metavar="DIM", help="Put all into one OUT along this axis, as merge does.")
+@click.option("--coord-from", metavar="REGEX|metadata", help="As for merge; names are the sources' URLs.")
+@click.option("--keep-order", is_flag=True, help="As for merge.")
+@click.option("--skip-mismatched", is_flag=True, help="As for merge.")
 @click.option("--since", metavar="TIME", help="Take only what was modified since then.")
 @click.option("--shard", type=Shard(), help="Take the part I of N, by the hash of each URL.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 4096), default=64, show_default=True, help="Sources at once.")
@@ -91,6 +96,7 @@ def batch(  # noqa: PLR0913  one parameter an option
     """
     from jnrrdz.batch import run  # noqa: PLC0415  see the package
     from jnrrdz.batch.selection import Selection  # noqa: PLC0415  the same
+    from jnrrdz.redact import redacted  # noqa: PLC0415  the same
 
     if not (sources or lists or stac):
         raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
@@ -107,21 +113,21 @@ def batch(  # noqa: PLR0913  one parameter an option
     )
     counts = f"{found.ok} ok, {found.skipped} skipped, {found.failed} failed"
     console.note(f"{counts}, {found.requests} requests, {found.seconds:.1f} s")
+    for reason in found.left_out:
+        console.note(f"left out {redacted(reason)}")
     if found.stopped is not None:
         console.note(f"stopped: {found.stopped}")
     if found.failed:
         context.exit(SOME_FAILED)
 
 
-def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome"], None]:
+def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
     from jnrrdz.redact import redacted  # noqa: PLC0415  see the package
 
     start = last = time.monotonic()
-    done = 0
 
-    def tell(outcome: "Outcome") -> None:
-        nonlocal done, last
-        done += 1
+    def tell(outcome: "Outcome", so_far: "Batch") -> None:
+        nonlocal last
         if dry_run:
             click.echo(redacted(f"{outcome.job.found.url} -> {outcome.job.output}"))
         if outcome.message is not None:
@@ -130,6 +136,17 @@ def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome"], None]:
             console.note(redacted(f"warning: {outcome.job.found.url}: {warning}"))
         if time.monotonic() - last > EVERY:
             last = time.monotonic()
-            console.note(f"{done} done, {done / (last - start):.0f} a second")
+            console.note(_progress(so_far, last - start))
 
     return tell
+
+
+def _progress(so_far: "Batch", seconds: float) -> str:
+    """Return how much is done, how fast, and how long the rest will take where its number is known."""
+    rate = so_far.total / seconds
+    done = f"{so_far.total} of {so_far.listed}{'' if so_far.all_listed else '+'} done, {rate:.0f} a second"
+    failed = f", {so_far.failed} failed" if so_far.failed else ""
+    if not so_far.all_listed or not rate:
+        return done + failed
+    left = round((so_far.listed - so_far.total) / rate)
+    return f"{done}{failed}, {left // 60}:{left % 60:02} left"

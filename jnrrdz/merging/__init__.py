@@ -59,6 +59,7 @@ def merge(  # noqa: PLR0913 - those of stacked, and those of api.write
     out: str | os.PathLike[str],
     *,
     concat_dim: str,
+    names: Sequence[str] | None = None,
     coord_from: str | None = None,
     keep_order: bool = False,
     skip_mismatched: bool = False,
@@ -75,6 +76,7 @@ def merge(  # noqa: PLR0913 - those of stacked, and those of api.write
     found = stacked(
         refs,
         concat_dim=concat_dim,
+        names=names,
         coord_from=coord_from,
         keep_order=keep_order,
         skip_mismatched=skip_mismatched,
@@ -111,6 +113,7 @@ def stacked(  # noqa: PLR0913 - what may be said of the references, and how they
     refs: Sequence[Ref],
     *,
     concat_dim: str,
+    names: Sequence[str] | None = None,
     coord_from: str | None = None,
     keep_order: bool = False,
     skip_mismatched: bool = False,
@@ -122,10 +125,13 @@ def stacked(  # noqa: PLR0913 - what may be said of the references, and how they
     """Return manifests, or sources that are scanned, of one form as one group along the axis `concat_dim`.
 
     `coord_from` is a regular expression with one group, which finds the coordinate in each name, or
-    "metadata" for the time at which the images were taken.  A manifest may reach what it may reach
+    "metadata" for the time at which the images were taken; `names` are those of the references where they
+    are not their own.  A manifest may reach what it may reach
     when it is opened by itself.
     """
-    names = [os.fspath(ref) if not isinstance(ref, VirtualGroup) else f"group {n}" for n, ref in enumerate(refs)]
+    names = names or [
+        os.fspath(ref) if not isinstance(ref, VirtualGroup) else f"group {n}" for n, ref in enumerate(refs)
+    ]
     rule = None if coord_from is None else rule_of(coord_from)
     finder = TableFinder(source_options or storage_options)
     read = partial(_read, allow=tuple(allow), storage_options=storage_options, source_options=source_options)

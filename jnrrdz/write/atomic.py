@@ -6,6 +6,7 @@ Whatever goes wrong in between (a signal too), nothing is left behind and an old
 """
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -24,6 +25,26 @@ from jnrrdz.source import faults, filesystems
 DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
 """Whether an output is on the disk when it is done.  A batch, which finds and replaces broken outputs when
 it is resumed, does not wait for the disk: that costs several times what a small manifest does."""
+
+
+LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}\.(?:tmp|old)", re.DOTALL)
+"""A hidden name beside an output, which a run that was killed may leave; the group is the output's name."""
+
+
+def leftovers(folder: str) -> dict[str, list[str]]:
+    """Return what killed runs left in a local directory, by the name of the output that it was to become."""
+    found: dict[str, list[str]] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            match = LEFTOVER.fullmatch(entry.name)
+            if match is not None:
+                found.setdefault(match[1], []).append(entry.path)
+    return found
+
+
+def remove(path: str) -> None:
+    """Remove a file or a directory with all that is in it, if it is there."""
+    _remove(Path(path))
 
 
 @contextmanager
