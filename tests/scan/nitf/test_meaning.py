@@ -217,6 +217,49 @@ def test_smaller_versions_beside_the_file_are_levels(make_nitf, open_nitf):
     assert "data" in open_nitf(first, overviews=False)["image_0"]
 
 
+NAMES = [
+    ("image.r0", "image.r{}"),
+    ("image.ntf.r0", "image.ntf.r{}"),
+    ("image.ntf", "image.ntf.r{}"),
+    ("IMAGE.R0", "IMAGE.R{}"),
+    ("image.NTF.r0", "image.NTF.r{}"),
+]
+
+
+@pytest.mark.parametrize(("first", "others"), NAMES)
+@pytest.mark.parametrize("placed", [False, True])
+def test_smaller_versions_are_those_that_gdal_finds(make_nitf, open_nitf, first, others, placed):
+    path = make_nitf(corners(BOX), name=first)
+    for number, (rows, columns) in enumerate([(5, 10), (3, 5)], start=1):
+        place = {"ICORDS": "G", "IGEOLO": BOX} if placed else {}
+        make_nitf((bytes(rows * columns), {"NROWS": rows, "NCOLS": columns} | place), name=others.format(number))
+    with rasterio.open(path) as gdal:
+        count, bounds = len(gdal.overviews(1)), gdal.bounds
+    image = open_nitf(path)["image_0"]
+    assert [level for level, _ in sorted(image.groups())] == [str(number) for number in range(count + 1)]
+    for level in image.attrs["multiscales"]["layout"]:
+        assert level["spatial:transform"] == image[level["asset"]].attrs["spatial:transform"]
+        assert image[level["asset"]].attrs["proj:code"] == "EPSG:4326"
+        if not placed:
+            assert image[level["asset"]].attrs["spatial:bbox"] == pytest.approx(bounds)
+            numbers = image[f"{level['asset']}/spatial_ref"].attrs["GeoTransform"].split()
+            a, _, c, _, e, f = level["spatial:transform"]
+            assert [float(number) for number in numbers] == [c, a, 0, f, 0, e]
+
+
+def test_upper_case_names_go_on_in_their_case(make_nitf, open_nitf):
+    path = make_nitf(corners(BOX), name="IMAGE.NTF")
+    make_nitf((bytes(50), {"NROWS": 5, "NCOLS": 10}), name="IMAGE.NTF.R1")
+    assert sorted(name for name, _ in open_nitf(path)["image_0"].groups()) == ["0", "1"]
+
+
+def test_a_smaller_version_has_none_of_its_own(make_nitf, open_nitf):
+    path = make_nitf(corners(BOX), name="image.ntf.r1")
+    make_nitf((bytes(50), {"NROWS": 5, "NCOLS": 10}), name="image.ntf.r2")
+    make_nitf((bytes(50), {"NROWS": 5, "NCOLS": 10}), name="image.ntf.r1.r1")
+    assert "data" in open_nitf(path)["image_0"]
+
+
 @pytest.mark.parametrize("heights", [(6, 6, 4), (7, 5, 4), (1, 1, 1)])
 def test_parts_of_one_image_are_joined(make_nitf, open_nitf, heights):
     pixels = np.random.default_rng(1).normal(size=(sum(heights), 9, 2)).astype(">f4")
