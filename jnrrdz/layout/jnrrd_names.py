@@ -19,8 +19,8 @@ SPATIAL = ("x", "y", "z")
 _WIDE = re.compile(r"\d{4}")
 LEVEL, INDEX = "l", "i"
 
-type Part = tuple[str, str | None, str | None, str | None]
-"""Text, and behind it a placeholder's name, format and conversion: as `string.Formatter` has them."""
+type Part = tuple[str, str, str, str | None]
+"""Text, and behind it a placeholder's name, format and conversion."""
 
 type Axis = int | str
 """What a placeholder stands for: a dimension's number, `l` or `i`."""
@@ -77,7 +77,14 @@ def _pieces(tiling: Tiling, labels: Sequence[str]) -> list[_Piece]:
             f"{{{doubtful[0]}}} is one dimension by its name and another by its label; {{d0}}, {{d1}}, ... are clear"
         )
         raise tiling.error(message, "pattern")
-    return [_piece(tiling, known, part) for part in parsed]
+    pieces: list[_Piece] = []
+    text = ""
+    for literal, name, spec, conversion in parsed:
+        text += literal  # `{{` ends a piece of text without a placeholder behind it
+        if name is not None:
+            pieces.append(_piece(tiling, known, (text, name, spec or "", conversion)))
+            text = ""
+    return [*pieces, _Piece(text, None, "")]
 
 
 def _spelt(known: Mapping[str, Axis]) -> str:
@@ -85,10 +92,7 @@ def _spelt(known: Mapping[str, Axis]) -> str:
 
 
 def _piece(tiling: Tiling, known: Mapping[str, Axis], part: Part) -> _Piece:
-    text, name, given, conversion = part
-    if name is None:
-        return _Piece(text, None, "")
-    spec = given or ""
+    text, name, spec, conversion = part
     if conversion or "{" in spec or _WIDE.search(spec) or not _formats(spec):
         shown = f"{{{name}{f'!{conversion}' if conversion else ''}:{spec}}}"
         raise tiling.error(f"{shown}: no format of whole numbers; {{{name}:03d}} is one", "pattern")
@@ -116,7 +120,7 @@ def _pattern_names(tiling: Tiling, pieces: Sequence[_Piece]) -> Iterator[str]:
 def _level_names(level: TileLevel, pieces: Sequence[_Piece], first: int) -> Iterator[str]:
     """Yield the names of a level's tiles; numbers are spelt once for each place along an axis."""
     last = len(level.axes) - 1
-    tail = "".join(piece.text for piece in pieces if piece.axis is None)
+    tail = pieces[-1].text
     parts = [(piece, _numbers(level, piece)) for piece in pieces if piece.axis is not None]
     for number, index in enumerate(product(*(range(count) for count in reversed(level.counts))), first):
         texts = [
