@@ -3,8 +3,9 @@
 May touch the NITF layout, codestreams and the model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.layout.jpeg2000 import find_codestream, parse_codestream
@@ -133,7 +134,7 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
                 file.url,
                 level=level,
                 components=group,
-                attributes=wanted.attributes,
+                attributes=_of_bands(wanted.attributes, group, len(codestream.siz.components)),
                 palette=palette,
                 windows=windows,
             )
@@ -142,6 +143,16 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
         found.append([_padded(array, mask, image) for array in arrays])
     _check_size(image, found[0][0])
     return found
+
+
+def _of_bands(attributes: Mapping[str, Any], group: Sequence[int], count: int) -> dict[str, Any]:
+    """Return the attributes of some of `count` components; what the header says of another number is left out."""
+    found = dict(attributes)
+    names = found.pop("colorinterp", [])
+    if len(names) == count:
+        return {"colorinterp": [names[number] for number in group], **found}
+    # a palette's colours are those of its one component
+    return dict(attributes) if names == ["red", "green", "blue"] and count == 1 else found
 
 
 def _check_size(image: NitfImage, array: VirtualArray) -> None:

@@ -199,3 +199,13 @@ def test_a_stream_of_another_size_than_its_block_is_refused(make_nitf, open_nitf
     found = open_nitf(make_nitf((streams, size(20, 40, (20, 20), IC="C3"))))["image_0/data"]
     with pytest.raises(jnrrdz.MalformedError, match=f"declare {side} x {side} x 1 in a chunk of 20 x 20 x 1"):
         found[...]
+
+
+@pytest.mark.parametrize(("count", "names"), [(3, ["red", "green", "blue"]), (2, None), (4, None)])
+def test_bands_of_a_codestream_have_the_headers_names_if_they_are_as_many(make_nitf, open_nitf, count, names):
+    data = imagecodecs.jpeg2k_encode(picture(16, 16, 3), level=0, codecformat="J2K")
+    bands = {f"IREPBAND{number + 1:05}": name for number, name in zip(range(count), "RGBM", strict=False)}
+    path = make_nitf((data, size(16, 16, (16, 16), IC="C8", IREP="MULTI", NBANDS=count, **bands)))
+    found = open_nitf(path, overviews=False)["image_0/data"]
+    assert found.shape == (3, 16, 16)
+    assert found.attrs.get("colorinterp") == names
