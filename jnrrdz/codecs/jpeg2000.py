@@ -144,7 +144,8 @@ class Jpeg2000Decoder:
 
     def _decoded(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, perhaps with a row or column too many."""
-        if not self._is_regular:
+        is_rgb = self._composite is not None and self._composite.is_rgb
+        if not self._is_regular and not is_rgb:
             found = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
             if self._composite is not None:
                 rows, columns = self._grid.tile_box(parts[0].tile)
@@ -169,7 +170,10 @@ class Jpeg2000Decoder:
             stream = self._header.codestream(data, parts, self._wide)
             with suppress(*DECODER_ERRORS):  # OpenJPEG reads more of the standard
                 return decode_wide(stream, level, self._grid.siz.components[0])
-        return np.asarray(imagecodecs.jpeg2k_decode(self._header.codestream(data, parts), planar=True, skipres=level))
+        stream = self._header.codestream(data, parts)
+        if self._composite is not None:
+            stream = self._composite.sycc(stream)
+        return np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level))
 
     def _colours(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
         table = self._table
@@ -183,7 +187,7 @@ def missing_library(config: Jpeg2000Config) -> str | None:
     """Return what keeps chunks of this configuration from being decoded here, None where nothing does."""
     header = config.main_header
     components = parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]).components
-    if _is_regular(components):
+    if _is_regular(components) or config.sycc_to_rgb:
         return None
     try:
         binding()

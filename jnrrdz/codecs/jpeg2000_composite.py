@@ -1,10 +1,11 @@
-"""Components of several sizes to one array: the coarse ones repeated, and sYCC turned into RGB.
+"""Components of several sizes to one array: the coarse ones repeated, or as sYCC for a decoder that makes RGB of it.
 
-May touch numpy, errors and the layouts of JPEG 2000; no I/O.  The conversion is OpenJPEG's own, products
-cut off towards zero, so that pixels are those which its readers show.
-Spec: IEC 61966-2-1, amendment 1 (sYCC); docs/codecs/jpeg2000/README.md
+May touch numpy, errors and the layouts of JPEG 2000; no I/O.  The conversion is that of imagecodecs' OpenJPEG,
+so that pixels are those which its readers show; a tile has to be in a JP2 file for it to be done.
+Spec: IEC 61966-2-1, amendment 1 (sYCC); ITU-T T.800, annex I (JP2); docs/codecs/jpeg2000/README.md
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
+from jnrrdz.layout.jp2_boxes import SIGNATURE
 from jnrrdz.layout.jpeg2000_composite import check_composite, is_sycc
 from jnrrdz.layout.jpeg2000_siz import Siz
 
-ROWS = 64
-"""As many are converted at a time: some of the numbers in between take eight bytes."""
+SIZ_AT = 8
+"""Where a codestream says where its image ends and begins: behind SOC, and marker, length and Rsiz of SIZ."""
+
+SYCC = 18
+"""The colour space's number in `colr`."""
 
 
 class Composite:
@@ -30,7 +35,7 @@ class Composite:
         self.steps = [(one.dy, one.dx) for one in siz.components]
         if is_rgb and not is_sycc(siz.components):
             raise MalformedError("sycc_to_rgb where the components are not those of sYCC", field="jpeg2000")
-        self.most = (1 << siz.components[0].bits) - 1
+        self.bits = siz.components[0].bits
 
     def planes(self, found: Sequence[NDArray[np.int32]], size: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the components of a tile of `size` rows and columns, which begins where all have a sample."""
@@ -45,20 +50,16 @@ class Composite:
                 for column in range(across):
                     place = target[row::down, column::across]
                     place[...] = plane[: place.shape[0], : place.shape[1]]
-        if self.is_rgb:
-            for row in range(0, size[0], ROWS):
-                self._convert(whole[:, row : row + ROWS])
         return whole
 
-    def _convert(self, rows: NDArray[Any]) -> None:
-        """Turn some rows of Y, Cb, Cr into red, green, blue."""
-        luma, blue, red = rows.astype(np.int32)
-        middle = (self.most + 1) // 2
-        blue, red = blue - middle, red - middle
-        mixed = (
-            luma + (1.402 * red).astype(np.int32),
-            luma - (0.344 * blue + 0.714 * red).astype(np.int32),
-            luma + (1.772 * blue).astype(np.int32),
-        )
-        for target, values in zip(rows, mixed, strict=True):
-            target[...] = np.clip(values, 0, self.most)
+    def sycc(self, codestream: bytes) -> bytes:
+        """Return a JP2 file of one tile that says of its components that they are those of sYCC."""
+        right, bottom, left, top = struct.unpack_from(">4I", codestream, SIZ_AT)
+        ihdr = struct.pack(">IIHBBBB", bottom - top, right - left, len(self.steps), self.bits - 1, 7, 0, 0)
+        colr = struct.pack(">BBBI", 1, 0, 0, SYCC)
+        head = _box(b"ftyp", b"jp2 \0\0\0\0jp2 ") + _box(b"jp2h", _box(b"ihdr", ihdr) + _box(b"colr", colr))
+        return SIGNATURE + head + _box(b"jp2c", codestream)
+
+
+def _box(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + len(body), kind) + body

@@ -63,9 +63,10 @@ def opened(tmp_path):
     return opened
 
 
-@needs_openjp2
 @pytest.mark.parametrize("name", LEVELS)
-def test_sycc_is_the_rgb_that_imagecodecs_shows_at_every_level(opened, name):
+def test_sycc_is_the_rgb_that_imagecodecs_shows_at_every_level(opened, name, monkeypatch):
+    # for this no other library is needed
+    monkeypatch.setattr("jnrrdz.codecs.jpeg2000.decode_components", None)
     data = jp2(name, SYCC)
     group = opened(data)["composite"]
     assert sorted(group.group_keys()) == [str(level) for level in range(LEVELS[name])]
@@ -78,6 +79,29 @@ def test_sycc_is_the_rgb_that_imagecodecs_shows_at_every_level(opened, name):
         assert array.metadata.dimension_names == ("band", "y", "x")
 
 
+def components(name, level):
+    """What glymur reads, the coarse components repeated."""
+    import glymur  # noqa: PLC0415  of no use without the library
+
+    luma, *chroma = glymur.Jp2k(GOLDEN / f"{name}.j2k").read_bands(rlevel=level)
+    steps = (2, 2) if name == "subsampled" else (1, 2)
+    return [luma, *(np.kron(one, np.ones(steps, one.dtype))[: luma.shape[0], : luma.shape[1]] for one in chroma)]
+
+
+@needs_openjp2
+@pytest.mark.parametrize("name", LEVELS)
+def test_sycc_is_converted_as_the_standard_has_it_at_every_level(opened, name):
+    most = 255 if name == "subsampled" else 1023
+    group = opened(jp2(name, SYCC))["composite"]
+    for level in range(LEVELS[name]):
+        luma, blue, red = (one.astype(np.int64) for one in components(name, level))
+        blue, red = blue - (most + 1) // 2, red - (most + 1) // 2
+        # products are cut off towards zero
+        green = luma - np.trunc(0.344 * blue + 0.714 * red)
+        expected = np.stack([luma + np.trunc(1.402 * red), green, luma + np.trunc(1.772 * blue)])
+        np.testing.assert_array_equal(group[f"{level}/data"][...], np.clip(expected, 0, most))
+
+
 CDEF = box(b"cdef", struct.pack(">H9H", 3, 0, 0, 1, 1, 0, 3, 2, 0, 2))
 PLAIN = {"another space": (SRGB,), "channels in another order": (SYCC, CDEF), "bare": None}
 
@@ -86,16 +110,11 @@ PLAIN = {"another space": (SRGB,), "channels in another order": (SYCC, CDEF), "b
 @pytest.mark.parametrize("boxes", PLAIN)
 @pytest.mark.parametrize("name", LEVELS)
 def test_what_no_box_calls_sycc_is_repeated_and_not_converted(opened, name, boxes):
-    import glymur  # noqa: PLC0415  of no use without the library
-
-    path = GOLDEN / f"{name}.j2k"
     arguments = PLAIN[boxes]
-    group = opened(path.read_bytes() if arguments is None else jp2(name, *arguments))["composite"]
+    data = (GOLDEN / f"{name}.j2k").read_bytes() if arguments is None else jp2(name, *arguments)
+    group = opened(data)["composite"]
     for level in range(LEVELS[name]):
-        luma, *chroma = glymur.Jp2k(path).read_bands(rlevel=level)
-        steps = (2, 2) if name == "subsampled" else (1, 2)
-        repeated = [np.kron(one, np.ones(steps, one.dtype))[: luma.shape[0], : luma.shape[1]] for one in chroma]
-        np.testing.assert_array_equal(group[f"{level}/data"][...], np.stack([luma, *repeated]))
+        np.testing.assert_array_equal(group[f"{level}/data"][...], np.stack(components(name, level)))
         assert "converted_from" not in group[f"{level}/data"].attrs
 
 
