@@ -55,8 +55,9 @@ class _S3(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {name: value[0] for name, value in parse_qs(parts.query, keep_blank_values=True).items()}
         self.server.log.append("LIST" if "list-type" in query else "GET")
-        body = self._listing(query) if "list-type" in query else self.server.files.get(parts.path.split("/", 2)[2])
-        status = self.server.refused.get(parts.path.split("/", 2)[2], 404 if body is None else 200)
+        key = parts.path.partition("/")[2].partition("/")[2]
+        body = self._listing(query) if "list-type" in query else self.server.files.get(key)
+        status = self.server.refused.get(key, 404 if body is None else 200)
         body = body or b""
         span = self.headers.get("Range")
         headers = {}
