@@ -69,7 +69,7 @@ class LocalSource:
 
     def _reopen(self) -> "_OpenFile":
         opened = _OpenFile(self._path)
-        if self._validators not in {None, opened.validators}:
+        if self._validators is not None and self._validators != opened.validators:
             raise DriftError(f"was {self._validators}, is {opened.validators}; scan it again")
         self._validators = opened.validators
         return opened

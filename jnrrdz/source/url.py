@@ -36,7 +36,7 @@ def scheme(url: str) -> str:
 
 def is_chained(url: str) -> bool:
     """Whether the URL stacks file systems (`zip://a::s3://b`), as fsspec reads `::`."""
-    return "::" in _BRACKETED_HOST.sub(r"\1", url)
+    return "::" in url and "::" in _BRACKETED_HOST.sub(r"\1", url)
 
 
 def is_absolute(url: str) -> bool:
