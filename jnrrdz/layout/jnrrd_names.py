@@ -39,6 +39,13 @@ def tile_names(tiling: Tiling, labels: Sequence[str]) -> list[str | None]:
     return names
 
 
+def first_name(tiling: Tiling, labels: Sequence[str]) -> str | None:
+    """Return the name of the first tile's file where a pattern gives it."""
+    if "pattern" not in tiling.keys or "files" in tiling.keys:
+        return None
+    return next(_pattern_names(tiling, _pieces(tiling, labels)))
+
+
 @dataclass(frozen=True)
 class _Piece:
     """Text, and the number behind it; None at a pattern's end."""

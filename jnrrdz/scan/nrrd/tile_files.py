@@ -10,7 +10,7 @@ import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jnrrd_levels import Tiling
-from jnrrdz.layout.jnrrd_names import tile_names
+from jnrrdz.layout.jnrrd_names import first_name, tile_names
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model.array import SourceRecord
 from jnrrdz.model.refs import NamedFiles
@@ -23,10 +23,15 @@ from jnrrdz.source.url import is_absolute
 FEW = 1024
 """Files that the table of sources names one by one; of more it names the folder."""
 
+MANY = 1 << 14
+"""Files that are listed without a look at the first."""
+
 
 def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_missing: bool) -> Places:
     """Return the places of tiles that are files; those that are missing are an error unless they may be."""
     _refuse_offsets(tiling, header)
+    if not allow_missing and tiling.tiles > MANY:
+        _check_first(tiling, header, beside)
     names = tile_names(tiling, header.axes.labels)
     if not allow_missing and None in names:
         raise _missing(tiling, names.index(None), "no entry")
@@ -45,6 +50,14 @@ def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_mis
     _check_sizes(tiling, header, found)
     check_inflation(tiling, header, found)
     return found
+
+
+def _check_first(tiling: Tiling, header: Header, beside: Beside) -> None:
+    """Refuse a header that speaks of a million files, where not even the first one is there."""
+    name = first_name(tiling, header.axes.labels)
+    urls = [] if name is None else _urls(tiling, beside.folder, [name])
+    if beside.neighbours.sizes(urls).sizes == [MISSING]:
+        raise _missing(tiling, 0, urls[0])
 
 
 def _refuse_offsets(tiling: Tiling, header: Header) -> None:
