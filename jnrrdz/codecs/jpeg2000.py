@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.codecs.htj2k import decode_wide, spare_bits
 from jnrrdz.codecs.jpeg2000_composite import Composite
-from jnrrdz.codecs.jpeg2000_stream import Header, Part, parts_of
+from jnrrdz.codecs.jpeg2000_stream import Header, Part, completed, parts_of
 from jnrrdz.codecs.openjp2 import binding, decode_components
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jpeg2000_chunks import Boxes, ChunkGrid
@@ -99,7 +99,7 @@ class Jpeg2000Decoder:
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short ones padded with the fill value."""
         by_tile: dict[int, list[Part]] = {}
-        for part in parts_of(data, self._grid.siz.tiles):
+        for part in parts_of(data, self._grid.siz.tiles, may_cut=bool(self.config.resolution_level)):
             by_tile.setdefault(part.tile, []).append(part)
         row, column = self._grid.place(list(by_tile))
         rows, columns = self._grid.tiles(row, column)
@@ -131,9 +131,11 @@ class Jpeg2000Decoder:
         level = self.config.resolution_level
         for part in parts:
             check_pieces(self._grid.siz, data, part.start + SOT_BYTES)
-        if level and max(part.announced for part in parts) != len(parts):
+        if level and (parts[0].is_cut or max(part.announced for part in parts) != len(parts)):
             spans = [(part.start, part.stop) for part in parts]
-            check_packets(data, spans, self.config.main_header, parts[0].tile, level)
+            empty = check_packets(data, spans, self.config.main_header, parts[0].tile, level)
+            if parts[0].is_cut:
+                data, parts[0] = completed(data, parts[0], empty)
         rows, columns = (stop - start for start, stop in self._grid.tile_box(parts[0].tile))
         planes = self._decoded(data, parts)
         if planes.shape[1] < rows or planes.shape[2] < columns:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.layout.jpeg2000_markers import Marker, segments
+from jnrrdz.layout.jpeg2000_packets import tile_part
 from jnrrdz.layout.jpeg2000_siz import Siz
 from jnrrdz.layout.jpeg2000_walk import SOT, SOT_BYTES, SOT_LENGTH
 
 SOC = b"\xff\x4f"
+SOD = b"\xff\x93"
 EOC = b"\xff\xd9"
 REPLACED = {Marker.SIZ, Marker.TLM, Marker.PLM, Marker.PPM}
 PPM_ROOM = 65532
@@ -34,14 +36,17 @@ class Part:
     announced: int
     """How many tile-parts its tile has by TNsot; 0 where that is not said."""
 
+    is_cut: bool = False
+    """Whether it goes on after the chunk ends."""
 
-def parts_of(data: bytes | memoryview, tiles: int) -> list[Part]:
-    """Return the tile-parts that stand one after the other in a chunk."""
+
+def parts_of(data: bytes | memoryview, tiles: int, *, may_cut: bool = False) -> list[Part]:
+    """Return the tile-parts that stand one after the other in a chunk; one that is alone may be cut off."""
     found: list[Part] = []
     ranks: dict[int, int] = {}
     at = 0
     while at < len(data) and bytes(data[at : at + 2]) != EOC:
-        part = _part(data, at, tiles, ranks)
+        part = _part(data, at, tiles, ranks, may_cut=may_cut and not at)
         found.append(part)
         at = part.stop
     if not found:
@@ -49,7 +54,7 @@ def parts_of(data: bytes | memoryview, tiles: int) -> list[Part]:
     return found
 
 
-def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int]) -> Part:
+def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int], *, may_cut: bool) -> Part:
     head = bytes(data[at : at + SOT_BYTES])
     if len(head) < SOT_BYTES or not head.startswith(b"\xff\x90\0\x0a"):
         raise MalformedError(f"{head[:4].hex(' ')} in a chunk where a tile-part begins", field="SOT")
@@ -58,11 +63,13 @@ def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int]) 
     stop = at + length if length else len(data)
     if tile >= tiles:
         raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", field="Isot")
+    is_cut = may_cut and stop > len(data)
+    stop = len(data) if is_cut else stop
     if (length and length <= SOT_BYTES) or stop > len(data):
         raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
     rank = ranks.get(tile, 0)
     ranks[tile] = rank + 1
-    return Part(tile, at, stop, rank, announced)
+    return Part(tile, at, stop, rank, announced, is_cut)
 
 
 class Header:
@@ -109,6 +116,16 @@ class Header:
         if number is None or number >= len(self._packed):
             raise MalformedError(f"no packet headers for tile-part {part.rank} of tile {part.tile}", field="PPM")
         return self._packed[number]
+
+
+def completed(data: bytes | memoryview, part: Part, packets: bytes) -> tuple[bytes, Part]:
+    """Return a tile-part that was cut with other packets in place of those that are not there, and where it stands.
+
+    Of its header nothing is left: packet lengths (PLT) are not true any more.
+    """
+    body = tile_part(lambda start, stop: bytes(data[start:stop]), part.start, part.stop)
+    whole = bytes(data[part.start : part.start + SOT_BYTES]) + SOD + bytes(data[body.start : body.stop]) + packets
+    return whole, replace(part, start=0, stop=len(whole), is_cut=False)
 
 
 def _series(bodies: Sequence[bytes]) -> list[bytes]:

@@ -7,14 +7,15 @@ Spec: ITU-T T.800, annex A
 """
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.layout.jp2_boxes import SIGNATURE, Boxes, parse_boxes
+from jnrrdz.layout.jpeg2000_heads import Heads
 from jnrrdz.layout.jpeg2000_markers import BARE, Marker, Segment, Style, levels_of, parse_cod, segments
 from jnrrdz.layout.jpeg2000_siz import Siz, parse_siz
 from jnrrdz.layout.jpeg2000_walk import TileParts, Walk, listed_parts, walked_parts
@@ -50,6 +51,9 @@ class Codestream:
     """Whether code-blocks are those of HTJ2K (part 15)."""
 
     parts: TileParts
+
+    heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """For some tiles, the bytes of the first tile-part up to and with each resolution, lowest first."""
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -95,7 +99,7 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     siz, style = _described(header, found, start)
     _check_part(siz, start)
     walk = Walk(read, stop, far=far)
-    least = _Least(levels_of(header, found, siz, None) or 0, siz)
+    least = _Least(levels_of(header, found, siz, None) or 0, siz, Heads(header))
     tlm = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.TLM]
     parts = listed_parts(walk, tlm, start + len(header), siz)
     if parts is None:
@@ -103,13 +107,25 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     elif not far:
         _, firsts = np.unique(parts.tile, return_index=True)
         for first in firsts.tolist():
-            least.see(walk.tile_header(int(parts.offset[first]), int(parts.length[first])))
+            place = int(parts.offset[first]), int(parts.length[first])
+            least.see(int(parts.tile[first]), walk.tile_header(*place))
     end = int((parts.offset + parts.length).max())
     ht = any(
         one.marker == Marker.CAP and int.from_bytes(header[one.start + 4 : one.start + 8], "big") & HT_BIT
         for one in found
     )
-    return Codestream(start, min(end + 2, stop), header, siz, style, least.levels, ht, parts)
+    return Codestream(
+        start, min(end + 2, stop), header, siz, style, least.levels, ht, parts, _closed(walk, parts, least.heads)
+    )
+
+
+def _closed(walk: Walk, parts: TileParts, heads: Heads) -> Mapping[int, tuple[int, ...]]:
+    """Return the heads of those tile-parts that say how long they are: of one that does not, no head can be told."""
+    last = int(np.argmax(parts.offset))
+    tile, offset = int(parts.tile[last]), int(parts.offset[last])
+    if tile in heads.lengths and walk.sot(offset)[1] == 0:
+        del heads.lengths[tile]
+    return heads.lengths
 
 
 def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
@@ -150,14 +166,15 @@ def _check_part(siz: Siz, start: int) -> None:
 
 
 class _Least:
-    """The levels that every tile has of those seen so far."""
+    """The levels that every tile has of those seen so far, and where their resolutions end."""
 
-    def __init__(self, levels: int, siz: Siz) -> None:
-        self.levels = levels
+    def __init__(self, levels: int, siz: Siz, heads: Heads) -> None:
+        self.levels, self.heads = levels, heads
         self._siz = siz
 
-    def see(self, header: bytes) -> None:
-        """Take the marker segments of a tile-part into account."""
+    def see(self, tile: int, header: bytes) -> None:
+        """Take the marker segments of a tile's first tile-part into account."""
+        self.heads.see(tile, header)
         found = list(segments(header, 0))
         own = levels_of(header, found, self._siz, self.levels)
         self.levels = self.levels if own is None else min(self.levels, own)

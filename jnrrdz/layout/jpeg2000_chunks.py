@@ -59,6 +59,12 @@ class ChunkGrid:
         down, across = self.factors
         return self.siz.y.chunk(down), self.siz.x.chunk(across)
 
+    @property
+    def is_tiles(self) -> bool:
+        """Whether every chunk has samples of one tile only."""
+        chunk, _ = self.members()
+        return len(chunk) == int(chunk[-1]) + 1
+
     def check_samples(self) -> None:
         """Refuse chunks that cost a decoder too much memory."""
         rows, columns = self.chunk

@@ -156,10 +156,10 @@ def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
     return True
 
 
-def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[bytes], None]) -> TileParts:
+def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[int, bytes], None]) -> TileParts:
     """Return the tile-parts found by going from each to the next; every tile that has samples must have one.
 
-    `seen` is given the marker segments of each tile's first tile-part.
+    `seen` is given each tile with the marker segments of its first tile-part.
     """
     rows: list[tuple[int, int, int]] = []
     at = first
@@ -178,7 +178,7 @@ def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[bytes], None]
             raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
         rows.append((tile, at, length))
         if part == 0:
-            seen(walk.tile_header(at, length))
+            seen(tile, walk.tile_header(at, length))
         at += length
     return _checked(rows, siz, at)
 

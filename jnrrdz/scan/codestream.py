@@ -87,7 +87,7 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
     else:
         grid.check_samples()
         check_pieces(codestream.siz, codestream.header)
-        chunk, refs = grid.chunk, _refs(needed_parts(codestream, level), grid, url)
+        chunk, refs = grid.chunk, _refs(needed_parts(codestream, level, grid), grid, url)
         config = Jpeg2000Config(
             main_header=plain_header(codestream),
             resolution_level=level,
