@@ -12,8 +12,9 @@ from jnrrdz.source import retry
 SHORTEST_SILENCE = 1.0
 """Seconds of silence that no host is given up before: a lost packet is sent again within that time."""
 
-USUALLY = 20
-"""How many times the median answer an answer may take."""
+SLOW = 0.9
+TIMES = 4
+"""An answer may take so many times as long as one of the slow ones: this share of all answers was faster."""
 
 ENOUGH = 16
 """Answers that have to be seen before anything is concluded."""
@@ -38,8 +39,8 @@ class Pace:
         usual = retry.silence(attempt)
         if len(self._seen) < ENOUGH:
             return usual
-        median = sorted(self._seen)[len(self._seen) // 2]
-        return min(max(SHORTEST_SILENCE, USUALLY * median) * 2.0**attempt, usual)
+        slow = sorted(self._seen)[int(SLOW * len(self._seen))]
+        return min(max(SHORTEST_SILENCE, TIMES * slow) * 2.0**attempt, usual)
 
 
 def of(url: str) -> Pace:

@@ -205,8 +205,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=int)
     for name, value in asdict(Faults()).items():
-        if isinstance(value, float):
-            parser.add_argument(f"--{name}", type=float, default=value)
+        if isinstance(value, int | float):
+            parser.add_argument(f"--{name}", type=type(value), default=value)
     given = vars(parser.parse_args())
     proxy = FaultProxy(given.pop("target"), Faults(**given)).start()
     print(proxy.url, flush=True)  # noqa: T201  read by whoever started this
