@@ -88,11 +88,12 @@ def find_codestream(read: ReadRange, start: int, stop: int) -> tuple[int, int, B
     return (*boxes.codestreams[0], boxes)
 
 
-def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = False) -> Codestream:
+def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = False, heads: bool = False) -> Codestream:
     """Return the facts of the codestream that begins at `start` and ends at `stop` or before.
 
     `far` says that a request costs more than some bytes: tile-parts are then looked for in long
-    reads, and the headers of single tiles are left alone where TLM tells where they are.
+    reads, and the headers of single tiles are left alone where TLM tells where they are, unless `heads` asks
+    how far each tile-part holds which resolution.
     """
     header = _main_header(read, start, stop)
     found = list(segments(header))
@@ -101,7 +102,7 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     walk = Walk(read, stop, far=far)
     least = _Least(levels_of(header, found, siz, None) or 0, siz, Heads(header))
     tlm = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.TLM]
-    parts = listed_parts(walk, tlm, start + len(header), siz)
+    parts = None if far and heads else listed_parts(walk, tlm, start + len(header), siz)
     if parts is None:
         parts = walked_parts(walk, start + len(header), siz, least.see)
     elif not far:

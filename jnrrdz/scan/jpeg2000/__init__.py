@@ -30,7 +30,8 @@ def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: N
     try:
         start, stop, boxes = find_codestream(read, 0, read.size)
         spans = [(start, stop)] if boxes is None else boxes.codestreams
-        found = [parse_codestream(read, *span, far=far) for span in spans]
+        heads = options.precinct_windows == "always"
+        found = [parse_codestream(read, *span, far=far, heads=heads) for span in spans]
         cuts = [Windows(one, read, url, options.precinct_windows or "auto", far=far) for one in found]
         if len(cuts) == 1:
             return _file(cuts[0], boxes, options)

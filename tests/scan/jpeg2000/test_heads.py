@@ -47,15 +47,34 @@ def test_a_level_is_read_from_the_heads_of_tile_parts(tmp_path, name):
             assert part > 0.9
 
 
-def test_over_http_the_second_level_costs_a_tenth_of_the_file(http_server, tmp_path):
-    data = encoded(tmp_path, image((3, 1000, 1100), "uint8"), **TILES, **CASES["RPCL"])
-    http_server.files["/a.j2k"] = data
-    jnrrdz.index(f"{http_server.url}/a.j2k", tmp_path / "refs.json")
-    array = jnrrdz.open_group(tmp_path / "refs.json", allow=[http_server.url])["2/data"]
-    before = http_server.body_bytes
-    pixels = array[...]
-    np.testing.assert_array_equal(pixels, expected(data, 2, pixels.shape))
-    assert http_server.body_bytes - before <= len(data) / 10
+@pytest.fixture
+def level_2(http_server, tmp_path):
+    """Index over HTTP; return bytes of the file, requests of the index, bytes that level 2 took."""
+
+    def level_2(wish=None, **options):
+        data = encoded(tmp_path, image((3, 1000, 1100), "uint8"), **TILES, **CASES["RPCL"], **options)
+        http_server.files["/a.j2k"] = data
+        jnrrdz.index(f"{http_server.url}/a.j2k", tmp_path / "refs.json", precinct_windows=wish)
+        requests, before = len(http_server.log), http_server.body_bytes
+        array = jnrrdz.open_group(tmp_path / "refs.json", allow=[http_server.url])["2/data"]
+        pixels = array[...]
+        np.testing.assert_array_equal(pixels, expected(data, 2, pixels.shape))
+        return len(data), requests, http_server.body_bytes - before
+
+    return level_2
+
+
+def test_over_http_the_second_level_costs_a_tenth_of_the_file(level_2):
+    whole, _, read = level_2()
+    assert read <= whole / 10
+
+
+@pytest.mark.filterwarnings("ignore:tiles stay whole")
+@pytest.mark.parametrize("wish", [None, "always"])
+def test_over_http_tiles_that_are_listed_are_looked_at_where_asked(level_2, wish):
+    whole, requests, read = level_2(wish, TLM="YES")
+    assert (requests <= 2) == (wish is None)
+    assert (read <= whole / 10) == (wish is not None)
 
 
 class Chunk:
