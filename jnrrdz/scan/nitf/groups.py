@@ -122,7 +122,8 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
     begin = image.segment.data if mask is None else mask.start
     start, stop, _ = find_codestream(file.read, begin, min(image.segment.stop, file.layout.size))
     far = local_path(file.url) is None
-    codestream = parse_codestream(file.read, start, stop, far=far)
+    heads = file.options.precinct_windows == "always"
+    codestream = parse_codestream(file.read, start, stop, far=far, heads=heads)
     windows = Windows(codestream, file.read, file.url, file.options.precinct_windows or "auto", far=far)
     palette = None if wanted.palette is None else wanted.palette.tobytes()
     count = level_count(codestream) if file.options.overviews else 1
