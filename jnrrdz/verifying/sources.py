@@ -15,6 +15,7 @@ from jnrrdz.read.manifest import Manifest
 from jnrrdz.read.pool import SourcePool
 from jnrrdz.read.trust import Trust
 from jnrrdz.source.tree import open_tree
+from jnrrdz.source.url import origin
 from jnrrdz.verifying.findings import Finding, Kind
 
 AT_ONCE = 256
@@ -61,6 +62,8 @@ def tree_sizes(
         inside = {url[len(tree) :] for url in wanted if url.startswith(tree)}
         try:
             place = tree if trust is None else trust.resolve(tree)
+            if origin(place) is not None:  # without a listing, only reading a file tells whether it is there
+                continue
             for keys, sizes in open_tree(place, storage_options=options).pages():
                 found.sizes.update((tree + key, size) for key, size in zip(keys, sizes, strict=True) if key in inside)
         except JnrrdzError as error:

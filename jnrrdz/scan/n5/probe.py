@@ -45,7 +45,7 @@ def probed(tree: UnlistedTree) -> Nodes:
             url=tree.url,
         )
     if not n5.is_dataset(nodes.get("", {})):
-        text = f"{tree.url}: HTTP has no listing; found by their usual names: {', '.join(_shown(nodes))}"
+        text = f"HTTP has no listing; found by their usual names: {', '.join(_shown(nodes))}"
         warnings.warn(text, stacklevel=2)
     return dict(sorted(nodes.items()))
 

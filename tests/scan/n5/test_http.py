@@ -12,7 +12,7 @@ import jnrrdz
 from jnrrdz import api
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*HTTP has no listing; found by their usual names"),
+    pytest.mark.filterwarnings("ignore:HTTP has no listing; found by their usual names"),
     pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),  # fsspec's
 ]
 VALUES = np.random.default_rng(3).integers(1, 60000, (20, 14, 9), "u2")
@@ -236,3 +236,12 @@ def test_framing_of_lz4(http, add_attributes, tmp_path, framing, first):
         (tmp_path / "v.n5" / first).write_bytes(b"\0\0\0\2\0\0\0\2\0\0\0\2LZ4Block\x10")
     codecs = jnrrdz.scan(http(tmp_path / "v.n5")).children["data"].codecs
     assert f"'framing': '{framing}'" in str(codecs[-1].to_json())
+
+
+@pytest.mark.parametrize("status", [None, 403])
+def test_verify_reads_what_it_cannot_list(sparse, s3, tmp_path, status):
+    jnrrdz.index(sparse[0], tmp_path / "r.json")
+    if status:
+        s3.refused["v.n5/1/1/1"] = status
+    report = jnrrdz.verify(tmp_path / "r.json", deep=True)
+    assert [finding.kind for finding in report.findings] == (["chunk"] if status else [])
