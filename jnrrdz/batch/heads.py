@@ -55,6 +55,13 @@ class HeadSource:
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, from the source inside if it may be asked."""
+        return self._held(spans) or self._inner.read(spans)
+
+    async def aread(self, spans: Sequence[Span]) -> list[bytes]:
+        """Do the same without blocking."""
+        return self._held(spans) or await self._inner.aread(spans)
+
+    def _held(self, spans: Sequence[Span]) -> list[bytes] | None:
         if isinstance(self._head, JnrrdzError):
             raise self._head
         held = FIRST if len(self._head) == self.validators.size else len(self._head)
@@ -62,11 +69,7 @@ class HeadSource:
             return [self._head[start:stop] for start, stop in spans]
         if self._alone:
             raise BeyondError("more than the first bytes is needed", url=self.url)
-        return self._inner.read(spans)
-
-    async def aread(self, spans: Sequence[Span]) -> list[bytes]:
-        """Do the same without blocking."""
-        return await self._inner.aread(spans)
+        return None
 
     def close(self) -> None:
         """Let go of the source inside."""

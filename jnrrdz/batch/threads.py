@@ -92,7 +92,9 @@ class _Work:
         return work
 
     def _later(self, job: Job, *more: Any) -> "asyncio.Future[Any]":
-        return asyncio.wrap_future(self._start(job, *more))
+        ended = asyncio.wrap_future(self._start(job, *more))
+        ended.add_done_callback(lambda work: work.cancelled() or work.exception())  # it is told elsewhere
+        return ended
 
 
 def _worked(plan: Plan, job: Job, stop: threading.Event, *more: Any) -> Outcome:

@@ -1,11 +1,6 @@
 """A batch over local files: outputs as `index` makes them, resumed, sharded, refused, reported."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -104,22 +99,11 @@ def test_signatures_are_hidden():
     assert shown.endswith("v=1")
 
 
-def test_killed_batch_is_resumed_without_doing_anything_twice(scenes):
-    body = (scenes / "in/a/s0.tif").read_bytes()
-    for number in range(400):
-        (scenes / f"in/a/t{number:03}.tif").write_bytes(body)
-    code = (
-        f"from jnrrdz.batch.run import batch; batch('{scenes}/in/', '{scenes}/out/{{stem}}.json', processes=2, jobs=4)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 30
-    while len(outputs(scenes / "out")) < 40 and time.monotonic() < deadline:
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    time.sleep(0.5)  # its workers end when they see that it is gone
-    there = {name: data for name, data in outputs(scenes / "out").items() if name.endswith(".json")}
-    assert all(data.endswith(b"\n}}\n") for data in there.values())
-    done = run.batch(f"{scenes}/in/", f"{scenes}/out/{{stem}}.json", resume=True)
-    assert (done.ok + done.skipped, done.failed) == (406, 0)
-    assert done.skipped >= len(there) > 0
+def test_twins_that_are_named_one_by_one_are_refused_before_anything_is_done(scenes):
+    (scenes / "in/b").mkdir()
+    (scenes / "in/b/s0.tif").write_bytes((scenes / "in/a/s0.tif").read_bytes())
+    named = [f"{scenes}/in/a/s0.tif", f"{scenes}/in/b/s0.tif"]
+    with pytest.raises(JnrrdzError, match=r"a/s0\.tif"):
+        run.batch(named, f"{scenes}/out/{{stem}}.json")
+    assert not (scenes / "out").exists()
+    assert run.batch(named, f"{scenes}/out/{{parent}}_{{stem}}.json").ok == 2

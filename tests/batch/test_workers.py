@@ -1,0 +1,154 @@
+"""Workers that die, on this machine and on a cluster; what is left behind; what is kept in memory."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from jnrrdz.batch import processes, run
+from jnrrdz.batch.item import Found
+from jnrrdz.batch.jobs import Ahead
+from jnrrdz.batch.run import Jobs
+from jnrrdz.batch.template import Template
+from tests.batch.conftest import image
+
+MANY = 300
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Return a folder of many small images, and one for outputs."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(MANY):
+        (folder / f"w{number:03}.tif").write_bytes(image(number % 7))
+    return folder
+
+
+def outputs(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def expected(images, tmp_path):
+    """Return what one process makes of the images."""
+    run.batch(f"{images}/", f"{tmp_path}/alone/{{stem}}.json", processes=1)
+    return outputs(tmp_path / "alone")
+
+
+def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(images, expected, tmp_path, monkeypatch):
+    started = []
+    start = processes.Pool.start
+    monkeypatch.setattr(processes.Pool, "start", lambda pool: (start(pool), started.append(pool.workers[-1].process)))
+    told = []
+
+    def kill_once(outcome, _):
+        told.append(outcome.job.found.url)
+        if len(told) == 20:
+            started[0].kill()
+
+    done = run.batch(f"{images}/", f"{tmp_path}/out/{{stem}}.json", processes=3, jobs=12, on_outcome=kill_once)
+    assert done.ok + done.skipped == MANY
+    assert len(set(told)) == len(told) == MANY
+    assert len(started) == 3
+    assert outputs(tmp_path / "out") == expected
+
+
+def test_a_cluster_that_loses_a_worker_makes_the_same(images, expected, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victims = iter(client.run(os.getpid).values())
+        seen = []
+
+        def kill_once(outcome, _):
+            seen.append(outcome.job.found.url)
+            if len(seen) == 1:
+                os.kill(next(victims), signal.SIGKILL)
+
+        out = f"{tmp_path}/out/{{stem}}.json"
+        done = run.batch(f"{images}/", out, scheduler=cluster.scheduler_address, on_outcome=kill_once)
+    assert (done.ok + done.skipped, done.failed) == (MANY, 0)
+    assert len(set(seen)) == len(seen) == MANY
+    assert outputs(tmp_path / "out") == expected
+
+
+def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_path):
+    out = tmp_path / "out"
+    code = f"from jnrrdz.batch.run import batch; batch('{images}/', '{out}/{{stem}}.json', processes=2, jobs=2)"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        if out.is_dir() and len(list(out.glob("w*.json"))) >= 40:
+            break
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    time.sleep(0.5)  # its workers end when they see that it is gone
+    there = {path.name: path.stat().st_mtime_ns for path in out.glob("w*.json")}
+    assert 0 < len(there) < MANY
+    report = tmp_path / "r.jsonl"
+    done = run.batch(f"{images}/", f"{out}/{{stem}}.json", resume=True, report=report)
+    assert (done.ok, done.skipped, done.failed) == (MANY - len(there), len(there), 0)
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert {Path(line["output"]).name for line in lines if line["state"] == "skipped"} == set(there)
+    assert {name: (out / name).stat().st_mtime_ns for name in there} == there
+    assert outputs(out) == expected
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_what_a_killed_run_left_is_removed_by_the_next_that_resumes(images, tmp_path, form):
+    out = tmp_path / "out"
+    out.mkdir()
+    ours, others = out / f".w000.{form}.0123abcd.tmp", out / f".other.{form}.0123abcd.tmp"
+    ours.write_bytes(b"half")
+    others.write_bytes(b"another run's")
+    (out / f".w001.{form}.89abcdef.old").mkdir()
+    (out / f".w001.{form}.89abcdef.old" / "x").write_bytes(b"half")
+    run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True)
+    assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == [others.name]
+
+
+def test_a_source_costs_the_coordinator_less_than_a_kilobyte():
+    def found(count):
+        for number in range(count):
+            name = f"2024/scene_{number:08}.tif"
+            yield Found(f"s3://bucket/prefix/{name}", 10**6 + number, f'"{number:032x}"', "2024-01-01T00:00:00Z", name)
+
+    def kept(count):
+        jobs = Jobs(Template("s3://out/{path}.json"))
+        tracemalloc.start()
+        try:
+            ahead = Ahead(jobs.of(found(count)), threading.Event())
+            while not ahead.all_listed:
+                time.sleep(0.001)
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    assert (kept(11_000) - kept(1_000)) / 10_000 < 1000
+
+
+def test_a_batch_keeps_nothing_of_outcomes():
+    counted = run.Batch()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(5000):
+            job = run.Job(number, Found(f"s3://b/{number}.tif"), f"o/{number}.json")
+            state = run.State.FAILED if number % 2 else run.State.OK
+            counted.add(run.Outcome(job, state, error="MalformedError", message="x" * 200))
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert (counted.total, counted.failed, len(counted.failures)) == (5000, 2500, 100)
+    assert grown < 200_000
