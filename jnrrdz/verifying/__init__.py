@@ -21,6 +21,7 @@ from jnrrdz.verifying import sources
 from jnrrdz.verifying.chunks import SAMPLE, Wanted, chunk_findings
 from jnrrdz.verifying.findings import Finding, Verification
 from jnrrdz.verifying.ranges import range_findings
+from jnrrdz.verifying.tiles import checksum_findings, table_findings
 
 JOBS = 32
 """Sources that are asked for their state at the same time."""
@@ -64,8 +65,12 @@ def verify(  # noqa: PLR0913  what is looked at, and how the sources are reached
         ranges += compared
         findings += beyond
     lost = frozenset(finding.place for finding in state.findings)
-    chunks, unread = (0, []) if drift else _read(store, lost, None if deep else sample)
-    return Verification(name, tuple(findings + unread), state.asked, ranges, chunks, 0)
+    if drift:
+        return Verification(name, tuple(findings), state.asked, 0, 0, 0)
+    wanted = None if deep else sample
+    chunks, unread = _read(store, lost, wanted)
+    checksums, others = _compared(store, lost, wanted)
+    return Verification(name, tuple(findings + unread + others), state.asked, ranges, chunks, checksums)
 
 
 def _urls(columns: Mapping[str, ChunkRefs]) -> Iterator[str]:
@@ -82,6 +87,17 @@ def _read(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tu
         read, failed = _read_array(group, path, Wanted(refs, lost, sample))
         count += read
         findings += failed
+    return count, findings
+
+
+def _compared(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tuple[int, list[Finding]]:
+    """Return how many tiles were compared with checksums, and what a file's own tables say that is not so."""
+    findings = table_findings(store, lost)
+    count = 0
+    for path in store.manifest.arrays:
+        compared, differing = checksum_findings(store, path, lost, sample)
+        count += compared
+        findings += differing
     return count, findings
 
 
