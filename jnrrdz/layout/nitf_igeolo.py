@@ -24,8 +24,8 @@ ZONES = 60
 FLATTENING = 1 / 298.257223563
 
 _DMS = re.compile(r"([0-9 ]{2})([0-9 ]{2})([0-9 ]{2})([NS])([0-9 ]{3})([0-9 ]{2})([0-9 ]{2})([EW])")
-_DECIMAL = re.compile(r"([+-][0-9]{2}\.[0-9]{3})([+-][0-9]{3}\.[0-9]{3})")
-_UTM = re.compile(r"([0-9]{2})([0-9]{6})([0-9]{7})")
+_DECIMAL = re.compile(r"([+-][0-9]{2}\.[0-9 ]{3})([+-][0-9]{3}\.[0-9 ]{3})")
+_UTM = re.compile(r"([0-9]{2})([0-9 ]{6})([0-9 ]{7})")
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,30 @@ def _matched(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
 
 def _degrees(text: str) -> Point:
     """Return degrees of `ddmmssXdddmmssY`."""
-    values = _matched(_DMS, text)
+    values = _matched(_DMS, text.upper())
+    latitude, longitude = (_sexagesimal(values[start : start + 3], text) for start in (0, 4))
+    return checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
+
+
+def _sexagesimal(parts: tuple[str, ...], text: str) -> float:
+    """Return degrees, minutes and seconds as degrees; blanks are what is not known of them, at the end only."""
+    known = [part for part in parts if part.strip()]
+    if not known or known != list(parts[: len(known)]):
+        raise MalformedError(f"{text!r} is no corner", field=FIELD)
+    return sum(_number(part, text) / 60**power for power, part in enumerate(known))
+
+
+def _number(part: str, text: str) -> float:
     try:
-        latitude, longitude = (
-            sum(int(part) / 60**power for power, part in enumerate(values[start : start + 3])) for start in (0, 4)
-        )
+        return float(part)
     except ValueError:
         raise MalformedError(f"{text!r} is no corner", field=FIELD) from None
-    return checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
 
 
 def _decimal(text: str) -> Point:
     """Return degrees of `+dd.ddd+ddd.ddd`."""
     latitude, longitude = _matched(_DECIMAL, text)
-    return checked(float(longitude), float(latitude), text)
+    return checked(_number(longitude, text), _number(latitude, text), text)
 
 
 def _geocentric(text: str) -> Point:
@@ -100,7 +110,8 @@ def _utm(parts: list[str], base: int) -> Corners:
     """Return metres of `zzeeeeeennnnnnn`."""
     found = [_matched(_UTM, part) for part in parts]
     zones = {int(zone) for zone, _, _ in found}
-    return Corners(tuple((float(x), float(y)) for _, x, y in found), _zone(zones, base))
+    points = tuple((_number(x, part), _number(y, part)) for (_, x, y), part in zip(found, parts, strict=True))
+    return Corners(points, _zone(zones, base))
 
 
 def _zone(zones: set[int], base: int) -> int:

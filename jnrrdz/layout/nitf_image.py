@@ -137,8 +137,6 @@ def _band(cursor: Cursor) -> Band:
 def _tres(cursor: Cursor) -> tuple[bytes, list[str]]:
     """Return the extensions, and what is wrong with them: that never costs the pixels."""
     found, problems = b"", []
-    # UDIDL is the last field of the blocks' table
-    cursor.at -= 5
     for length, overflow, name in (("UDIDL", "UDOFL", "UDID"), ("IXSHDL", "IXSOFL", "IXSHD")):
         try:
             found += extensions(cursor, length, overflow, name)

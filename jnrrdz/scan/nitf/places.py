@@ -77,7 +77,7 @@ def _tried[T](way: Callable[[], T], found: Found) -> T | None:
 def _igeolo(image: NitfImage, said: Said) -> tuple[Corners | None, str | None]:
     """Return the corners of IGEOLO, and what was done with them."""
     corners = parse_igeolo(image.text("IGEOLO"), image.text("ICORDS"), is_20=said.is_20)
-    if corners is None:
+    if corners is None or not any(number for point in corners.points for number in point):  # zeros say nothing
         return None, None
     corners, remark = unwound(corners), None
     if is_crossed(corners.points):

@@ -174,3 +174,41 @@ def test_a_polar_cadrg_frame_is_in_the_projection_of_its_zone(opened, version, p
     assert ("equidistant" in group["image_0/spatial_ref"].attrs["spatial_ref"].lower()) == (
         version == V20 and title[-1:] in b"9J"
     )
+
+
+BOX = b"010000N0020000E010000N0030000E005000N0030000E005000N0020000E"
+
+
+@pytest.mark.parametrize(
+    ("igeolo", "expected"),
+    [
+        (BOX, "affine"),
+        (BOX.lower(), "affine"),
+        (BOX.replace(b"0000", b"    "), "affine"),  # minutes and seconds that are not known
+        (BOX.replace(b"010000N", b"01    N"), "affine"),
+        (b"000000N0000000E" * 4, "nothing"),
+        (b" " * 60, "nothing"),
+    ],
+)
+def test_corners_as_writers_have_them(opened, version, igeolo, expected):
+    header = image_header(7, 10, version=version, igeolo=igeolo)
+    group, path = opened(file_bytes(header, DATA, version=version))
+    assert assert_as_gdal(path, group) == expected
+    assert "georeference_refused" not in group["image_0"].attrs
+
+
+@pytest.mark.parametrize("igeolo", [BOX.replace(b"0020000", b"002  05"), BOX.replace(b"01", b"  "), b"x" * 60])
+def test_corners_with_blanks_elsewhere_are_named(opened, version, igeolo):
+    with pytest.warns(UserWarning, match="is no corner"):
+        group, _ = opened(file_bytes(image_header(7, 10, version=version, igeolo=igeolo), DATA, version=version))
+    assert "is no corner" in group["image_0"].attrs["georeference_refused"]
+
+
+@pytest.mark.parametrize("left_out", [5, 10])
+def test_headers_that_end_before_their_extensions(opened, version, left_out):
+    header = image_header(7, 10, version=version)[:-left_out]
+    with pytest.warns(UserWarning, match="where 0 are left"):
+        group, path = opened(file_bytes(header, DATA, version=version))
+    np.testing.assert_array_equal(group["image_0/data"][...], PIXELS)
+    if left_out == 5:  # GDAL takes a header without UDIDL for a truncated one
+        np.testing.assert_array_equal(gdal_pixels(path)[0], PIXELS)
