@@ -76,7 +76,7 @@ def _sexagesimal(parts: tuple[str, ...], text: str) -> float:
     known = [part for part in parts if part.strip()]
     if not known or known != list(parts[: len(known)]):
         raise MalformedError(f"{text!r} is no corner", field=FIELD)
-    return sum(_number(part, text) / 60**power for power, part in enumerate(known))
+    return sum(_number(part, text) / 60.0**power for power, part in enumerate(known))
 
 
 def _number(part: str, text: str) -> float:
