@@ -95,7 +95,7 @@ class ReferenceStore(Store):
         buffer = (prototype or default_buffer_prototype()).buffer
         try:
             found = await self._found(key)
-            data = await self._fetched(found, byte_range) if isinstance(found, list) else cut(found, byte_range)
+            data = await self._fetched(key, found, byte_range) if isinstance(found, list) else cut(found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
         return None if data is None else _marked(buffer.from_bytes(data), self, key)
@@ -110,9 +110,9 @@ class ReferenceStore(Store):
             return _or_missing(refs.lookup(number))
         return _or_missing(await asyncio.to_thread(refs.lookup, number))
 
-    async def _fetched(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
+    async def _fetched(self, key: str, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
         if self._wholes.covers(wanted):
-            return cut(await self._wholes.aread(wanted), byte_range)
+            return cut(await self._wholes.aread(wanted, key), byte_range)
         if all(self._pool.is_local(url) for url, _, _ in wanted):
             return self._pool.read(self._part(wanted, byte_range))
         if any(length == WHOLE for _, _, length in wanted):
@@ -131,7 +131,7 @@ class ReferenceStore(Store):
             if isinstance(found, list) and not self._wholes.covers(found):
                 data: bytes | None = self._pool.read(self._part(found, byte_range))
             else:
-                data = cut(self._wholes.read(found) if isinstance(found, list) else found, byte_range)
+                data = cut(self._wholes.read(found, key) if isinstance(found, list) else found, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
         return None if data is None else _marked(buffer.from_bytes(data), self, key)

@@ -51,7 +51,7 @@ def test_absent_blocks_are_zero(sparse, s3, tmp_path, form):
     assert [codec["name"] for codec in array.metadata.to_dict()["codecs"]] == ["transpose", "n5_default"]
     s3.log.clear()
     np.testing.assert_array_equal(array[...], expected)
-    assert len(s3.log) == 3 * 2 * 3  # each block once, there or not
+    assert len(s3.log) == 3 * 2 * 3 + 1  # each block once, there or not, and once whether the dataset is there
     assert (array[:4, :8, 8:16] == 0).all()
 
 
@@ -104,6 +104,36 @@ def test_an_absent_file_that_is_named_by_itself_is_an_error(sparse, tmp_path):
     (tmp_path / "other.json").write_text(json.dumps(manifest))
     with pytest.raises(jnrrdz.JnrrdzError, match="404"):
         jnrrdz.open_group(tmp_path / "other.json", allow=[url])["data"][:4, :8, 8:16]
+
+
+@pytest.mark.parametrize("name", ["v.n5", "w.n5/7"])
+def test_a_dataset_that_was_moved_away_is_not_all_zero(http, write_n5, s3, tmp_path, name):
+    write_n5(tmp_path / name, VALUES, (8, 8, 4))
+    if name != "v.n5":
+        (tmp_path / "w.n5/attributes.json").write_text("{}")
+    jnrrdz.index(http(tmp_path / name), tmp_path / "r.json")
+    kept = {key: data for key, data in s3.files.items() if key == "w.n5/attributes.json"}
+    del s3.files[f"{name}/0/0/0"]
+    array = jnrrdz.open_group(tmp_path / "r.json")["data"]
+    assert not array[:4, :8, :8].any()
+    s3.files = kept
+    with pytest.raises(jnrrdz.JnrrdzError, match="neither the block nor its dataset"):
+        jnrrdz.open_group(tmp_path / "r.json")["data"][...]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_local_copy_may_lack_blocks_too(sparse, tmp_path, gone):
+    url, expected = sparse
+    (tmp_path / "v.n5/1/0/0").unlink()
+    (tmp_path / "v.n5/2/1/2").unlink()
+    jnrrdz.index(url, tmp_path / "r.json")
+    jnrrdz.convert(tmp_path / "r.json", tmp_path / "local.json", rewrite_prefix={url: f"{tmp_path}/v.n5"})
+    if gone:
+        (tmp_path / "v.n5").rename(tmp_path / "elsewhere")
+        with pytest.raises(jnrrdz.JnrrdzError, match="neither the block nor its dataset"):
+            jnrrdz.open_group(tmp_path / "local.json")["data"][...]
+    else:
+        np.testing.assert_array_equal(jnrrdz.open_group(tmp_path / "local.json")["data"][...], expected)
 
 
 def test_listed_blocks_that_vanish_are_errors(write_n5, tmp_path):
