@@ -89,8 +89,7 @@ def test_progress_is_for_terminals(volume):
     assert "18/18" in shown
 
 
-@pytest.mark.parametrize("external", [[], ["--external"]])
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("kind", "external"), [(signal.SIGINT, ["--external"]), (signal.SIGTERM, [])])
 def test_a_stopped_run_leaves_nothing(tmp_path, kind, external):
     np.save(tmp_path / "volume.npy", np.zeros((256, 256, 256), "u1"))
     process = subprocess.Popen(

@@ -64,10 +64,9 @@ def test_every_compression(tmp_path, compression, external):
     )
     for found, wanted in zip(levels, means(array, 3, (2, 2, 2)), strict=True):
         same(found, wanted)
-    if not external:
-        tree = jnrrdz.open_group(out)
-        for number, level in enumerate(levels):
-            same(tree[f"{number}/data"][...], level)
+    tree = jnrrdz.open_group(out)
+    for number, level in enumerate(levels):
+        same(tree[f"{number}/data"][...], level)
 
 
 @pytest.mark.parametrize("endian", ["little", "big"])
@@ -199,15 +198,16 @@ def cog(tmp_path):
     return path, array
 
 
+@pytest.mark.parametrize("external", [False, True], ids=["internal", "external"])
 @pytest.mark.parametrize("through", ["source", "manifest"])
-def test_cog_to_jnrrd_to_xarray(tmp_path, cog, through):
+def test_cog_to_jnrrd_to_xarray(tmp_path, cog, through, external):
     path, array = cog
     src = path
     if through == "manifest":
         src = tmp_path / "scene.json"
         jnrrdz.index(path, src)
     out = tmp_path / "scene.jnrrd"
-    jnrrdz.tile(src, out, tile=(100, 64, 1), levels=3)
+    jnrrdz.tile(src, out, tile=(100, 64, 1), levels=3, external=external)
     header, levels = read(out)
     assert header["labels"] == ["x", "y", "band"]
     assert header["tile:level_scales"] == [1, [2, 2, 1], [4, 4, 1]]
@@ -249,6 +249,42 @@ def test_a_jnrrd_of_a_jnrrd_keeps_steps_units_and_names(tmp_path):
     assert header["space_directions"] == [[0.5, 0], [0, 2], None]
     assert (header["space_origin"], header["space_units"]) == ([1, -3], ["mm", "mm"])
     assert header["tile:level_scales"] == [1, [2, 2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "pattern"),
+    [
+        (["x", "y", "z"], "o.tiles/{l}/{z}_{y}_{x}.raw"),
+        (["x", "y", "band"], "o.tiles/{l}/{z}_{y}_{x}.raw"),
+        (["c", "x", "y"], "o.tiles/{l}/{d2}_{d1}_{d0}.raw"),
+        (["x", "y", "z", "t"], "o.tiles/{l}/{d3}_{d2}_{d1}_{d0}.raw"),
+    ],
+)
+def test_tiles_are_named_by_dimensions(tmp_path, labels, pattern):
+    shape = (2, 3, 5, 4)[-len(labels) :]
+    array = numbers(shape, "u1")
+    lines = [
+        {"jnrrd": "0004"},
+        {"type": "uint8"},
+        {"dimension": len(shape)},
+        {"sizes": shape[::-1]},
+        {"labels": labels},
+    ]
+    text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    (tmp_path / "a.jnrrd").write_bytes(text + b"\n" + array.tobytes())
+    out = tmp_path / "o.jnrrd"
+    jnrrdz.tile(tmp_path / "a.jnrrd", out, tile=(2,) * len(shape), levels=2, compression="raw", external=True)
+    header, levels = read(out)
+    assert (header["labels"], header["tile:pattern"]) == (labels, pattern)
+    same(levels[0], array)
+    for number, level in enumerate(levels):
+        same(jnrrdz.open_group(out)[f"{number}/data"][...], level)
+
+
+def test_braces_in_a_name_are_refused_for_tiles_outside(tmp_path):
+    src = npy(tmp_path, numbers((3, 3), "u1"))
+    with pytest.raises(UnrepresentableError, match="braces"):
+        jnrrdz.tile(src, tmp_path / "{x}.jnrrd", tile=(2, 2), external=True)
 
 
 def test_a_group_is_named(tmp_path, cog):
