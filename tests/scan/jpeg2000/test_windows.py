@@ -227,3 +227,66 @@ def test_a_file_that_is_cut_off_already_has_no_windows(index, tmp_path):
     with pytest.warns(UserWarning, match="tiles stay whole: .* goes on beyond its tile-part"):
         array = index(tmp_path / "image.j2k", overviews=False)["data"]
     assert codecs(array) == ["jpeg2000"]
+
+
+def with_lengths(header, packets):
+    """Return a codestream of one tile-part of those packets, with PLT."""
+    lengths = b""
+    for one in packets:
+        sevens = [len(one) >> shift & 0x7F for shift in (14, 7, 0)]
+        while len(sevens) > 1 and not sevens[0]:
+            sevens.pop(0)
+        lengths += bytes(seven | 0x80 for seven in sevens[:-1]) + bytes(sevens[-1:])
+    plt = b"\xff\x58" + (len(lengths) + 3).to_bytes(2, "big") + b"\0" + lengths
+    body = plt + b"\xff\x93" + b"".join(packets)
+    return header + b"\xff\x90\0\x0a\0\0" + (len(body) + 12).to_bytes(4, "big") + b"\0\1" + body + b"\xff\xd9"
+
+
+def test_a_tile_of_more_samples_than_any_decoder_takes(index, tmp_path, monkeypatch):
+    # 2^30 samples, whose precincts at the top left are those of a small image where these are whole
+    monkeypatch.setattr(windows, "SIDE", 256)
+    coding = {
+        **LOSSLESS,
+        "PROGRESSION": "RPCL",
+        "PLT": "YES",
+        "RESOLUTIONS": "6",
+        "PRECINCTS": ",".join(["{256,256}"] * 6),
+    }
+    small = encoded(tmp_path, image((1, 1024, 1024), "uint8"), **coding)
+    at = small.index(b"\xff\x90\0\x0a")
+    plt, start = small.index(b"\xff\x58", at), small.index(b"\xff\x93", at) + 2
+    numbers, value = [], 0
+    for octet in small[plt + 5 : start - 2]:
+        value = value << 7 | octet & 0x7F
+        if octet < 0x80:
+            numbers.append(value)
+            value = 0
+    stops = np.cumsum(numbers) + start
+    packets = [small[stop - number : stop] for stop, number in zip(stops, numbers, strict=True)]
+    real = {}
+    for resolution, side in enumerate((1, 1, 1, 1, 2, 4)):
+        for row, column in np.ndindex(side, side):
+            packet = packets.pop(0)
+            real[resolution, row, column] = packet if resolution > 2 else b"\0"
+    small_sides = dict(enumerate((1, 1, 1, 1, 2, 4)))
+    large_sides = {resolution: 128 >> (5 - resolution) for resolution in range(6)}
+
+    def stream(size, sides):
+        found = bytearray(small[:at])
+        for place in (8, 12, 24, 28):
+            found[place : place + 4] = size.to_bytes(4, "big")
+        order = [(number, *place) for number, side in sides.items() for place in np.ndindex(side, side)]
+        return with_lengths(bytes(found), [real.get(place, b"\0") for place in order])
+
+    expected = imagecodecs.jpeg2k_decode(stream(1024, small_sides))
+    assert np.ptp(expected) > 100
+    (tmp_path / "large.j2k").write_bytes(stream(1 << 15, large_sides))
+    group = index(tmp_path / "large.j2k", None)
+    array = group["0/data"]
+    assert codecs(array) == [WINDOW]
+    assert array.shape == (1 << 15, 1 << 15)
+    np.testing.assert_array_equal(array[:900, 100:900], expected[:900, 100:900])
+    assert (array[-9:, -9:] == 128).all()
+    assert group["5/data"].shape == (1024, 1024)
+    with pytest.raises(jnrrdz.UnsupportedError, match="32768 x 32768"):
+        index(tmp_path / "large.j2k", "never")
