@@ -15,6 +15,30 @@ import fsspec.asyn
 import fsspec.core
 from fsspec.utils import tokenize
 
+_S3 = ("s3", "s3a")
+_AWS = tuple(
+    f"AWS_{name}"
+    for name in (
+        "ACCESS_KEY_ID",
+        "SECRET_ACCESS_KEY",
+        "SESSION_TOKEN",
+        "PROFILE",
+        "DEFAULT_PROFILE",
+        "REGION",
+        "DEFAULT_REGION",
+        "ENDPOINT_URL",
+        "ENDPOINT_URL_S3",
+        "CONFIG_FILE",
+        "SHARED_CREDENTIALS_FILE",
+        "CA_BUNDLE",
+        "ROLE_ARN",
+        "WEB_IDENTITY_TOKEN_FILE",
+        "CONTAINER_CREDENTIALS_FULL_URI",
+        "CONTAINER_CREDENTIALS_RELATIVE_URI",
+    )
+)
+"""What tells a client where to ask and as whom; to look through the whole environment takes a while."""
+
 _LOCK = threading.RLock()
 _KEPT: dict[str, Any] = {}
 
@@ -43,7 +67,7 @@ def opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 def _kept(make: Callable[[], Any], protocol: str, options: Mapping[str, Any]) -> Any:
     if options.get("skip_instance_cache"):
         return make()
-    environment = sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    environment = [os.environ.get(name) for name in _AWS] if protocol in _S3 else []
     token = tokenize(os.getpid(), protocol, environment, **options)
     with _LOCK:
         if token not in _KEPT:

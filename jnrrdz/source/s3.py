@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
+from urllib.request import getproxies
 
 import aiohttp
 import botocore.auth
@@ -47,7 +48,9 @@ def is_plain(fs: Any, bucket: str) -> bool:
 async def _client(**kwargs: Any) -> aiohttp.ClientSession:
     bundle = os.environ.get("AWS_CA_BUNDLE")
     trusted: ssl.SSLContext | bool = ssl.create_default_context(cafile=bundle) if bundle else True
-    return aiohttp.ClientSession(trust_env=True, connector=aiohttp.TCPConnector(limit=256, ssl=trusted), **kwargs)
+    # with trust_env aiohttp asks threads of its own twice for each request, for proxies and for ~/.netrc
+    proxied = bool(getproxies())
+    return aiohttp.ClientSession(trust_env=proxied, connector=aiohttp.TCPConnector(limit=256, ssl=trusted), **kwargs)
 
 
 class S3Transport(HttpTransport):
