@@ -122,7 +122,8 @@ def _by_level(tiling: Tiling) -> Attributes:
     found: Attributes = {}
     for name in (LEVEL_OFFSETS, LEVEL_QUALITY):
         values = tiling.keys.get(name)
-        if values is not None:
+        is_idle = name == LEVEL_OFFSETS and tiling.keys["storage"] == "external"
+        if values is not None and not is_idle:
             is_whole = len(values) == tiling.total
             numbers = range(tiling.total) if is_whole else [level.number for level in tiling.stored]
             found[name] = kept({str(number): value for number, value in zip(numbers, values, strict=True)})
