@@ -65,13 +65,13 @@ class ChunkGrid:
         chunk, _ = self.members()
         return len(chunk) == int(chunk[-1]) + 1
 
-    def check_samples(self) -> None:
-        """Refuse chunks that cost a decoder too much memory."""
+    def check_samples(self, why_whole: str = "") -> None:
+        """Refuse chunks that cost a decoder too much memory, with the reason that they are not smaller."""
         rows, columns = self.chunk
         if rows * columns * len(self.siz.components) > MAX_SAMPLES:
             raise UnsupportedError(
                 f"tiles of {rows} x {columns} pixels of {len(self.siz.components)} components: "
-                f"no more than {MAX_SAMPLES} samples are decoded at once",
+                f"no more than {MAX_SAMPLES} samples are decoded at once{why_whole}",
                 field="SIZ",
             )
 

@@ -85,7 +85,7 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
         chunk, refs = cut
         config = Jpeg2000WindowConfig(plain_header(codestream), level, palette)
     else:
-        grid.check_samples()
+        grid.check_samples("" if windows is None else windows.why_whole)
         check_pieces(codestream.siz, codestream.header)
         chunk, refs = grid.chunk, _refs(needed_parts(codestream, level, grid), grid, url)
         config = Jpeg2000Config(

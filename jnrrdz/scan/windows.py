@@ -9,7 +9,7 @@ Spec: docs/decisions/007-precincts.md
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, get_args
 
@@ -71,6 +71,7 @@ class Windows:
     wish: PrecinctWindows = "auto"
     far: bool = False
     """Whether a request costs more than some bytes."""
+    _refused: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse a wish that is not known."""
@@ -88,6 +89,13 @@ class Windows:
             self._tell(error)
             return None
 
+    @property
+    def why_whole(self) -> str:
+        """Why there are no windows, as an addition to an error; empty where nobody looked."""
+        if not self._refused:
+            return ""
+        return f"; as windows (precinct_windows={self.wish}) it cannot be read: {self._refused[0]}"
+
     @cached_property
     def _tiles(self) -> list[_Tile] | None:
         """Every tile's packets; None where tiles stay whole."""
@@ -103,7 +111,8 @@ class Windows:
             return None
 
     def _tell(self, error: Exception) -> None:
-        """Say why tiles stay whole, where windows were asked for."""
+        """Say why tiles stay whole, where windows were asked for; keep it, should a tile be too large."""
+        self._refused.append(str(error))
         if self.wish == "always":
             warnings.warn(f"tiles stay whole: {error}", stacklevel=2)
 

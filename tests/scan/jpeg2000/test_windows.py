@@ -290,3 +290,8 @@ def test_a_tile_of_more_samples_than_any_decoder_takes(index, tmp_path, monkeypa
     assert group["5/data"].shape == (1024, 1024)
     with pytest.raises(jnrrdz.UnsupportedError, match="32768 x 32768"):
         index(tmp_path / "large.j2k", "never")
+    data = (tmp_path / "large.j2k").read_bytes()
+    at = data.index(b"\xff\x52")
+    (tmp_path / "large.j2k").write_bytes(data[: at + 9] + b"\x04" + data[at + 10 :])
+    with pytest.raises(jnrrdz.JnrrdzError, match=r"32768 x 32768.*precinct_windows=auto.*21840 packets"):
+        index(tmp_path / "large.j2k", None)
