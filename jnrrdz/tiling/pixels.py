@@ -4,7 +4,6 @@ May touch numpy, the api, read and errors.  A .npy file is mapped anew for every
 were read do not count as memory of the process.  Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -134,8 +133,3 @@ def _mapped(path: str) -> NDArray[Any]:
     if not isinstance(found, np.ndarray):
         raise UnsupportedError("an archive of arrays; unpack one of them", url=path)
     return found
-
-
-def elements(shape: Sizes) -> int:
-    """Return how many elements a shape has."""
-    return math.prod(shape)

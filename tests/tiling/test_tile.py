@@ -6,6 +6,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import rasterio
@@ -392,6 +393,36 @@ def test_a_run_that_ends_early_leaves_nothing(tmp_path, external, error, after):
     with pytest.raises((KeyboardInterrupt, JnrrdzError)):
         jnrrdz.tile(src, tmp_path / "o.jnrrd", tile=(4, 4), levels=2, external=external, progress=stop)
     assert names(tmp_path) == ["a.npy"]
+
+
+def test_tiles_go_where_their_header_cannot_follow(tmp_path, monkeypatch):
+    src = npy(tmp_path, numbers((6, 6), "u1"))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(JnrrdzError, match="No space left"):
+        jnrrdz.tile(src, tmp_path / "o.jnrrd", tile=(3, 3), external=True)
+    assert names(tmp_path) == ["a.npy"]
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_an_output_elsewhere(tmp_path, external):
+    array = numbers((6, 7), "u2")
+    src, memory = npy(tmp_path, array), fsspec.filesystem("memory")
+    place = f"/tiling-{external}"
+    for overwrite in (False, True):
+        jnrrdz.tile(src, f"memory:/{place}/o.jnrrd", tile=(3, 3), external=external, overwrite=overwrite)
+    assert (jnrrdz.open_group(f"memory:/{place}/o.jnrrd")["data"][...] == array).all()
+    memory.rm(place, recursive=True)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jnrrdz.tile(src, f"memory:/{place}/o.jnrrd", tile=(3, 3), external=external, progress=stop)
+    assert not memory.exists(place)
 
 
 def test_damaged_source_leaves_nothing(tmp_path, cog):
