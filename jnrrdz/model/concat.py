@@ -5,6 +5,7 @@ stay; what has to be equal is written down once for all that have it in common. 
 and why: docs/decisions/004-merge.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -151,11 +152,20 @@ class Concatenation:
         assembly = Assembly(self.dim, kind, order, with_tables)
         group = assembly.group()
         used = dict.fromkeys(url for _, array in group.arrays() for url in array.refs.sources)
-        records = tuple(self._records[url] for url in used if url in self._records)
+        records = (*(self._records[url] for url in used if url in self._records), *self._trees(used))
         names = tuple(member.name for member in order.members)
         return Concatenated(
             VirtualGroup(group.children, group.attributes, records), names, left_out, tuple(assembly.dropped())
         )
+
+    def _trees(self, used: Iterable[str]) -> list[SourceRecord]:
+        """Return the containers that some of the files are in: these stand in the table, not each file."""
+        trees = [record for url, record in self._records.items() if url.endswith("/")]
+        files = sorted(used) if trees else []
+        first = [bisect_left(files, record.url) for record in trees]
+        return [
+            tree for tree, at in zip(trees, first, strict=True) if at < len(files) and files[at].startswith(tree.url)
+        ]
 
 
 def concat(  # noqa: PLR0913 - the groups, and what may be said of them

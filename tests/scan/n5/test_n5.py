@@ -550,3 +550,21 @@ def test_timepoints_that_disagree(tmp_path):
     by_hand(tmp_path / "setup0/timepoint1/s0", values_of((8, 4)), (4, 4))
     with pytest.raises(jnrrdz.UnrepresentableError, match="timepoint 1 has other"):
         jnrrdz.scan(tmp_path, stack_timepoints=True)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_merged_containers_stand_in_the_table_once(write_n5, tmp_path, form):
+    values = [values_of((20, 14, 9)) + number for number in range(2)]
+    for number, one in enumerate(values):
+        write_n5(tmp_path / f"v{number}.n5", one, (4, 3, 3))
+        jnrrdz.index(tmp_path / f"v{number}.n5", tmp_path / f"r{number}.{form}")
+    (tmp_path / "v1.n5/0/0/0").unlink()  # it was listed, so this is an error
+    jnrrdz.merge([tmp_path / f"r{number}.{form}" for number in range(2)], tmp_path / "m.json", concat_dim="t")
+    group = jnrrdz.open_group(tmp_path / "m.json")
+    assert [record["url"] for record in group.attrs["jnrrdz"]["sources"]] == [
+        f"{os.path.realpath(tmp_path)}/v{number}.n5/" for number in range(2)
+    ]
+    np.testing.assert_array_equal(group["data"][0], values[0].T)
+    np.testing.assert_array_equal(group["data"][1, 3:], values[1].T[3:])
+    with pytest.raises(jnrrdz.JnrrdzError, match=r"v1.n5/0/0/0: .*not found"):
+        group["data"][1]
