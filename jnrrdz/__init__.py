@@ -53,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "Parser": "jnrrdz.parser",
+    "batch": "jnrrdz.batch.run",
     "merge": "jnrrdz.merging",
     "tile": "jnrrdz.tiling",
     "verify": "jnrrdz.verifying",
