@@ -1,6 +1,8 @@
 """A batch over local files: outputs as `index` makes them, resumed, sharded, refused, reported."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -107,3 +109,12 @@ def test_twins_that_are_named_one_by_one_are_refused_before_anything_is_done(sce
         run.batch(named, f"{scenes}/out/{{stem}}.json")
     assert not (scenes / "out").exists()
     assert run.batch(named, f"{scenes}/out/{{parent}}_{{stem}}.json").ok == 2
+
+
+@pytest.mark.parametrize("code", ["import jnrrdz", "import jnrrdz.batch.run", "from jnrrdz import batch"])
+def test_the_library_has_it_by_its_name_whatever_was_imported_before(scenes, code):
+    call = f"print(jnrrdz.batch('{scenes}/in/', '{scenes}/out/{{stem}}.json').ok)"
+    shown = subprocess.run(
+        [sys.executable, "-c", f"{code}; import jnrrdz; {call}"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "6\n"
