@@ -43,10 +43,10 @@ class Heads:
             lengths = plt_lengths(plt)
         except MalformedError:
             return
-        counts = np.cumsum(resolution_packets(self._coding, tile))
-        if int(counts[-1]) != len(lengths):
+        counts = resolution_packets(self._coding, tile)
+        if sum(counts) != len(lengths):
             return  # a tile-part that does not hold the whole tile, or is not what the header says
-        ends = np.concatenate(([0], np.cumsum(lengths)))[counts] + (SOT_BYTES + len(header) + SOD_BYTES)
+        ends = np.concatenate(([0], np.cumsum(lengths)))[np.cumsum(counts)] + (SOT_BYTES + len(header) + SOD_BYTES)
         self.lengths[tile] = tuple(ends.tolist())
 
 
