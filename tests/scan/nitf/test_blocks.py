@@ -253,6 +253,8 @@ def test_what_cannot_be_read_is_refused_by_its_field(make_nitf, tmp_path, change
     [
         (12, "R", b"\x01\x23", 0x123),
         (12, "L", b"\x12\x30", 0x123),
+        (12, "L", b"\x01\x20", 0x012),
+        (12, "R", b"\x01\x20", 0x120),
         (12, "R", b"\x12\x30", 0x123),  # too large to stand on the right
         (1, "L", b"\x80", 1),
         (16, "L", b"\x12\x30", 0x1230),
