@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
 from jnrrdz.model.codec import LINEAR, TIFF_TILE, CodecSpec
+from jnrrdz.model.codec_n5 import N5_DEFAULT, squeeze
 from jnrrdz.model.concat_match import JPEG_TABLES, TRANSPOSE, Facts, Role
 from jnrrdz.model.concat_refs import Grid, joined
 from jnrrdz.model.coordinate import Coordinate, Values, is_time, labels_name, variable
@@ -75,7 +76,12 @@ class Kind:
 
 def lifted(codecs: Sequence[CodecSpec]) -> tuple[CodecSpec, ...]:
     """Return codecs for chunks with one more axis in front, of length 1."""
-    return tuple(_lifted(codec) for codec in codecs)
+    found: list[CodecSpec] = []
+    for codec in codecs:
+        if codec.name == N5_DEFAULT:  # its blocks have the axes that they have
+            found.append(squeeze())
+        found.append(_lifted(codec))
+    return tuple(found)
 
 
 def _lifted(codec: CodecSpec) -> CodecSpec:

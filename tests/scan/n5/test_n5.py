@@ -552,12 +552,13 @@ def test_timepoints_that_disagree(tmp_path):
         jnrrdz.scan(tmp_path, stack_timepoints=True)
 
 
+@pytest.mark.parametrize("chain", ["offset", "n5_default"])
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_merged_containers_stand_in_the_table_once(write_n5, tmp_path, form):
+def test_merged_containers_stand_in_the_table_once(write_n5, tmp_path, form, chain):
     values = [values_of((20, 14, 9)) + number for number in range(2)]
     for number, one in enumerate(values):
         write_n5(tmp_path / f"v{number}.n5", one, (4, 3, 3))
-        jnrrdz.index(tmp_path / f"v{number}.n5", tmp_path / f"r{number}.{form}")
+        jnrrdz.index(tmp_path / f"v{number}.n5", tmp_path / f"r{number}.{form}", chain=chain)
     (tmp_path / "v1.n5/0/0/0").unlink()  # it was listed, so this is an error
     jnrrdz.merge([tmp_path / f"r{number}.{form}" for number in range(2)], tmp_path / "m.json", concat_dim="t")
     group = jnrrdz.open_group(tmp_path / "m.json")
