@@ -123,7 +123,7 @@ def _sources(urls: tuple[str, ...]) -> Sequence[str]:
         return urls
     tree = common_folder(urls)
     # neither the whole machine nor all that a scheme leads to
-    return NamedFiles(f"{tree}/", urls) if tree.partition("://")[2] or ("://" not in tree and tree) else urls
+    return NamedFiles(f"{tree}/", urls) if tree.partition("://")[2] or tree.startswith("/") else urls
 
 
 def _check_sizes(tiling: Tiling, header: Header, found: Places) -> None:

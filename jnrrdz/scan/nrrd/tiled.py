@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from jnrrdz.errors import UnrepresentableError
 from jnrrdz.layout.jnrrd_levels import ComputedLevel, TileLevel, Tiling
 from jnrrdz.layout.nrrd_header import Header
 from jnrrdz.model.array import Node, VirtualArray, VirtualGroup
+from jnrrdz.model.fill_value import encode_fill
 from jnrrdz.model.levels import VolumeLevel, level_attributes
 from jnrrdz.model.tile_attributes import (
     LEVEL_OFFSETS,
@@ -55,9 +57,11 @@ def fill_value(tiling: Tiling, dtype: np.dtype[Any]) -> Any:
             return int(given)
         raise tiling.error(f"{given}, which no {dtype.name} is", "padding_value")
     try:
-        return complex(given) if dtype.kind == "c" else float(given)
-    except OverflowError:
-        raise tiling.error("a number larger than any float", "padding_value") from None
+        value = complex(given) if dtype.kind == "c" else float(given)
+        encode_fill(value, dtype)
+    except (OverflowError, UnrepresentableError):
+        raise tiling.error(f"a number larger than any {dtype.name}", "padding_value") from None
+    return value
 
 
 @dataclass(frozen=True)

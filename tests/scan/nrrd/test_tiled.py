@@ -6,6 +6,8 @@ import fsspec
 import numpy as np
 import pytest
 import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jnrrdz.api import index, open_group
 from tests.scan.nrrd.tiled_files import PACK, core, keys, stored, tiles_of, volume, write
@@ -166,6 +168,31 @@ def test_the_padding_value_is_the_fill_value(tmp_path, kind, value, expected):
     blobs = [stored(part) for _, part in tiles_of(array, (4,))]
     write(tmp_path / "a.jnrrd", core(array) | keys((4,), padding_value=value), blobs)
     assert open_group(tmp_path / "a.jnrrd")["data"].fill_value == expected
+
+
+@st.composite
+def tilings(draw):
+    """Return what a tiling may be: sizes, tiled dimensions, tiles and what they share."""
+    sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+    dimensions = sorted(draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1)))
+    tile = draw(st.lists(st.integers(1, 7), min_size=len(dimensions), max_size=len(dimensions)))
+    return sizes, dimensions, tile, [draw(st.integers(0, size - 1)) for size in tile]
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(made=tilings(), edges=st.sampled_from(["pad", "variable"]), form=st.sampled_from(FORMS), seed=st.integers(0, 9))
+def test_any_tiling_is_read_as_it_was_written(tmp_path, made, edges, form, seed):
+    sizes, dimensions, tile, overlap = made
+    compression, kind, endian = form
+    expected = volume(sizes, kind, seed)
+    whole = [tile[dimensions.index(n)] if n in dimensions else size for n, size in enumerate(sizes)]
+    shared = [overlap[dimensions.index(n)] if n in dimensions else 0 for n in range(len(sizes))]
+    parts = [part for _, part in tiles_of(expected, whole, shared, variable=edges == "variable")]
+    blobs = [stored(part, endian, compression) for part in parts]
+    own = {"format": "chunked", "edge_handling": edges, "overlap": overlap, "compression": compression}
+    order = np.random.default_rng(seed).permutation(len(blobs)).tolist()
+    write(tmp_path / "a.jnrrd", core(expected, endian) | keys(tile, dimensions=dimensions, **own), blobs, order=order)
+    np.testing.assert_array_equal(open_group(tmp_path / "a.jnrrd")["data"][:], expected)
 
 
 def test_the_prefix_is_told_by_its_uri(tmp_path):

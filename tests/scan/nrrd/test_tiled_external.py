@@ -7,8 +7,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import fsspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from jnrrdz.api import index, open_group, scan
+from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError, MalformedError, UntrustedSourceError
 from tests.scan.nrrd.tiled_files import PACK, core, keys, lines, stored, tiles_of, volume
 
@@ -362,3 +364,20 @@ def test_tiles_behind_http(tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_the_options_of_the_command(tmp_path):
+    path = header(tmp_path / "in", **escaping(tmp_path)["base"][0])
+    (tmp_path / "out" / "3").unlink()
+    run = CliRunner().invoke
+    refusal = run(cli, ["index", str(path), "-o", str(tmp_path / "a.json")])
+    assert refusal.exit_code == 1
+    assert "tile:base_dir" in refusal.output
+    given = ["index", str(path), "-o", str(tmp_path / "a.json"), "--allow", str(tmp_path / "out")]
+    refusal = run(cli, given)
+    assert refusal.exit_code == 1
+    assert "out/3" in refusal.output
+    assert run(cli, [*given, "--allow-missing"]).exit_code == 0
+    expected = ARRAY.copy()
+    expected[0:3, 4:8, 0:4] = 0
+    check(tmp_path / "a.json", expected)

@@ -78,6 +78,26 @@ def test_keys_that_are_wrong_are_refused_by_their_name(tmp_path, given, field):
     assert field in (error.field or "").split(", "), str(error)
 
 
+@pytest.mark.parametrize(("kind", "value"), [("float32", 1e300), ("float64", 10**400), ("complex64", -1e300)])
+def test_a_padding_value_that_the_type_has_not(tmp_path, kind, value):
+    error = refused(tmp_path, core(volume((10, 7), kind)) | keys((4, 4), padding_value=value, **GOOD))
+    assert error.field == "tile:padding_value"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 0.1, None])
+@pytest.mark.parametrize("kind", ["float16", "float32", "complex128"])
+def test_a_padding_value_that_the_type_has(tmp_path, kind, value):
+    array = volume((5,), kind)
+    write(
+        tmp_path / "a.jnrrd",
+        core(array) | keys((4,), padding_value=value),
+        [stored(p) for _, p in tiles_of(array, (4,))],
+    )
+    found = open_group(tmp_path / "a.jnrrd")["data"]
+    np.testing.assert_array_equal(found.fill_value, np.dtype(kind).type(value or 0))
+    np.testing.assert_array_equal(found[:], array)
+
+
 def test_the_same_keys_without_a_fault_are_read(tmp_path):
     (tmp_path / "a.jnrrd").write_bytes(lines(core(ARRAY) | keys((4, 4), **GOOD)) + b"\n" + bytes(2000))
     assert open_group(tmp_path / "a.jnrrd")["data"][:].shape == (7, 10)
