@@ -168,6 +168,16 @@ def test_what_is_missing_is_left_out_of_levels(tmp_path):
     same(read(tmp_path / "o.jnrrd")[1][1], np.array([[15, 0]], "u1"))
 
 
+def test_tiles_are_filled_up_with_the_fill_value(tmp_path):
+    array = np.array([[7, 1, 2]], "u1")
+    tifffile.imwrite(tmp_path / "a.tif", array, extratags=[(42113, "s", 0, "7", True)])
+    jnrrdz.tile(tmp_path / "a.tif", tmp_path / "o.jnrrd", tile=(2, 1))
+    header, (level,) = read(tmp_path / "o.jnrrd")
+    assert header["tile:padding_value"] == 7
+    same(level, array)
+    assert jnrrdz.open_group(tmp_path / "o.jnrrd")["data"].fill_value == 7
+
+
 def test_nan_pads_with_what_json_can_say(tmp_path):
     array = np.full((3, 3), np.nan, "f4")
     array[0, 0] = 2
