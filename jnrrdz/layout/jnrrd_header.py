@@ -106,11 +106,11 @@ def _several(value: Any, name: str) -> tuple[str, ...]:
 def _numbered(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, dict) or any(part not in value for part in _PATTERN):
         raise MalformedError(f"{value!r:.80}; format, min, max and step are needed", field=name)
-    numbers = [value["min"], value["max"], value.get("step", 1)]
-    if not isinstance(value["format"], str) or any(type(number) is not int for number in numbers):
+    first, last, step = value["min"], value["max"], value.get("step", 1)
+    if not isinstance(value["format"], str) or any(type(number) is not int for number in (first, last, step)):
         raise MalformedError(f"{value!r:.80}; format is text, the others whole numbers", field=name)
     pattern = re.sub(r"\{(?:\w*:)?(0?\d{0,2})d?\}", r"%\1d", value["format"])  # `{:03d}` as Python has it
-    return numbered_names(pattern, *numbers, name)
+    return numbered_names(pattern, first, last, step, name)
 
 
 _NAMES: Mapping[str, Callable[[Any, str], tuple[str, ...]]] = {
