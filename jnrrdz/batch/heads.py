@@ -3,7 +3,7 @@
 May touch sources, the loop and the work.  A header of a small file fits in one answer, and what is left is a
 millisecond of work: done where the answer arrives, it needs no thread to be woken and no fight for the interpreter's
 lock.  Whatever needs more bytes, another file, or another try goes on in a thread, with the answer that is there.
-Figures: docs/decisions/012-batch.md.
+Figures: docs/decisions/018-batch.md.
 """
 
 import asyncio

@@ -6,14 +6,24 @@ reported by the batch and left out.  See docs/decisions/004-merge.md for what is
 
 import tempfile
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jnrrdz import merging
 from jnrrdz.batch.item import Outcome
 from jnrrdz.batch.work import Plan
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.scan.located import literal
 from jnrrdz.source.url import origin
+from jnrrdz.write.forms import format_of
+
+if TYPE_CHECKING:
+    from jnrrdz.merging import Merged
+
+
+def _merging() -> Any:
+    """Return what merges; it brings xarray, which other batches need not wait for."""
+    return import_module("jnrrdz.merging")
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ class Axis:
         if plan.resume:
             raise UnsupportedError("resume is for an output for each source; --concat-dim has one", field="--resume")
         if self.coord_from is not None:
-            merging.rule_of(self.coord_from)
+            _merging().rule_of(self.coord_from)
 
 
 @dataclass
@@ -52,13 +62,13 @@ class Together:
             self._place(number).write_bytes(outcome.manifest)
             self._urls[number] = literal(outcome.job.found.url)
 
-    def merge(self) -> merging.Merged:
+    def merge(self) -> "Merged":
         """Write the one manifest, of the sources in the order in which they were found."""
         if not self._urls:
             raise JnrrdzError("no source could be read, so there is nothing to put together", url=self.output)
         numbers = sorted(self._urls)
         first = self._urls[numbers[0]]
-        return merging.merge(
+        made: Merged = _merging().merge(
             [self._place(number) for number in numbers],
             self.output,
             names=[self._urls[number] for number in numbers],
@@ -74,15 +84,12 @@ class Together:
             source_options=self.plan.source_options(first),
             target_options=self._target_options(first),
         )
+        return made
 
     def _target_options(self, source: str) -> dict[str, object] | None:
         """Return the options for the output; an Icechunk repository takes its sources' endpoint from them too."""
         own = self.plan.output_options(self.output)
-        if (
-            own is None
-            and origin(source) is None
-            and (self.plan.form or merging.api.format_of(self.output)) == "icechunk"
-        ):
+        if own is None and origin(source) is None and (self.plan.form or format_of(self.output)) == "icechunk":
             own = self.plan.source_options(source)
         return None if own is None else dict(own)
 

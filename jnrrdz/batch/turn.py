@@ -1,7 +1,7 @@
 """Few threads of a process work at a time, while all others wait for servers.
 
 May touch threads.  Sixty threads that all want the interpreter's lock spend a third of their time on getting it;
-a thread that waits for an answer gives its turn to another one.  Figures: docs/decisions/012-batch.md.
+a thread that waits for an answer gives its turn to another one.  Figures: docs/decisions/018-batch.md.
 """
 
 import threading
