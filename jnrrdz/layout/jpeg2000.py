@@ -24,6 +24,9 @@ type ReadRange = Callable[[int, int], bytes]
 
 MAGIC = b"\xff\x4f\xff\x51"
 MAX_HEADER = 16 << 20
+PSOT = 6
+"""Where Psot stands in a tile-part, counted from SOT."""
+
 HT_BIT = 1 << (32 - 15)
 """Of Pcap in CAP: the stream follows part 15."""
 
@@ -124,7 +127,8 @@ def _closed(walk: Walk, parts: TileParts, heads: Heads) -> Mapping[int, tuple[in
     """Return the heads of those tile-parts that say how long they are: of one that does not, no head can be told."""
     last = int(np.argmax(parts.offset))
     tile, offset = int(parts.tile[last]), int(parts.offset[last])
-    if tile in heads.lengths and walk.sot(offset)[1] == 0:
+    # a look back, for which no block is read
+    if tile in heads.lengths and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
         del heads.lengths[tile]
     return heads.lengths
 
