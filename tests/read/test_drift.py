@@ -125,6 +125,18 @@ def test_a_local_file_of_another_time_is_warned_of_once(local, tmp_path):
         array[:]
 
 
+def test_many_files_of_other_times_are_one_warning(tmp_path):
+    names = [tmp_path / f"{number}.tif" for number in range(3)]
+    for name in names:
+        tiff(name, OLD)
+    jnrrdz.merge(names, tmp_path / "refs.json", concat_dim="t")
+    for name in names:
+        os.utime(name, (1e9, 1e9))
+    with pytest.warns(DriftWarning) as told:
+        jnrrdz.open_group(tmp_path / "refs.json")["data"][:]
+    assert len(told) == 1
+
+
 def test_verify_tells_the_time_where_it_is_asked_for_drift_alone(local):
     os.utime(local / "a.tif", (1e9, 1e9))
     (found,) = jnrrdz.verify(local / "refs.json", drift=True).findings
