@@ -31,12 +31,16 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
     entries = [_entry(codec) for codec in codecs]
     first = next((number for number, entry in enumerate(entries) if entry.name == BYTES), len(entries))
     before, tail = entries[:first], entries[first:]
-    axes = len(chunk) - sum(entry.name == codec_n5.SQUEEZE for entry in before)
     header = _header(tail, itemsize)
-    if header is None or not _is_full(before, list(chunk), header):
+    stored = None if header is None else _stored(before, list(chunk))
+    # merged along a new axis, chunks have axes of one place that their blocks do not have
+    lone = 0 if stored is None else next((axis for axis, size in enumerate(stored) if size > 1), len(stored) - 1)
+    dropped = next((n for n in range(lone + 1) if stored is not None and _is_header(header, stored[n:])), None)
+    if stored is None or dropped is None:
         return tuple(codecs)
+    axes = len(stored) - dropped
     order = (BlockOrder(axes).reversed,) if axes > 1 else ()
-    made = (*order, codec_n5.n5_default(axes, itemsize, tail[1:-1]))
+    made = (*[codec_n5.squeeze()] * dropped, *order, codec_n5.n5_default(axes, itemsize, tail[1:-1]))
     return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))
 
 
@@ -58,16 +62,21 @@ def _header(tail: Sequence[CodecSpec], itemsize: int) -> bytes | None:
     return base64.b64decode(literal)
 
 
-def _is_full(before: Sequence[CodecSpec], chunk: list[int], header: bytes) -> bool:
-    """Whether a header is that of a block that fills a chunk, behind transpositions and a squeeze."""
+def _stored(before: Sequence[CodecSpec], chunk: list[int]) -> list[int] | None:
+    """Return the shape that a chunk has behind transpositions and squeezes, None behind anything else."""
     for entry in before:
         if entry.name == codec_n5.TRANSPOSE:
             chunk = [chunk[axis] for axis in entry.configuration["order"]]
         elif entry.name == codec_n5.SQUEEZE:
             chunk = chunk[1:]
         else:
-            return False
+            return None
+    return chunk
+
+
+def _is_header(header: bytes | None, shape: list[int]) -> bool:
+    """Whether a header is that of a block that fills a chunk of a shape."""
     try:
-        return header == default_header(chunk[::-1])
+        return header == default_header(shape[::-1])
     except MalformedError:
         return False

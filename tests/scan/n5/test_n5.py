@@ -569,3 +569,21 @@ def test_merged_containers_stand_in_the_table_once(write_n5, tmp_path, form, cha
     np.testing.assert_array_equal(group["data"][1, 3:], values[1].T[3:])
     with pytest.raises(jnrrdz.JnrrdzError, match=r"v1.n5/0/0/0: .*not found"):
         group["data"][1]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_merged_blocks_have_their_headers_checked(write_n5, tmp_path, times):
+    values = values_of((8, 6, 4))
+    write_n5(tmp_path / "v.n5", values, (4, 3, 2), "raw")
+    jnrrdz.index(tmp_path / "v.n5", tmp_path / "0.json", chain="offset")
+    for number in range(times):
+        jnrrdz.merge([tmp_path / f"{number}.json"], tmp_path / f"{number + 1}.json", concat_dim=f"t{number}")
+    array = jnrrdz.open_group(tmp_path / f"{times}.json")["data"]
+    assert array.shape == (1,) * times + (4, 6, 8)
+    np.testing.assert_array_equal(array[...].reshape(4, 6, 8), values.T)
+    block = tmp_path / "v.n5/1/0/0"
+    block.write_bytes(default_header((2, 3, 4)) + block.read_bytes()[16:])
+    expected = np.zeros((2, 3, 4), "u2")
+    expected[:2, :, :2] = np.frombuffer(block.read_bytes()[16:], ">u2").reshape(4, 3, 2)[:2]
+    found = jnrrdz.open_group(tmp_path / f"{times}.json")["data"][..., :2, :3, 4:]
+    np.testing.assert_array_equal(found.reshape(2, 3, 4), expected)
