@@ -118,9 +118,7 @@ class HttpTransport:
     async def _prepare(self) -> None:
         """Find out what has to be known before anything is asked: here nothing."""
 
-    async def _send(
-        self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         session = await self._fs.set_session()
         options = {"allow_redirects": True, **self._fs.kwargs, "auto_decompress": False}
         if "timeout" not in self._fs.client_kwargs:  # what the user asks for is left as it is

@@ -122,7 +122,9 @@ def explained(  # noqa: PLR0913  what a sentence says
         where = f"in the region {region}; --region {region}" if region else "in another region; --region"
         return JnrrdzError(f"the bucket {bucket} is {where} would reach it ({code}, asked {who})")
     if name in _BUSY:
-        return JnrrdzError(f"the server was busy each time it was asked ({code}, bucket {bucket}); fewer at once (-j)")
+        error = JnrrdzError(f"the server was busy each time it was asked ({code}, bucket {bucket}); fewer at once (-j)")
+        error.__cause__ = TimeoutError(code)  # who looks for what may pass later asks for the cause
+        return error
     known = _GONE.get(name) or _DENIED.get(name)
     text = known or _UNSAID.get(name, "the server refuses {bucket}/{key}")
     error = JnrrdzError(f"{text.format(bucket=bucket, key=key)} ({code}, asked {who})")

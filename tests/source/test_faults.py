@@ -10,9 +10,10 @@ import tifffile
 from click.testing import CliRunner
 
 import jnrrdz
+from jnrrdz.batch.retry import is_passing
 from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.source import http
+from jnrrdz.source import http, s3_faults
 from jnrrdz.source.fsspec import open_source
 from jnrrdz.source.tree import open_tree
 from jnrrdz.write.atomic import new_file
@@ -87,6 +88,12 @@ def test_s3_refuses_in_a_sentence(seaweed, bucket, case):
     assert "\n" not in text
     assert identity[1] not in text
     assert identity[0] not in text
+
+
+@pytest.mark.parametrize("code", ["SlowDown", "503", "429", "InternalError"])
+def test_what_was_busy_may_be_tried_again_later(code):
+    assert is_passing(s3_faults.explained(code, "b", "k", "anonymously"))
+    assert not is_passing(s3_faults.explained("AccessDenied", "b", "k", "anonymously"))
 
 
 class _Answers(BaseHTTPRequestHandler):
