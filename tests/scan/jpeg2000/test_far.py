@@ -58,7 +58,13 @@ def by_resolution(path):
         "transform": from_origin(0, 0, 2, 2),
     }
     options = {"QUALITY": "100", "REVERSIBLE": "YES", "YCBCR420": "NO", "RESOLUTIONS": "6"}
-    layout = {"PROGRESSION": "RLCP", "TILEPARTS": "RESOLUTIONS", "TILED": "YES", "BLOCKXSIZE": "512", "BLOCKYSIZE": "512"}
+    layout = {
+        "PROGRESSION": "RLCP",
+        "TILEPARTS": "RESOLUTIONS",
+        "TILED": "YES",
+        "BLOCKXSIZE": "512",
+        "BLOCKYSIZE": "512",
+    }
     with rasterio.open(path, "w", **profile, **options, **layout) as file:
         file.write(bands)
     return path.read_bytes()
