@@ -107,7 +107,7 @@ class Pool:
         if not jobs:
             return
         worker.under_way.update((job.number, job) for job in jobs)
-        with suppress(GONE):  # the pipe's end is told when it is read, and the jobs are done again
+        with suppress(*GONE):  # the pipe's end is told when it is read, and the jobs are done again
             worker.pipe.send(jobs)
 
     def outcomes(self) -> Iterator[Outcome]:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -243,10 +243,10 @@ class _Run:
                     break
         finally:
             stop.set()
-            outcomes.close()  # type: ignore[attr-defined]  it is a generator
+            outcomes.close()
         return found
 
-    def _outcomes(self, stop: threading.Event) -> Iterator[Outcome]:
+    def _outcomes(self, stop: threading.Event) -> Generator[Outcome]:
         self._refuse_twins()
         first = self.selection.found(self.plan.source_options)
         few = list(islice(first, FEW))

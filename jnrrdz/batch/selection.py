@@ -25,8 +25,9 @@ from jnrrdz.source.url import local_path, origin
 
 type OptionsOf = Callable[[str], Mapping[str, Any] | None]
 
-ENDINGS = (".tif", ".tiff", ".gtiff", ".btf", ".tf8", ".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".jph", ".jhc")
-ENDINGS = (*ENDINGS, ".ntf", ".nitf", ".nsf", ".svs", ".ndpi", ".scn", ".lsm", ".jnrrd")
+_TIFF = (".tif", ".tiff", ".gtiff", ".btf", ".tf8", ".svs", ".ndpi", ".scn", ".lsm")
+_JPEG2000 = (".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".jph", ".jhc")
+ENDINGS = (*_TIFF, *_JPEG2000, ".ntf", ".nitf", ".nsf", ".jnrrd")
 """Names that are taken from a prefix where nothing is said of names."""
 
 _STAC = (".json", ".geojson")

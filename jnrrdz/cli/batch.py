@@ -27,7 +27,7 @@ Examples:
 """
 
 
-class Shard(click.ParamType):
+class Shard(click.ParamType[tuple[int, int]]):
     """`i/n`, from 1."""
 
     name = "I/N"
