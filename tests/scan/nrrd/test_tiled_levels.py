@@ -132,6 +132,13 @@ def test_a_virtual_level_comes_from_the_nearest_that_divides_it(tmp_path):
     check(tmp_path / "a.jnrrd", arrays)
 
 
+def test_a_virtual_level_of_another_scale_along_each_axis(tmp_path):
+    arrays = pyramid(tmp_path / "a.jnrrd", [[1, 1], [4, 2]], levels_virtual=[1], stored_levels=[0], sizes=(16, 12))
+    found = open_group(tmp_path / "a.jnrrd")["1/data"]
+    blocks = arrays[0].astype(float).reshape(6, 2, 4, 4)
+    np.testing.assert_array_equal(found[:], np.rint(blocks.mean((1, 3))))
+
+
 @pytest.mark.parametrize("method", ["average", "gaussian", "lanczos", "max", "min", "mode"])
 def test_the_method_of_the_header_makes_virtual_levels(tmp_path, method):
     pyramid(tmp_path / "a.jnrrd", [1, 2], levels_virtual=[1], stored_levels=[0], downsample_method=method)
