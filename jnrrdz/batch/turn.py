@@ -1,4 +1,4 @@
-"""Few threads of a process work at a time, while all others wait for servers.
+"""One thread of a process works at a time, while all others wait for servers.
 
 May touch threads.  Sixty threads that all want the interpreter's lock spend a third of their time on getting it;
 a thread that waits for an answer gives its turn to another one.  Figures: docs/decisions/018-batch.md.
@@ -8,17 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-AT_ONCE = 2
-"""Threads that work: one has the lock, another may be in a call to the file system."""
-
-_turns = threading.Lock()
+_turn = threading.Lock()
 _own = threading.local()
 
 
 @contextmanager
 def taken() -> Iterator[None]:
     """Work, when it is this thread's turn."""
-    with _turns:
+    with _turn:
         _own.turn = True
         try:
             yield
@@ -33,9 +30,9 @@ def given_up() -> Iterator[None]:
         yield
         return
     _own.turn = False
-    _turns.release()
+    _turn.release()
     try:
         yield
     finally:
-        _turns.acquire()
+        _turn.acquire()
         _own.turn = True
