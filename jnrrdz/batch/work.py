@@ -11,12 +11,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from jnrrdz.batch import recorded
+from jnrrdz.batch import recorded, turn
 from jnrrdz.batch.item import Job, Outcome, State
 from jnrrdz.batch.retry import is_passing, pause
 from jnrrdz.batch.timed import Clock, StoppedError, TimedOpener
@@ -149,7 +149,8 @@ def _attempted(plan: Plan, made: Outcome, clock: Clock, opener: TimedOpener) -> 
     job = made.job
     replace = plan.overwrite
     if not plan.collect and not replace:
-        there = _state_of(plan, job, opener)
+        with _waiting(job.output):
+            there = _state_of(plan, job, opener)
         if there is State.SKIPPED:
             return made._replace(state=State.SKIPPED, error=None, message=None)
         replace = there is State.FAILED
@@ -212,6 +213,11 @@ def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
     return modified is None or is_since(modified, plan.since)
 
 
+def _waiting(output: str) -> AbstractContextManager[None]:
+    """Let others work while a store is asked and written to."""
+    return turn.given_up() if local_path(output) is None else nullcontext()
+
+
 def _written(plan: Plan, made: Outcome, found: Scanned, *, replace: bool) -> Outcome:
     manifest = None
     if plan.collect:
@@ -219,7 +225,8 @@ def _written(plan: Plan, made: Outcome, found: Scanned, *, replace: bool) -> Out
         dump(found.group, stream)
         manifest = stream.getvalue()
     else:
-        _write(plan, made.job.output, found, replace=replace)
+        with _waiting(made.job.output):
+            _write(plan, made.job.output, found, replace=replace)
     arrays = [array for _, array in found.group.arrays() if array.shape]
     return made._replace(
         state=State.OK,

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.batch import run
+from jnrrdz.batch import run, work
 from jnrrdz.batch.selection import Selection
 from jnrrdz.errors import DriftError, JnrrdzError
 from tests.batch.conftest import image
@@ -227,3 +228,13 @@ def test_interrupted_it_ends_soon_with_whole_outputs_only(nginx, make_proxy, tmp
     for name in left:
         assert value_of((out / name).read_bytes(), image(int(name[1:4]))) == int(name[1:4])
     shutil.rmtree(out)
+
+
+def test_outputs_are_written_to_a_store_together(nginx, monkeypatch):
+    for number in range(4):
+        (nginx.files / f"together{number}.tif").write_bytes(image(number))
+    meeting = threading.Barrier(4)
+    monkeypatch.setattr(work, "write_form", lambda *_, **__: meeting.wait(10))
+    urls = [f"{nginx.url}/together{number}.tif" for number in range(4)]
+    done = run.batch(urls, "memory://together/{stem}.json", processes=1, retries=0)
+    assert (done.ok, done.failed) == (4, 0)
