@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rasterio
 from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.relocating import prefix_of
-
-SHAPE = (100, 130)
+from tests import scenes
 
 
 @pytest.fixture(autouse=True)
@@ -22,24 +20,8 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def scene(name, seed, **options):
-    pixels = np.random.default_rng(seed).integers(0, 200 + seed, SHAPE).astype("u2")
-    profile = {
-        "driver": "GTiff",
-        "height": SHAPE[0],
-        "width": SHAPE[1],
-        "count": 1,
-        "dtype": "uint16",
-        "crs": "EPSG:32633",
-        "transform": from_origin(500000, 5000000, 10, 10),
-        "tiled": True,
-        "blockxsize": 64,
-        "blockysize": 64,
-        "compress": "deflate",
-    }
-    with rasterio.open(name, "w", **profile | options) as file:
-        file.write(pixels, 1)
-    return pixels
+def scene(name, seed, **profile):
+    return scenes.scene(name, seed, 200 + seed, **profile)
 
 
 def pixels_of(refs):

@@ -13,7 +13,7 @@ type Command = Callable[..., Any]
 
 FORMATS = ("json", "parquet", "icechunk")
 
-CHOICES = (
+FORMS = (
     click.option(
         "-f",
         "--format",
@@ -23,6 +23,11 @@ CHOICES = (
     ),
     click.option("--single-range", is_flag=True, help="Refer to scattered chunks by the span that holds them."),
     click.option("--relative", is_flag=True, help="Write the sources' URLs relative to the manifest."),
+)
+"""How a manifest is written."""
+
+CHOICES = (
+    *FORMS,
     click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="Full size only."),
     click.option("--physical", is_flag=True, help="Read values by scale, offset and nodata, as floats with NaN."),
     click.option("--expand-palette", is_flag=True, help="Read a palette's colours in place of its indices."),
@@ -48,6 +53,14 @@ CHOICES = (
 )
 
 
+OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
+
+
 def index_choices(command: Command) -> Command:
-    """Add the options to a command."""
+    """Add the options of a scan and of its manifest to a command."""
     return functools.reduce(lambda found, option: option(found), reversed(CHOICES), command)
+
+
+def form_choices(command: Command) -> Command:
+    """Add the options of how a manifest is written to a command that scans nothing."""
+    return functools.reduce(lambda found, option: option(found), reversed((*FORMS, OVERWRITE)), command)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from jnrrdz.cli.choices import form_choices
 from jnrrdz.cli.console import Console, console_of
 from jnrrdz.cli.options import S3Access, allow_option, console_options, s3_options
-
-FORMATS = ["json", "parquet", "icechunk"]
 
 EPILOG = """\b
 Examples:
@@ -29,12 +28,7 @@ Examples:
     metavar="OLD=NEW",
     help="Sources below OLD are below NEW now. Repeatable; the longest OLD counts.",
 )
-@click.option(
-    "-f", "--format", "form", type=click.Choice(FORMATS), help="By default what OUT's ending says, else json."
-)
-@click.option("--single-range", is_flag=True, help="Refer to scattered chunks by the span that holds them.")
-@click.option("--relative", is_flag=True, help="Write the sources' URLs relative to the manifest.")
-@click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
+@form_choices
 @allow_option
 @s3_options
 @console_options

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from jnrrdz.cli.choices import index_choices
+from jnrrdz.cli.choices import OVERWRITE, index_choices
 from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import S3Access, console_options, s3_options
 from jnrrdz.errors import JnrrdzError
@@ -55,7 +55,7 @@ class Wish:
 @index_choices
 @click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
 @click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
-@click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
+@OVERWRITE
 @s3_options
 @console_options
 @console_of

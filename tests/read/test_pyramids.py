@@ -11,6 +11,7 @@ from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.errors import UnsupportedError
+from tests import scenes
 
 SHAPE = (300, 517)
 
@@ -29,22 +30,8 @@ def halved(pixels, times):
 
 @pytest.fixture
 def scene(tmp_path):
-    pixels = np.random.default_rng(4).integers(0, 60000, SHAPE).astype("u2")
-    profile = {
-        "driver": "GTiff",
-        "height": SHAPE[0],
-        "width": SHAPE[1],
-        "count": 1,
-        "dtype": "uint16",
-        "crs": "EPSG:32633",
-        "transform": from_origin(500000, 5000000, 10, 20),
-        "tiled": True,
-        "blockxsize": 64,
-        "blockysize": 64,
-        "compress": "deflate",
-    }
-    with rasterio.open(tmp_path / "a.tif", "w", **profile) as file:
-        file.write(pixels, 1)
+    place = from_origin(500000, 5000000, 10, 20)
+    pixels = scenes.scene(tmp_path / "a.tif", 4, 60000, height=SHAPE[0], width=SHAPE[1], transform=place)
     return tmp_path / "a.tif", pixels
 
 
