@@ -10,7 +10,7 @@ import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +30,26 @@ def is_tiff(head: bytes) -> bool:
     return head[:4] in MAGIC
 
 
-@dataclass(frozen=True)
-class Entry:
+ITEMSIZE = {int(kind): np.dtype(code).itemsize for kind, code in NUMPY_CODE.items()}
+"""Bytes of one value of each field type that is known."""
+
+STRUCT_CODE = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
+INTEGER_CODE = {int(kind): STRUCT_CODE[code] for kind, code in NUMPY_CODE.items() if code in STRUCT_CODE}
+"""How `struct` spells the field types whose values are single integers."""
+
+FEW = 64
+"""Values that are unpacked without an array, which costs several times what they do."""
+
+KEPT = 8
+"""Directories that a layout keeps: the first ones are looked at again and again."""
+
+
+class Entry(NamedTuple):
     """One tag of an IFD: where its values stand, not yet read."""
 
     tag: int
     type: int
-    count: int
+    count: int  # type: ignore[assignment]  a tuple's method of that name is not needed
     position: int
     """Offset of the first value in the source (inside the IFD where they fit there)."""
 
@@ -63,6 +76,7 @@ class TiffLayout:
 
     def __init__(self, read: ReadRange, size: int) -> None:
         self._read = read
+        self._kept: dict[int, Ifd] = {}
         self.size = size
         head = read(0, min(16, size))
         if not is_tiff(head):
@@ -108,6 +122,14 @@ class TiffLayout:
 
     def ifd(self, offset: int) -> Ifd:
         """Return the IFD at `offset`."""
+        found = self._kept.get(offset)
+        if found is None:
+            found = self._parsed(offset)
+            if len(self._kept) < KEPT:
+                self._kept[offset] = found
+        return found
+
+    def _parsed(self, offset: int) -> Ifd:
         width, code, step = (8, "Q", 20) if self.big else (2, "H", 12)
         count = struct.unpack(self.order + code, self.exactly(offset, width, "IFD entry count"))[0]
         if not 0 < count <= MAX_ENTRIES:
@@ -128,16 +150,15 @@ class TiffLayout:
     def _entries(self, body: bytes, start: int, step: int) -> Iterator[Entry]:
         form = self.order + ("HHQQ" if self.big else "HHII")
         room = 8 if self.big else 4
-        for i, (tag, kind, count, value) in enumerate(struct.iter_unpack(form, body)):
-            here = start + i * step + step - room
-            nbytes = count * self.itemsize(kind)
-            yield Entry(tag, kind, count, here if nbytes <= room else value)
+        here = start - room
+        for tag, kind, count, value in struct.iter_unpack(form, body):
+            here += step
+            yield Entry(tag, kind, count, here if count * ITEMSIZE.get(kind, 1) <= room else value)
 
     @staticmethod
     def itemsize(kind: int) -> int:
         """Return the bytes of one value of a field type; 1 for types that nobody knows."""
-        code = NUMPY_CODE.get(kind)
-        return 1 if code is None else np.dtype(code).itemsize
+        return ITEMSIZE.get(kind, 1)
 
     def array(self, ifd: Ifd, tag: int, *, limit: int | None = None) -> NDArray[Any] | None:
         """Return a tag's values as an array (at most `limit` of them), None where the tag is absent."""
@@ -154,9 +175,18 @@ class TiffLayout:
 
     def ints(self, ifd: Ifd, tag: int, default: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Return the values of a short integer tag."""
-        values = self.array(ifd, tag, limit=1 << 16)
-        if values is None:
+        entry = ifd.entries.get(tag)
+        if entry is None:
             return default
+        code = INTEGER_CODE.get(entry.type)
+        if code is not None and entry.count <= FEW:
+            data = self.exactly(entry.position, entry.count * ITEMSIZE[entry.type], entry.name)
+            return struct.unpack(f"{self.order}{entry.count}{code}", data)
+        return self._many_ints(ifd, tag)
+
+    def _many_ints(self, ifd: Ifd, tag: int) -> tuple[int, ...]:
+        values = self.array(ifd, tag, limit=1 << 16)
+        assert values is not None  # noqa: S101  the tag is there
         if values.dtype.kind not in "iu":
             raise MalformedError(
                 f"{FieldType(ifd.entries[tag].type).name} values where integers belong",

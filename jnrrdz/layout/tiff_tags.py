@@ -6,6 +6,7 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
 from enum import IntEnum
+from functools import lru_cache
 
 
 class FieldType(IntEnum):
@@ -244,6 +245,7 @@ class SampleFormat(IntEnum):
     COMPLEXIEEEFP = 6
 
 
+@lru_cache(1024)
 def name_of[E: IntEnum](kind: type[E], value: int) -> str:
     """Return `NAME (value)` where the value has a name, else the bare value."""
     return f"{kind(value).name} ({value})" if value in kind else str(value)

@@ -32,6 +32,8 @@ class ReadAhead:
         self._largest = largest
         self._keep = keep
         self._walk: Span = (0, 0)
+        self._head = b""
+        """The first block, while it is kept."""
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._starts: list[int] = []
         self._size: int | None = None
@@ -45,6 +47,9 @@ class ReadAhead:
 
     def __call__(self, start: int, stop: int) -> bytes:
         """Return the bytes of one span, fewer only at the end of the source."""
+        if self._head and 0 <= start <= stop <= len(self._head):  # most headers are there
+            self._blocks.move_to_end(0)
+            return self._head[start:stop]
         self._check(start, stop)
         if self.requests == 0:
             self._read_first()
@@ -69,6 +74,7 @@ class ReadAhead:
         self.requests += 1
         self.bytes_read += len(head)
         self._store(0, head)
+        self._head = head
         self._walk = (0, len(head))
 
     def _assemble(self, start: int, stop: int) -> bytes:
@@ -144,3 +150,5 @@ class ReadAhead:
         while sum(map(len, self._blocks.values())) > self._keep and len(self._blocks) > 1:
             oldest, _ = self._blocks.popitem(last=False)
             self._starts.remove(oldest)
+            if oldest == 0:
+                self._head = b""

@@ -48,11 +48,11 @@ class NdpiLayout(TiffLayout):
 
     def _moved(self, entry: Entry, start: int, end: int, upper: int) -> Entry:
         if not start <= entry.position < end:
-            return replace(entry, position=entry.position + upper)
+            return entry._replace(position=entry.position + upper)
         if entry.type != FieldType.ASCII:
             return entry
         # texts never stand in the IFD, however short
-        return replace(entry, position=upper + int.from_bytes(self.exactly(entry.position, 4, entry.name), "little"))
+        return entry._replace(position=upper + int.from_bytes(self.exactly(entry.position, 4, entry.name), "little"))
 
 
 def ndpi_layout(read: ReadRange, layout: TiffLayout) -> NdpiLayout | None:
