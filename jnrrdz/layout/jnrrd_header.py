@@ -60,6 +60,8 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
         checked_skip(core.get("byte_skip") or 0, "byte_skip", -1),
         _axes(core, len(sizes)),
         {name: value for name, value in core.items() if name != "data_files"},
+        "line_skip",
+        "byte_skip",
     )
 
 

@@ -115,11 +115,17 @@ def _any_of(value: Any, rules: list[Schema], place: str) -> Problems:
     if all(found):
         # what came closest: the alternative whose own type is right, else all of them
         deep = next((problems for problems in found if problems[0][0] != place and "[" in problems[0][0]), None)
-        yield from deep if deep is not None and isinstance(value, list) else [_either(found)]
+        yield from (
+            deep if deep is not None and isinstance(value, list) else _either([problems[0] for problems in found])
+        )
 
 
-def _either(found: list[list[tuple[str, str]]]) -> tuple[str, str]:
-    return found[0][0][0], " or ".join(dict.fromkeys(f"{place} {text}".strip() for [(place, text), *_] in found))
+def _either(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return what is wrong with every alternative: by the fields that it is about."""
+    places = list(dict.fromkeys(place for place, _ in found))
+    if len(places) > 1:
+        return [(place, f"{text}; one of {', '.join(places)} is enough") for place, text in found]
+    return [(places[0], " or ".join(dict.fromkeys(text for _, text in found)))]
 
 
 def _all_of(value: Any, rules: list[Schema], place: str) -> Problems:

@@ -60,7 +60,8 @@ class _Maker:
             wrong["dimensions"] = f"{dimensions}; ascending, each once, of the {count} there are"
         for name in ("sizes", "overlap"):
             if len(self.keys.get(name, dimensions)) != len(dimensions):
-                wrong[name] = f"{len(self.keys[name])} numbers for {len(dimensions)} tiled dimensions"
+                counts = f"{len(self.keys[name])} numbers for {len(dimensions)} tiled dimensions"
+                wrong[name] = f"{counts} ({self.prefix}:dimensions)"
         for number, sizes in enumerate(self.keys.get("level_tile_sizes", [])):
             if len(sizes) != len(dimensions):
                 wrong[f"level_tile_sizes[{number}]"] = f"{len(sizes)} numbers for {len(dimensions)} tiled dimensions"

@@ -84,6 +84,8 @@ class Header:
     byte_skip: int = 0
     axes: Axes = field(default_factory=Axes)
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    line_field: str = "line skip"
+    byte_field: str = "byte skip"
 
     @property
     def nbytes(self) -> int:

@@ -60,25 +60,27 @@ def _data_of(read: ReadAhead, start: int, header: Header, count: int) -> DataFil
     size = read.size
     if header.byte_skip < 0:
         if header.encoding != "raw":
-            raise MalformedError("-1 counts from the end of raw data, not of compressed", field="byte skip")
+            raise MalformedError("-1 counts from the end of raw data, not of compressed", field=header.byte_field)
         start = size - count
     else:
-        start = _behind_lines(read, start, header.line_skip)
+        start = _behind_lines(read, start, header)
         start += header.byte_skip if header.encoding == "raw" else 0
     if start < 0 or start > size or (header.encoding == "raw" and start + count > size):
         message = f"{count} bytes are declared, of which {max(size - start, 0)} are there"
-        raise MalformedError(message, url=read.source.url, offset=max(start, 0), field="sizes")
+        is_skipped = start > size and header.byte_skip > 0
+        field = header.byte_field if is_skipped else "sizes"
+        raise MalformedError(message, url=read.source.url, offset=max(start, 0), field=field)
     return DataFile(read.source.url, start, size)
 
 
-def _behind_lines(read: ReadAhead, at: int, lines: int) -> int:
-    """Return the offset behind so many lines."""
-    limit = at + LARGEST_LINES
+def _behind_lines(read: ReadAhead, at: int, header: Header) -> int:
+    """Return the offset behind the lines to skip."""
+    limit, lines = at + LARGEST_LINES, header.line_skip
     while lines:
         block = read(at, at + _BLOCK)
         if not block or at > limit:
             raise MalformedError(
-                f"{lines} lines to skip are missing", url=read.source.url, offset=at, field="line skip"
+                f"{lines} lines to skip are missing", url=read.source.url, offset=at, field=header.line_field
             )
         ends = block.count(b"\n")
         if ends < lines:

@@ -26,8 +26,6 @@ COMPRESSORS = {
 }
 """Zarr's names; levels matter to writers alone."""
 
-WORTH_WARNING = 1 << 22
-
 type Integers = NDArray[np.int64]
 
 
@@ -81,12 +79,8 @@ def _whole_files(header: Header, per_file: int) -> Slabs:
     slabs = file_slabs(header.sizes[::-1], per_file)
     if slabs is None:
         raise UnsupportedError(f"files of {per_file} elements, which are no slabs of the array", field="data file")
-    if per_file * header.dtype.itemsize > WORTH_WARNING:
-        warnings.warn(
-            f"encoding {header.encoding}: any window of it costs reading and inflating "
-            f"{'the whole' if per_file * header.dtype.itemsize == header.nbytes else 'whole files'}",
-            stacklevel=2,
-        )
+    costs = "the whole" if per_file * header.dtype.itemsize == header.nbytes else "whole files"
+    warnings.warn(f"encoding {header.encoding}: any window of it costs reading and inflating {costs}", stacklevel=2)
     return slabs
 
 

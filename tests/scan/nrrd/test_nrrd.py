@@ -14,7 +14,10 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError, Untrust
 SHAPE = (5, 7, 11)
 
 # pynrrd writes the time with a deprecated call
-pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:encoding .*any window of it costs:UserWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
