@@ -1,7 +1,8 @@
 """The lines of a JNRRD header: one JSON object of one key each, and where the data begin behind them.
 
 May touch errors; opens nothing.  Rules in docs/formats/jnrrd.md: lines end with LF or CRLF; a blank line ends
-the header and is skipped; a line that is no JSON object is the first bytes of the data.
+the header and is skipped; a line that is no JSON object is the first bytes of the data.  White space around a
+line is nothing: https://github.com/mhalle/jnrrd/blob/main/spec/JNRRD-SPECIFICATION.md (2.3).
 """
 
 import json
@@ -23,7 +24,8 @@ DEEPEST = 32
 
 VERSIONS = ("0004",)
 _FIRST = re.compile(rb'\s*\{\s*"jnrrd"\s*:')
-_OPENING = re.compile(rb"[ \t]*\{[ \t]*\"")
+_OPENING = re.compile(rb"[ \t]*\{[ \t]*[\"}]")
+_BLANK = re.compile(rb"[ \t]*\r?\n")
 _KEY = re.compile(rb'[ \t]*\{[ \t]*"([^"\\]{1,80})"')
 _BLOCK = 1 << 15
 _LONGEST_OPENING = 64
@@ -50,7 +52,7 @@ def read_lines(read: Read) -> Lines:
         line = buffer.line(at)
         if line is None:
             return Lines(_checked(items), at)
-        if line in {b"\n", b"\r\n"}:
+        if _BLANK.fullmatch(line):
             return Lines(_checked(items), at + len(line))
         item = _item(line, at)
         if item is None:
@@ -71,8 +73,9 @@ class _Buffer:
         """Return the line that begins at an offset with its end; None where no object and no blank line begins."""
         self._grow(start + _LONGEST_OPENING)
         head = bytes(self._data[start : start + _LONGEST_OPENING])
-        if head.startswith((b"\n", b"\r\n")):
-            return head[: head.index(b"\n") + 1]
+        blank = _BLANK.match(head)
+        if blank is not None:
+            return blank[0]
         if _OPENING.match(head) is None:
             return None
         searched = start

@@ -13,8 +13,8 @@ from typing import Any
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 TILE = "https://jnrrd.org/extensions/tile/"
-_TILE_VERSION = re.compile(r"https?://jnrrd\.org/extensions/tile/v1(\.\d+)*/?")
-_TILE_ANY = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?", re.DOTALL)
+_TILE_VERSION = re.compile(r"https?://jnrrd\.org/extensions/tile/v1(\.\d+)*/?", re.IGNORECASE)
+_TILE_ANY = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?", re.DOTALL | re.IGNORECASE)
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]")
 
 type Step = str | int

@@ -248,6 +248,10 @@ def headers() -> list[Case]:
         "".join(f"  {json.dumps({key: value}, indent=None)}  \n" for key, value in [*start, declared, *flat]) + "\n"
     )
     cases.append(_text("spaces-around-lines", whole, spaced.encode()))
+    every = [*start, declared, *flat]
+    cases.append(_text("blank-line-of-spaces", whole, header(every, end=" \t\n")))
+    cases.append(_text("blank-line-of-spaces-crlf", whole, header(every, "\r\n", end="  \r\n")))
+    cases.append(_text("uri-in-capitals", whole, header([*start, ("extensions", {"tile": URI.upper()}), *flat])))
     raw_letters = "".join(
         json.dumps({k: v}, ensure_ascii=False) + "\n" for k, v in [*start, ("labels", ["é", "ü"]), declared, *flat]
     )
