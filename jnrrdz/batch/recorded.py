@@ -5,6 +5,7 @@ metadata; a manifest that is not whole (a disk that lost power) counts as none.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -65,6 +66,8 @@ def _choices(root: bytes) -> Mapping[str, Any]:
 
 def exists(output: str, options: Options) -> bool:
     """Whether anything is at an output's place."""
+    if output.startswith("/") and "::" not in output:  # as fsspec has it, in a fiftieth of the time
+        return os.path.lexists(output.rstrip("/") or "/")
     with faults.told(output, "looking for the output"):
         fs, place = fsspec.core.url_to_fs(output, **(options or {}))
         fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state

@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
     tag: int
     type: int
-    count: int  # type: ignore[assignment]  a tuple's method of that name is not needed
+    count: int  # type: ignore[assignment] # a tuple's method of that name is not needed
     position: int
     """Offset of the first value in the source (inside the IFD where they fit there)."""
 

@@ -7,6 +7,7 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -188,7 +189,7 @@ class Segments:
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
-    @property
+    @cached_property
     def missing(self) -> NDArray[np.bool_]:
         """Which segments the file does not hold: offset or length 0."""
         absent: NDArray[np.bool_] = (self.offsets == 0) | (self.lengths == 0)

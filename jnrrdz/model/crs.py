@@ -6,7 +6,6 @@ of the two where, stands in docs/georeferencing.md.
 """
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -211,7 +210,7 @@ def _bound(crs: Any, shift: tuple[float, ...]) -> Any:
 
 def cf_attributes(crs: Crs) -> dict[str, Any]:
     """Return the CF grid mapping attributes of a CRS: `crs_wkt`, and the parameters that CF has names for."""
-    return deepcopy(_cf_attributes(crs))
+    return {name: list(value) if isinstance(value, list) else value for name, value in _cf_attributes(crs).items()}
 
 
 @lru_cache(KEPT)

@@ -9,6 +9,7 @@ import base64
 import math
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from numbers import Complex, Integral, Real
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64
 DATA_TYPES = frozenset(["bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128"])
 
 
+@lru_cache(64)
 def data_type(dtype: np.dtype[Any]) -> str:
     """Return Zarr's name for a numpy type; the byte order is the codecs' business."""
     if dtype.name not in DATA_TYPES:

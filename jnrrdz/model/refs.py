@@ -116,7 +116,7 @@ class GridFiles(TreeFiles):
 
 
 FEW = 64
-"""Sources that are spelt all together, however few of them are used."""
+"""Sources that are spelt all together, however few of them are used; columns that are no shorter by broadcasting."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,9 @@ class ChunkRefs:
         rows = len(self.source)
         if self.indptr.ndim != 1 or len(self.indptr) == 0 or self.indptr[0] != 0 or self.indptr[-1] != rows:
             raise MalformedError("the row pointers do not cover the ranges", field="indptr")
-        if self.indptr.strides[0] and np.any(np.diff(self.indptr) < 0):  # a broadcast number is everywhere the same
+        if self.indptr.strides[0] and bool(
+            (self.indptr[1:] < self.indptr[:-1]).any()
+        ):  # a broadcast number is everywhere the same
             raise MalformedError("the row pointers decrease", field="indptr")
         if len(self.offset) != rows or len(self.length) != rows:
             raise MalformedError("columns of different lengths", field="offset, length")
@@ -155,11 +157,12 @@ class ChunkRefs:
         offset = np.ascontiguousarray(np.ravel(offsets)).astype(np.int64, copy=False)
         length = np.ascontiguousarray(np.ravel(lengths)).astype(np.int64, copy=False)
         indptr = np.arange(len(offset) + 1, dtype=np.int64)
-        if missing is not None:
-            present = ~np.ravel(np.asarray(missing, bool))
+        if missing is not None and (absent := np.ravel(np.asarray(missing, bool))).any():
+            present = ~absent
             offset, length = offset[present], length[present]
             indptr = np.concatenate(([0], np.cumsum(present))).astype(np.int64)
-        source = np.broadcast_to(np.int32(0), len(offset))
+        # a broadcast number takes no memory, but longer to make than a few
+        source = np.zeros(len(offset), np.int32) if len(offset) <= FEW else np.broadcast_to(np.int32(0), len(offset))
         return cls((url,), indptr, source, offset, length)
 
     @classmethod

@@ -61,18 +61,26 @@ _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 # Attributes
 
+_WHOLE = frozenset({int, bool})
+_LISTS = frozenset({list, tuple})
+
 
 def json_value(value: Any, where: Where = "attributes") -> Any:
     """Return a value in JSON's own types; numpy's scalars and arrays are converted."""
     kind = type(value)  # most values by far are of these types, and the checks below are slow
-    if kind is int or kind is bool or (kind is str and value.isascii()) or (kind is float and isfinite(value)):
+    if kind in _WHOLE or (kind is str and value.isascii()) or (kind is float and isfinite(value)):
         return value
-    if kind is dict or isinstance(value, Mapping):
-        return {_text(name, where): json_value(item, (where, name)) for name, item in value.items()}
+    if kind is dict or (kind not in _LISTS and isinstance(value, Mapping)):
+        return {
+            name if type(name) is str and name.isascii() else _text(name, where): item
+            if type(item) is str and item.isascii()
+            else json_value(item, (where, name))
+            for name, item in value.items()
+        }
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [json_value(item, (where, i)) for i, item in enumerate(value)]
+        return [item if type(item) in _WHOLE else json_value(item, (where, i)) for i, item in enumerate(value)]
     return _scalar(value, where)
 
 

@@ -6,20 +6,13 @@ no scanner knows another; each is a callable of the form `Scan`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.jnrrd import is_jnrrd
-from jnrrdz.layout.jpeg2000 import is_jpeg2000
-from jnrrdz.layout.nitf import is_nitf
-from jnrrdz.layout.nrrd import is_nrrd
 from jnrrdz.layout.tiff import is_tiff
 from jnrrdz.model.array import VirtualGroup
-from jnrrdz.model.physical import physical
-from jnrrdz.scan.jpeg2000 import scan_jpeg2000
-from jnrrdz.scan.n5 import scan_n5
 from jnrrdz.scan.neighbours import Lister, Neighbours, Opener, record_of
-from jnrrdz.scan.nitf import scan_nitf
-from jnrrdz.scan.nrrd import scan_jnrrd, scan_nrrd
 from jnrrdz.scan.options import TREE_OPTIONS, ScanOptions
 from jnrrdz.scan.tiff import scan_tiff
 from jnrrdz.source.base import ByteSource
@@ -42,13 +35,31 @@ class Scanner:
     scan: Scan
 
 
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that is imported when it is first called: who reads TIFFs waits for no other format."""
+
+    def called(*given: Any) -> Any:
+        return getattr(import_module(module), name)(*given)
+
+    return called
+
+
+def _scanner(name: str, layout: str, scan: str) -> Scanner:
+    return Scanner(
+        name, _later(f"jnrrdz.layout.{layout}", f"is_{layout}"), _later(f"jnrrdz.scan.{scan}", f"scan_{layout}")
+    )
+
+
 SCANNERS = (
     Scanner("TIFF", is_tiff, scan_tiff),
-    Scanner("JPEG 2000", is_jpeg2000, scan_jpeg2000),
-    Scanner("NITF", is_nitf, scan_nitf),
-    Scanner("JNRRD", is_jnrrd, scan_jnrrd),
-    Scanner("NRRD", is_nrrd, scan_nrrd),
+    _scanner("JPEG 2000", "jpeg2000", "jpeg2000"),
+    _scanner("NITF", "nitf", "nitf"),
+    _scanner("JNRRD", "jnrrd", "nrrd"),
+    _scanner("NRRD", "nrrd", "nrrd"),
 )
+
+scan_n5 = _later("jnrrdz.scan.n5", "scan_n5")
+physical: Callable[[VirtualGroup], VirtualGroup] = _later("jnrrdz.model.physical", "physical")
 
 KNOWN = {
     b"\x89HDF": "HDF5",

@@ -8,11 +8,13 @@ loop, so that one instance a process serves every thread.
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import fsspec
 import fsspec.asyn
 import fsspec.core
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
 
 _S3 = ("s3", "s3a")
@@ -52,6 +54,8 @@ def of(protocol: str, options: Mapping[str, Any]) -> Any:
 
 def opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     """Return the file system that a URL needs, and the path in it."""
+    if url.startswith("/") and "::" not in url and not options:
+        return _local(), str(LocalFileSystem._strip_protocol(url))  # noqa: SLF001  the same as below
     if "::" in url:
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, str(path)
@@ -62,6 +66,11 @@ def opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, str(path)
     return of(protocol or "file", options), str(kind._strip_protocol(url))  # noqa: SLF001  the same
+
+
+@cache
+def _local() -> LocalFileSystem:
+    return fsspec.filesystem("file")
 
 
 def _kept(make: Callable[[], Any], protocol: str, options: Mapping[str, Any]) -> Any:

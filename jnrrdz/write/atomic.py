@@ -27,6 +27,9 @@ DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
 it is resumed, does not wait for the disk: that costs several times what a small manifest does."""
 
 
+_BUFFER = 1 << 16
+"""Bytes that are written at once: a small manifest is one write."""
+
 LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}\.(?:tmp|old)", re.DOTALL)
 """A hidden name beside an output, which a run that was killed may leave; the group is the output's name."""
 
@@ -58,7 +61,7 @@ def new_file(
     if kind is not None and not overwrite:
         raise _exists(target)
     with _workplace(fs, place, target) as work:
-        with work.open("wb") as stream:
+        with work.open("wb", _BUFFER) as stream:
             yield stream
             _sync(stream)
         if isinstance(fs, LocalFileSystem):
@@ -151,7 +154,10 @@ def _workplace(fs: Any, place: str, target: str) -> Iterator[Path]:
     except OSError as error:
         raise JnrrdzError(f"cannot be written: {error.strerror or error}", url=target) from error
     finally:
-        _remove(work if local else parent)
+        if not local:
+            _remove(parent)
+        elif os.path.lexists(work):  # whatever is renamed is there no more
+            _remove(work)
 
 
 def _remove(path: Path) -> None:

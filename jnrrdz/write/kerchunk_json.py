@@ -18,6 +18,7 @@ last one is a whole file whose length nobody knows.  A missing chunk has no line
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import product
 from json import dumps as quoted
 from typing import Any, BinaryIO
@@ -76,9 +77,15 @@ def _documents(root: VirtualGroup) -> Iterator[tuple[str, str]]:
     for path, members in below(nodes).items():
         text = texts[path]
         if members:
-            inside = ",".join(f"{quoted(dumps(name))[1:-1]}:{texts[member][1:-1]}" for name, member in members)
+            inside = ",".join(f"{_member(name)}:{texts[member][1:-1]}" for name, member in members)
             text = f"{text.removesuffix(_END)}{inside}{_END}"
         yield f"{path}/{ZARR_JSON}".lstrip("/"), text
+
+
+@lru_cache(1024)
+def _member(name: str) -> str:
+    """Return a member's name as JSON in a JSON text; a batch writes the same names again and again."""
+    return quoted(dumps(name))[1:-1]
 
 
 _END = f'{MEMBERS_END}"'
