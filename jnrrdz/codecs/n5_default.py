@@ -98,13 +98,17 @@ class BlockCoder:
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return a chunk: the block's elements in their place, cut and filled up to the chunk's shape."""
+        return self.in_c_order(data).T
+
+    def in_c_order(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the same with its axes as they lie in the block, x last."""
         view = memoryview(data)
         header = block_header(view, len(self.shape))
         elements = self._elements(header, view[header.nbytes :]).reshape(header.dimensions[::-1])
         shape = self.shape[::-1]
         if elements.shape != shape:
             elements = self._fitted(elements, shape)
-        return elements.T
+        return elements
 
     def _elements(self, header: BlockHeader, body: memoryview) -> NDArray[Any]:
         """Return the elements in a row, big-endian as they are stored."""
@@ -140,3 +144,14 @@ class BlockCoder:
         elements = chunk.T.astype(self.dtype.newbyteorder(">"), order="C").tobytes()
         body = elements if self.config.compressor is None else deflate(self.config.compressor, elements)
         return default_header(chunk.shape) + body
+
+
+@dataclass(frozen=True)
+class COrderCoder:
+    """Chunks with their axes as they lie in the blocks, x last."""
+
+    coder: BlockCoder
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return a chunk."""
+        return self.coder.in_c_order(data)

@@ -44,6 +44,21 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
     return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))
 
 
+def in_c_order(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
+    """Return one codec for a transposition that reverses all axes and `n5_default`; the very same for any other chain.
+
+    A codec that is the whole chain reads, decodes and selects in one step.
+    """
+    if len(codecs) != len(("transpose", "n5_default")):
+        return tuple(codecs)
+    order, block = _entry(codecs[0]), codecs[1]
+    as_c_order = getattr(block, "as_c_order", None)  # another package's `n5_default` has none
+    axes = order.configuration.get("order", ())
+    if as_c_order is None or order.name != codec_n5.TRANSPOSE or list(axes) != list(range(len(axes)))[::-1]:
+        return tuple(codecs)
+    return (as_c_order(),)
+
+
 def _entry(codec: Codec) -> CodecSpec:
     found: dict[str, Any] = codec.to_dict()
     return CodecSpec(found["name"], found.get("configuration") or {})

@@ -11,12 +11,13 @@ from typing import Any
 import zarr
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
-from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline
+from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.read.bounded import bounded
-from jnrrdz.read.checked import checked
+from jnrrdz.read.checked import checked, in_c_order
+from jnrrdz.read.pipeline import ReferencePipeline
 from jnrrdz.read.store import ReferenceStore
 
 
@@ -92,7 +93,7 @@ def _tuned_array(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     )
     dtype = metadata.data_type.to_native_dtype()
     codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, dtype.itemsize)
-    codecs = bounded(codecs, metadata.chunk_grid.chunk_shape, dtype)
-    pipeline = FusedCodecPipeline.from_codecs(codecs).evolve_from_array_spec(spec)
+    codecs = in_c_order(bounded(codecs, metadata.chunk_grid.chunk_shape, dtype))
+    pipeline = ReferencePipeline.from_codecs(codecs).evolve_from_array_spec(spec)
     object.__setattr__(inner, "codec_pipeline", pipeline)
     return array

@@ -15,9 +15,9 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
 
 from jnrrdz.codecs import lz4
-from jnrrdz.codecs.adapter.array_bytes import TileCodec
+from jnrrdz.codecs.adapter.array_bytes import ChunkDecoder, TileCodec
 from jnrrdz.codecs.lz4 import Lz4Config
-from jnrrdz.codecs.n5_default import BlockCoder, N5DefaultConfig
+from jnrrdz.codecs.n5_default import BlockCoder, COrderCoder, N5DefaultConfig
 from jnrrdz.errors import MalformedError
 from jnrrdz.model import codec_n5
 from jnrrdz.model.codec_n5 import N5_DEFAULT, SQUEEZE
@@ -46,12 +46,32 @@ class N5DefaultCodec(TileCodec):
         """Return the decoder for chunks of this shape and type."""
         return BlockCoder(self.config, shape, dtype, fill_value)
 
+    def as_c_order(self) -> "COrderBlockCodec":
+        """Return the codec that reads what stands behind a transposition of all axes."""
+        return COrderBlockCodec(self.config)
+
     def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
         coder = self.decoder(chunk_spec.shape, chunk_spec.dtype.to_native_dtype(), chunk_spec.fill_value)
         return chunk_spec.prototype.buffer.from_bytes(coder.encode(chunk_data.as_numpy_array()))
 
     async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
         return await asyncio.to_thread(self._encode_sync, chunk_data, chunk_spec)
+
+
+@dataclass(frozen=True)
+class COrderBlockCodec(TileCodec):
+    """`transpose` and `n5_default` in one, for reading; it has no name of its own and stands in no metadata."""
+
+    config: N5DefaultConfig
+    name = N5_DEFAULT
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the entry of the block's codec."""
+        return self.config.to_json()
+
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+        """Return the decoder for chunks of this shape and type."""
+        return COrderCoder(BlockCoder(self.config, shape[::-1], dtype, fill_value))
 
 
 @dataclass(frozen=True)
