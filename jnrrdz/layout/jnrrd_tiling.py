@@ -128,8 +128,9 @@ class _Maker:
         )
         counts = [sum(level.tiles for level in levels) for levels in (down, up)]
         is_ceil = self._is_ceil(*counts)
-        if is_ceil is None:
-            raise self._wrong_table(down, counts)
+        other = sum(math.prod(-(-axis.size // axis.tile) for axis in level.axes) for level in down)
+        if is_ceil is None or (self._listed == other and other not in counts):
+            raise self._wrong_table(other, counts)
         if counts[is_ceil] > MOST_TILES:
             raise self._error(f"{counts[is_ceil]} tiles; {MOST_TILES} are the most", "sizes")
         return is_ceil, up if is_ceil else down
@@ -140,17 +141,22 @@ class _Maker:
         if name is not None:
             length = len(self.keys[name])
             return False if length == down else True if length == up else None
-        files = self.keys.get("files", ()) if "pattern" not in self.keys else ()
-        return self.keys["storage"] == "external" and len(files) == up != down
+        return self._listed == up != down
 
     @property
     def _table(self) -> str | None:
         return next((name for name in PER_TILE if name in self.keys), None)
 
-    def _wrong_table(self, down: Sequence[TileLevel], counts: Sequence[int]) -> MalformedError:
-        name = self._table or ""
+    @property
+    def _listed(self) -> int | None:
+        """How many files are listed, where nothing else tells of all tiles."""
+        is_all = self.keys["storage"] == "external" and "pattern" not in self.keys and self._table is None
+        return len(self.keys.get("files", ())) if is_all else None
+
+    def _wrong_table(self, other: int, counts: Sequence[int]) -> MalformedError:
+        """Return the error of a list of another length; `other` counts tiles as if they did not overlap."""
+        name = self._table or "files"
         message = f"{len(self.keys[name])} entries of {' or '.join(map(str, dict.fromkeys(counts)))} tiles"
-        other = sum(math.prod(-(-axis.size // axis.tile) for axis in level.axes) for level in down)
         if any(self.keys.get("overlap", ())) and other not in counts:
             message += f"; {other} tiles there would be if they were counted as if they did not overlap"
         return self._error(message, name)

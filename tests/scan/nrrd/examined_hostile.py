@@ -72,6 +72,7 @@ def external() -> list[Case]:
     cases += [_outside(f"files-{at}", {"files": listed}, "tile:files") for at, listed in enumerate(files)]
     return [
         *cases,
+        _outside("files-overlap-other-reading", {"files": every, "overlap": [2, 1]}, "tile:files", "9", "12"),
         _outside("pattern-number", {"pattern": 5}, "tile:pattern"),
         _outside("pattern-names-unknown", {"pattern": "{x}{why}{zed}"}, "tile:pattern", "why", "zed"),
         _outside("no-pattern-no-files", {}, "tile:pattern", "tile:files"),
