@@ -31,11 +31,13 @@ class Opened:
 
     source: ByteSource
     record: SourceRecord | None
+    local: bool = False
+    """Whether it is a local file; told once, for its URL is parsed to find out."""
     checked: bool = False
     touched: DriftError | None = None
     """What was found of a local file that has its size, but another time of modification than recorded."""
 
-    def check(self, *, local: bool = False) -> None:
+    def check(self) -> None:
         """Refuse a source that is not what it was when it was scanned; looks once.
 
         The time alone condemns no local file: a copy of a directory changes all of them.
@@ -43,7 +45,7 @@ class Opened:
         record = self.record
         if not self.checked and record is not None and (record.size, record.etag, record.modified) != (None,) * 3:
             drift = since_scanned(record, self.source.validators)
-            if drift is not None and not (local and record.size in {None, self.source.validators.size}):
+            if drift is not None and not (self.local and record.size in {None, self.source.validators.size}):
                 raise drift.at(url=self.source.url)
             self.touched = drift
         self.checked = True
@@ -89,9 +91,9 @@ class SourcePool:
         guard = None if self._trust is None else self._trust.guard_for(place)
         record = self._records.get(url)
         source = self._opener(place, storage_options=self._options, guard=guard, expected=record)
-        opened = Opened(source, record)
-        if self.is_local(url):
-            opened.check(local=True)
+        opened = Opened(source, record, self.is_local(url))
+        if opened.local:
+            opened.check()
             self._warn(opened)
         with self._lock:
             if len(self._opened) >= _OPEN:
@@ -127,7 +129,7 @@ class SourcePool:
         if not length:
             return b""
         opened = self.opened(url)
-        if self.is_local(url) and offset + length > opened.source.validators.size:
+        if opened.local and offset + length > opened.source.validators.size:
             # said before reading: a manifest may claim any length
             raise truncated(opened.source, offset, length, max(opened.source.validators.size - offset, 0))
         (data,) = opened.source.read([(offset, offset + length)])

@@ -25,7 +25,8 @@ class LocalSource:
         self._lock = threading.Lock()
         self._open_file: _OpenFile | None = None
         self._validators: Validators | None = None
-        self._file()
+        with faults.told(url, "opening the file"):
+            self._open_file = self._reopen()
 
     @property
     def url(self) -> str:
