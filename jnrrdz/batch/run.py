@@ -105,7 +105,8 @@ class Jobs:
 
     def _job(self, found: Found, number: int) -> Job:
         output = self.template.filled(found, number)
-        if local_path(output) is not None and os.path.realpath(output) == os.path.realpath(found.url):
+        own = local_path(found.url)
+        if own is not None and local_path(output) is not None and os.path.realpath(output) == os.path.realpath(own):
             raise UnrepresentableError("the manifest would replace its own source", url=found.url)
         if self._together:
             return Job(number, found, output)

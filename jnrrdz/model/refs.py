@@ -135,9 +135,8 @@ class ChunkRefs:
         rows = len(self.source)
         if self.indptr.ndim != 1 or len(self.indptr) == 0 or self.indptr[0] != 0 or self.indptr[-1] != rows:
             raise MalformedError("the row pointers do not cover the ranges", field="indptr")
-        if self.indptr.strides[0] and bool(
-            (self.indptr[1:] < self.indptr[:-1]).any()
-        ):  # a broadcast number is everywhere the same
+        # a broadcast number is everywhere the same
+        if self.indptr.strides[0] and (self.indptr[1:] < self.indptr[:-1]).any():
             raise MalformedError("the row pointers decrease", field="indptr")
         if len(self.offset) != rows or len(self.length) != rows:
             raise MalformedError("columns of different lengths", field="offset, length")

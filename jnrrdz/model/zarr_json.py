@@ -73,7 +73,7 @@ def json_value(value: Any, where: Where = "attributes") -> Any:
     if kind is dict or (kind not in _LISTS and isinstance(value, Mapping)):
         return {
             name if type(name) is str and name.isascii() else _text(name, where): item
-            if type(item) is str and item.isascii()
+            if type(item) in _WHOLE or (type(item) is str and item.isascii())
             else json_value(item, (where, name))
             for name, item in value.items()
         }

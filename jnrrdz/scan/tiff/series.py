@@ -13,9 +13,7 @@ from jnrrdz.scan.neighbours import Neighbours
 from jnrrdz.scan.options import ScanOptions
 from jnrrdz.scan.tiff.assembly import file_group
 from jnrrdz.scan.tiff.ndpi import NdpiLayout, ndpi_layout
-from jnrrdz.scan.tiff.ome import ome_group
 from jnrrdz.scan.tiff.stack import stack_series
-from jnrrdz.scan.tiff.vendor import vendor_group
 from jnrrdz.source.readahead import ReadAhead
 
 BY_TAG = {
@@ -65,9 +63,14 @@ def series_group(
     layout = ndpi_layout(read, layout) or layout
     kind = kind_of(layout, layout.ifd(layout.first)) if layout.first else None
     found: VirtualGroup | None = None
+    # imported here: most TIFFs are neither, and a batch's workers start sooner
     if kind == "ome":
+        from jnrrdz.scan.tiff.ome import ome_group  # noqa: PLC0415
+
         found = ome_group(layout, url, neighbours, options)
     elif kind is not None:
+        from jnrrdz.scan.tiff.vendor import vendor_group  # noqa: PLC0415
+
         found = vendor_group(read, layout, url, kind, options)
     if found is not None or not layout.first or isinstance(layout, NdpiLayout):
         return found
