@@ -20,6 +20,7 @@ import numpy as np
 import tensorstore
 from measure import Case, Sample, timed
 from numpy.typing import NDArray
+from zarr.core.buffer.cpu import NDBuffer
 
 import jnrrdz
 
@@ -91,6 +92,13 @@ class Bound:
                 pass
         return self.out
 
+    def read_anew(self) -> NDArray[np.uint16]:
+        """Decode all blocks to an array that is made now: its pages are the machine's to make, for every reader."""
+        kept, self.out = self.out, np.empty_like(self.out)
+        found = self.read()
+        self.out = kept
+        return found
+
 
 def peer_python() -> Path | None:
     """Return the interpreter of an environment with zarr-n5, made if need be; None where it cannot be had."""
@@ -115,6 +123,11 @@ def peer(python: Path, path: Path, pipeline: str, total: int) -> Sample:
     return Sample(seconds=told["seconds"])
 
 
+def into(array: Any, exists: NDBuffer) -> Sample:
+    """Return what jnrrdz takes to read into an array that is there."""
+    return timed(lambda: array.get_basic_selection(..., out=exists))
+
+
 def full_read(size: int, same: Callable[..., None]) -> Case:
     """Return the full read of a volume of that side."""
     path, values = volume(size)
@@ -123,9 +136,12 @@ def full_read(size: int, same: Callable[..., None]) -> Case:
     for array in arrays.values():
         same(array[...], values.T, "N5")
     same(bound.read(), values.T, "decode only")
+    exists = NDBuffer.from_numpy_array(np.full_like(bound.out, 1))  # as that of the bound
     contenders: dict[str, Callable[[], Sample]] = {
         "decode only": lambda: timed(bound.read),
+        "decode to a new array": lambda: timed(bound.read_anew),
         **{f"jnrrdz, {chain}": lambda array=array: timed(lambda: array[...]) for chain, array in arrays.items()},
+        **{f"  {chain}, array exists": lambda array=array: into(array, exists) for chain, array in arrays.items()},
         "tensorstore n5": lambda: timed(lambda: tensorstore.open(spec(path, size)).result().read().result()),
     }
     python, total = peer_python(), int(values.sum(dtype="u8"))
