@@ -117,13 +117,21 @@ def command(name: str, listed: Path, out: str, endpoint: str | None) -> list[str
     return [python, str(HERE / "many_peers.py"), name, str(listed), out, *([endpoint] if endpoint else [])]
 
 
+def environment(name: str) -> dict[str, str]:
+    """Return the variables of a contender: ours too runs from compiled modules, as what pip installed does."""
+    if name != "jnrrdz":
+        return dict(os.environ)
+    known = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**known, "PYTHONPYCACHEPREFIX": str(ENVIRONMENTS.parent / "pycache")}
+
+
 def measured(name: str, listed: Path, endpoint: str | None, variables: dict[str, str]) -> dict[str, float]:
     """Return what one run of a contender took."""
     out = tempfile.mkdtemp(prefix="jnrrdz-many-")
     try:
         made = subprocess.run(
             command(name, listed, out, endpoint),
-            env={**os.environ, **variables},
+            env={**environment(name), **variables},
             capture_output=True,
             text=True,
             check=False,
