@@ -43,10 +43,13 @@ class TileCoder:
         if self.dtype.itemsize > 1 and self.config.endian is None:
             raise MalformedError("no endian, where elements have several bytes", field=TILE)
 
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return a chunk."""
+    def decode(self, data: bytes | memoryview, expected: int | None = None) -> NDArray[Any]:
+        """Return a chunk; `expected` is the number of the kind that it has to be, where that is known."""
         view = memoryview(data).cast("B")
         kind, octets = self._raw(view) if self.config.compression == "raw" else self._packed(view)[:2]
+        if expected is not None and kind is not self.config.kinds[expected]:
+            own, other = ("x".join(map(str, one.shape)) for one in (kind, self.config.kinds[expected]))
+            raise MalformedError(f"a tile of {own} elements, where one of {other} belongs", field=TILE)
         order: Literal["<", ">"] = "<" if self.config.endian == "little" else ">"
         elements = octets.view(self.dtype.newbyteorder(order)).reshape(kind.shape)
         if kind.shape == self.shape:

@@ -99,6 +99,16 @@ class TileConfig:
         """The combinations of choices, in C order."""
         return tuple(map(_kind, product(*self.axes)))
 
+    def kind_of(self, chunk: int, grid: tuple[int, ...]) -> int | None:
+        """Return the number of the kind that belongs into a chunk of a grid; None for a grid of other axes."""
+        if len(grid) != len(self.axes):
+            return None
+        strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
+        number = 0
+        for stride, size, axis in zip(strides, grid, self.axes, strict=True):
+            number = number * len(axis) + _choice_of(chunk // stride % size, size, axis)
+        return number
+
     @cached_property
     def extras(self) -> tuple[int, ...]:
         """For each kind how many bytes stand beside a compressed tile: kinds of one size differ in it."""
@@ -122,6 +132,14 @@ class TileConfig:
             taken.add(length)
             found.append(length - extra)
         return tuple(found)
+
+
+def _choice_of(chunk: int, chunks: int, axis: tuple[Choice, ...]) -> int:
+    """Return which choice a chunk along an axis is: whole tiles, the last one, what is left of the last one."""
+    rests = sum(first > 0 for _, first in axis)
+    last = chunks - rests - 1
+    starts = len(axis) - rests
+    return 0 if chunk < last else starts - 1 + chunk - last
 
 
 def _is_axis(axis: Any) -> bool:

@@ -12,14 +12,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.model.array import SourceRecord, VirtualGroup
-from jnrrdz.model.zarr_json import dumps, tree_json
+from jnrrdz.model.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.read.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.read.documents import source_records
+from jnrrdz.read.documents import parse_json, source_records
 from jnrrdz.read.keys import ChunkKeys
 from jnrrdz.read.manifest_json import read_json
 from jnrrdz.read.manifest_parquet import METADATA, read_parquet
@@ -58,6 +59,14 @@ class Manifest:
             end = key.find("/", end + 1)
         number = None if refs is None else refs.keys.number(key)
         return None if refs is None or number is None else (refs, number)
+
+    @cached_property
+    def is_stack(self) -> bool:
+        """Whether it was put together of several along an axis."""
+        found = parse_json(self.documents.get(ZARR_JSON, b"{}"))
+        attributes = found.get("attributes") if isinstance(found, dict) else None
+        own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
+        return isinstance(own, dict) and "concat_dim" in own
 
     def __eq__(self, other: object) -> bool:
         """Whether both hold the same."""
