@@ -1,8 +1,8 @@
 """zarr's fused pipeline, its chunks handed to threads some at a time.
 
 May touch zarr's pipeline only.  zarr gives its pool a task for each chunk: a future, its locks and a waking of
-whoever waits for it, all of it while the threads that decode wait for the interpreter.  For blocks of half a
-megabyte that is a tenth of the time.  Here each thread takes the next few chunks until none are left.
+whoever waits for it, all of it while the threads that decode wait for the interpreter.  Here each thread
+takes the next few chunks until none are left.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from zarr.core.indexing import SelectorTuple
 type Item = tuple[ByteGetter, ArraySpec, SelectorTuple, SelectorTuple, bool]
 
 _MOST = 4
-"""Chunks that a thread takes at once; more save nothing."""
+"""Chunks that a thread takes at once: two save a sixth of a read of small blocks, more save nothing else."""
 
 _TURNS = 16
 """Times that each thread comes back at least, so that none is left with much when the others have finished."""

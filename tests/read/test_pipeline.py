@@ -3,6 +3,7 @@
 import itertools
 import struct
 import threading
+import time
 from collections import deque
 
 import numpy as np
@@ -107,6 +108,25 @@ def test_of_two_that_fail_the_earlier_is_told_and_the_rest_are_left():
         with pytest.raises(MalformedError, match="number 0"):
             _shared(work, deque(range(100)), 2)
         assert sorted(done) == [0, 1]
+
+
+def test_what_fails_leaves_nothing_to_the_others():
+    pending, other, done = deque(range(3)), threading.Event(), []
+
+    def work(number):
+        done.append(number)
+        if number == 0:
+            other.wait(60)
+            raise MalformedError("number 0")
+        other.set()
+        for _ in range(5000):  # at work while the first fails
+            if not pending:
+                return
+            time.sleep(0.001)
+
+    with pytest.raises(MalformedError, match="number 0"):
+        _shared(work, pending, 2)
+    assert sorted(done) == [0, 1]
 
 
 @pytest.mark.parametrize(
