@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jnrrdz.errors import (
     DriftError,
+    DriftWarning,
     JnrrdzError,
     MalformedError,
     UnrepresentableError,
@@ -29,6 +30,7 @@ __version__ = version("jnrrdz")
 
 __all__ = [
     "DriftError",
+    "DriftWarning",
     "JnrrdzError",
     "MalformedError",
     "Parser",
