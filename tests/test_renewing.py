@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 from rasterio.transform import from_origin
 
 import jnrrdz
@@ -97,6 +98,19 @@ def test_a_member_that_no_longer_fits_is_refused(change, message):
     with pytest.raises(UnrepresentableError, match=message):
         jnrrdz.refresh("year.json")
     assert Path("year.json").read_bytes() == before
+
+
+def test_a_member_whose_values_mean_something_else_is_refused():
+    for day in (1, 2):
+        scene(f"s_{day}.tif", day)
+        with rasterio.open(f"s_{day}.tif", "r+") as file:
+            file.units = ("m",)
+    jnrrdz.merge(["s_1.tif", "s_2.tif"], "year.json", concat_dim="time", coord_from=r"_(\d)")
+    scene("s_2.tif", 7000)
+    with rasterio.open("s_2.tif", "r+") as file:
+        file.units = ("feet",)
+    with pytest.raises(UnrepresentableError, match="data: attribute 'units'"):
+        jnrrdz.refresh("year.json")
 
 
 def test_a_source_that_is_gone_is_named():

@@ -8,7 +8,7 @@ escaped, so that none of it can drive a terminal.
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +49,18 @@ class Console:
         if self.verbose:
             click.echo(redacted("".join(traceback.format_exception(error))), err=True, nl=False)
         click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(_told(error))}", err=True)
+
+    def each(self, names: Iterable[str], work: Callable[[str], None]) -> int:
+        """Do some work for each name, its warnings told, and return how many failed: none stops the others."""
+        failed = 0
+        for name in names:
+            try:
+                with self.warnings_told(name):
+                    work(name)
+            except (JnrrdzError, OSError) as error:
+                self.error(error)
+                failed += 1
+        return failed
 
     @contextmanager
     def warnings_told(self, source: str) -> Iterator[None]:

@@ -128,21 +128,15 @@ def _in_place_all(console: Console, sources: Sequence[str], wish: Wish, *, remov
     """Write the metadata into every source, or remove them, and return how many failed."""
     from jnrrdz import api  # noqa: PLC0415  see the package
 
-    failed = 0
-    for source in sources:
-        try:
-            options = wish.s3.options(source)
-            with console.warnings_told(source):
-                if remove:
-                    keys = api.remove_in_place(source, storage_options=options)
-                else:
-                    keys = api.index_in_place(source, overwrite=wish.overwrite, storage_options=options, **wish.choices)
-        except (JnrrdzError, OSError) as error:
-            console.error(error)
-            failed += 1
+    def place(source: str) -> None:
+        options = wish.s3.options(source)
+        if remove:
+            keys = api.remove_in_place(source, storage_options=options)
         else:
-            console.note(f"{source}: {len(keys)} zarr.json {'removed' if remove else 'written'}")
-    return failed
+            keys = api.index_in_place(source, overwrite=wish.overwrite, storage_options=options, **wish.choices)
+        console.note(f"{source}: {len(keys)} zarr.json {'removed' if remove else 'written'}")
+
+    return console.each(sources, place)
 
 
 def _is_folder(sources: Sequence[str], output: str) -> bool:

@@ -4,12 +4,12 @@ May touch click, and inside the command what refreshes.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import S3Access, allow_option, console_options, s3_options
-from jnrrdz.errors import JnrrdzError
 
 EPILOG = """\b
 Examples:
@@ -45,24 +45,13 @@ def refresh(  # noqa: PLR0913  one parameter an option
     """
     from jnrrdz.renewing import refresh as run  # noqa: PLC0415  see the package
 
-    failed = 0
-    for name in names:
-        try:
-            with console.warnings_told(name):
-                done = run(
-                    name,
-                    dry_run=dry_run,
-                    jobs=jobs,
-                    allow=allow,
-                    storage_options=s3.options(name),
-                    source_options=s3.given(),
-                )
-        except (JnrrdzError, OSError) as error:
-            console.error(error)
-            failed += 1
-            continue
+    def renew(name: str) -> None:
+        access: Any = {"storage_options": s3.options(name), "source_options": s3.given()}
+        done = run(name, dry_run=dry_run, jobs=jobs, allow=allow, **access)
         verb = "changed" if dry_run else "scanned again"
         told = f"{len(done.changed)} of {done.sources} sources {verb}" if done.changed else "as it was"
         console.note(f"{name}: {told}")
+
+    failed = console.each(names, renew)
     if failed:
         context.exit(SOME_FAILED if len(names) > 1 else FAILURE)

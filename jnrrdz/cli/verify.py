@@ -5,13 +5,12 @@ May touch click, and inside the command what verifies.
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jnrrdz.cli.console import FAILURE, NOT_VERIFIED, Console, console_of
 from jnrrdz.cli.options import S3Access, allow_option, console_options, json_option, s3_options
-from jnrrdz.errors import JnrrdzError
 
 if TYPE_CHECKING:
     from jnrrdz.verifying.findings import Verification
@@ -59,25 +58,13 @@ def verify(  # noqa: PLR0913  one parameter an option
     from jnrrdz.verifying import verify as run  # noqa: PLC0415  see the package
 
     done: list[Verification] = []
-    failed = False
-    for name in names:
-        try:
-            with console.warnings_told(name):
-                found = run(
-                    name,
-                    deep=deep,
-                    drift=drift,
-                    jobs=jobs,
-                    allow=allow,
-                    storage_options=s3.options(name),
-                    source_options=s3.given(),
-                )
-        except (JnrrdzError, OSError) as error:
-            console.error(error)
-            failed = True
-            continue
-        done.append(found)
-        console.note(_line(found))
+
+    def look(name: str) -> None:
+        access: Any = {"storage_options": s3.options(name), "source_options": s3.given()}
+        done.append(run(name, deep=deep, drift=drift, jobs=jobs, allow=allow, **access))
+        console.note(_line(done[-1]))
+
+    failed = console.each(names, look)
     _print(done, as_json=as_json)
     if failed:
         context.exit(FAILURE)

@@ -129,7 +129,7 @@ class VirtualLevelStore(ReferenceStore):
         except JnrrdzError as error:
             future.set_exception(error)
             raise error.at(field=key) from error.__cause__
-        except BaseException as error:
+        except BaseException as error:  # raised again; whoever waits is woken, whatever ended the work
             future.set_exception(error)
             raise
         finally:

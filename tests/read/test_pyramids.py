@@ -89,6 +89,7 @@ def test_bands_stay_and_thin_strips_become_blocks(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", planarconfig="separate", rowsperstrip=1)
     found = jnrrdz.open_group(tmp_path / "a.tif", virtual_levels=1)["1/data"]
     assert found.shape == (3, 300, 400)
+    assert found.chunks[0] == 1
     assert min(found.chunks[-2:]) >= 256
     for band in range(3):
         np.testing.assert_array_equal(found[band], halved(pixels[band], 1))

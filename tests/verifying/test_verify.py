@@ -128,6 +128,18 @@ def test_a_range_behind_the_end(refs):
     assert str(size) in found.findings[0].message
 
 
+@pytest.mark.parametrize(("beyond", "kinds_found"), [(0, set()), (1, {"range"})])
+def test_a_range_may_end_with_its_source_and_no_later(refs, beyond, kinds_found):
+    size = Path("a.tif").stat().st_size
+
+    def move(document):
+        place = document["refs"]["data/c/1/2"]
+        place[1] = size - place[2] + beyond
+
+    edited(refs, move)
+    assert kinds(jnrrdz.verify(refs, sample=0)) == kinds_found
+
+
 def test_many_ranges_behind_the_end_are_counted():
     tifffile.imwrite("a.tif", np.zeros((1024, 1024), "u1"), tile=(16, 16))
     jnrrdz.index("a.tif", "a.json")
