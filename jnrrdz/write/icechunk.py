@@ -26,6 +26,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, Uns
 from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.model.refs import ChunkRefs, TreeFiles
 from jnrrdz.model.zarr_json import dumps, tree_json
+from jnrrdz.source import faults
 from jnrrdz.write.atomic import new_directory
 from jnrrdz.write.place import is_local, local_path
 from jnrrdz.write.spans import Spans, refuse_whole, remedy, spans
@@ -33,6 +34,9 @@ from jnrrdz.write.spans import Spans, refuse_whole, remedy, spans
 BRANCH = "main"
 _LAST = "repo"
 """The file that makes a directory a repository."""
+_FILES = {_LAST, "config.yaml"}
+_FOLDERS = {"snapshots", "manifests", "transactions", "chunks", "overwritten", "refs"}
+"""Names below a repository's prefix: https://icechunk.io/en/stable/reference/spec/."""
 
 _S3_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region", "anon": "anonymous"}
 _S3_CREDENTIALS = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
@@ -97,8 +101,8 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
             with new_directory(target, last=_LAST, overwrite=overwrite) as work:
                 yield _new(icechunk, icechunk.local_filesystem_storage(str(work)), containers)
         else:
-            with _removed_on_failure(icechunk, storage, target, options):
-                yield _new(icechunk, storage, containers)
+            with _new_remote(icechunk, storage, containers, target, options) as repository:
+                yield repository
     except icechunk.IcechunkError as error:
         raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
 
@@ -120,18 +124,36 @@ def _existing(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
 
 
 @contextmanager
-def _removed_on_failure(icechunk: Any, storage: Any, target: str, options: dict[str, Any]) -> Iterator[None]:
+def _new_remote(
+    icechunk: Any, storage: Any, containers: list[Any], target: str, options: dict[str, Any]
+) -> Iterator[Any]:
+    """Yield a new repository under a prefix that holds nothing yet.  If the block fails, its own objects go by name."""
+    fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
     if icechunk.Repository.exists(storage):
         raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
+    with faults.told(target, "looking for the output", fs):
+        if _holds_objects(fs, place):
+            raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
+    repository = _new(icechunk, storage, containers)
     done = False
     try:
-        yield
+        yield repository
         done = True
     finally:
         if not done:
-            fs, place = fsspec.core.url_to_fs(target, **options)
-            if fs.exists(place):
-                fs.rm(place, recursive=True)
+            own = [path for path in fs.find(place) if _is_own(path.removeprefix(f"{place.rstrip('/')}/"))]
+            if own:
+                fs.rm(own)
+
+
+def _holds_objects(fs: Any, place: str) -> bool:
+    """Return whether anything is below a prefix; a bucket is there even if it is empty."""
+    return bool(fs.ls(place)) if "/" not in place.strip("/") else fs.exists(place)
+
+
+def _is_own(name: str) -> bool:
+    """Return whether an object is one that Icechunk writes, by its name below the repository's prefix."""
+    return name in _FILES or ("/" in name and name.partition("/")[0] in _FOLDERS)
 
 
 def _storage(icechunk: Any, target: str, options: dict[str, Any]) -> Any:

@@ -143,3 +143,45 @@ def test_a_source_that_icechunk_cannot_reach_is_refused(tmp_path):
     with pytest.raises(UnsupportedError, match="ftp://host/: Icechunk reads"):
         writer.write(VirtualGroup({"data": array}), str(tmp_path / "r"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def crowded(seaweed, bucket):
+    """Return a bucket with other people's objects, at its root and below a prefix."""
+    for key in ("root.txt", "project/data.bin", "project/chunks.txt", "project/deep/repo", "projects/other"):
+        seaweed.put(bucket, key, b"precious")
+    return bucket
+
+
+@pytest.mark.parametrize("place", ["project", "project/", "project/deep", ""])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_prefix_with_other_objects_is_refused_and_left_alone(seaweed, crowded, place, overwrite):
+    array = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_(None),), ChunkRefs.single("s3://b/a", [1], [1]), ("x",))
+    before = seaweed.keys(crowded)
+    with pytest.raises(JnrrdzError, match=r"holds other objects; name a prefix that is empty|invalid icechunk header"):
+        writer.write(
+            VirtualGroup({"data": array}),
+            f"s3://{crowded}/{place}",
+            overwrite=overwrite,
+            storage_options=seaweed.options(client_kwargs={"region_name": "us-east-1"}),
+        )
+    assert seaweed.keys(crowded) == before
+
+
+def test_a_failure_midway_removes_what_icechunk_wrote_and_nothing_else(seaweed, crowded, monkeypatch):
+    array = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_(None),), ChunkRefs.single("s3://b/a", [1], [1]), ("x",))
+    before = seaweed.keys(crowded)
+
+    def failing(*_):
+        seaweed.put(crowded, "project/new/readme.txt", b"of somebody else, meanwhile")
+        assert any(key.startswith("project/new/snapshots/") for key in seaweed.keys(crowded))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, "_set_references", failing)
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(
+            VirtualGroup({"data": array}),
+            f"s3://{crowded}/project/new",
+            storage_options=seaweed.options(client_kwargs={"region_name": "us-east-1"}),
+        )
+    assert seaweed.keys(crowded) == sorted([*before, "project/new/readme.txt"])
