@@ -41,8 +41,8 @@ EASTING = 512345.0
 
 OURS = """\
 import json, resource, sys, time
-from jnrrdz.batch import run
-from jnrrdz.batch.selection import Selection
+from jnrrdz.batches import run
+from jnrrdz.batches.selection import Selection
 start, before = time.perf_counter(), time.process_time()
 done = run.batch((), sys.argv[2] + "/{stem}.json", selection=Selection((), lists=[sys.argv[1]]), jobs=64)
 seconds = time.perf_counter() - start

@@ -46,9 +46,9 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
 
         store = tifffile.TiffFile(work / "a.tif").aszarr()
         return lambda: store.write_fsspec(str(work / "tifffile.json"), "file:///data", zarr_format=3)
-    from jnrrdz.model.array import VirtualArray, VirtualGroup
-    from jnrrdz.model.codec import CodecSpec, bytes_
-    from jnrrdz.model.refs import ChunkRefs
+    from jnrrdz.core.array import VirtualArray, VirtualGroup
+    from jnrrdz.core.codec import CodecSpec, bytes_
+    from jnrrdz.core.refs import ChunkRefs
 
     refs = ChunkRefs.single("file:///data/a.tif", *offsets_and_lengths(side))
     codecs = (bytes_(None), CodecSpec("numcodecs.zlib", {"level": 6}))
@@ -59,18 +59,18 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
 
 def _writer(contender: str, root, work: Path):  # noqa: ANN001, ANN202 - what is imported differs
     if contender == "json":
-        from jnrrdz.write import kerchunk_json
+        from jnrrdz.manifests import kerchunk_json
 
         return lambda: kerchunk_json.write(root, str(work / "a.json"), overwrite=True)
     if contender == "parquet":
-        from jnrrdz.write import kerchunk_parquet
+        from jnrrdz.manifests import kerchunk_parquet
 
         return lambda: kerchunk_parquet.write(root, str(work / "a.parq"), overwrite=True)
     if contender == "icechunk":
-        from jnrrdz.write import icechunk
+        from jnrrdz.manifests import icechunk
 
         return lambda: icechunk.write(root, str(work / "a.icechunk"), overwrite=True)
-    from jnrrdz.write.virtualizarr import to_manifest_store
+    from jnrrdz.manifests.virtualizarr import to_manifest_store
 
     return lambda: to_manifest_store(root)
 

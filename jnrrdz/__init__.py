@@ -18,13 +18,13 @@ from jnrrdz.errors import (
 
 if TYPE_CHECKING:
     from jnrrdz.api import index, open_dataset, open_datatree, open_group, open_store, scan, write
-    from jnrrdz.batch.run import batch
-    from jnrrdz.merging import merge
+    from jnrrdz.batches.run import batch
+    from jnrrdz.commands.convert import convert
+    from jnrrdz.commands.merging import merge
+    from jnrrdz.commands.refresh import refresh
+    from jnrrdz.commands.tiling import tile
+    from jnrrdz.commands.verifying import verify
     from jnrrdz.parser import Parser
-    from jnrrdz.relocating import convert
-    from jnrrdz.renewing import refresh
-    from jnrrdz.tiling import tile
-    from jnrrdz.verifying import verify
 
 __version__ = version("jnrrdz")
 
@@ -55,12 +55,12 @@ __all__ = [
 
 _HOMES = {
     "Parser": "jnrrdz.parser",
-    "batch": "jnrrdz.batch.run",
-    "merge": "jnrrdz.merging",
-    "tile": "jnrrdz.tiling",
-    "verify": "jnrrdz.verifying",
-    "convert": "jnrrdz.relocating",
-    "refresh": "jnrrdz.renewing",
+    "batch": "jnrrdz.batches.run",
+    "merge": "jnrrdz.commands.merging",
+    "tile": "jnrrdz.commands.tiling",
+    "verify": "jnrrdz.commands.verifying",
+    "convert": "jnrrdz.commands.convert",
+    "refresh": "jnrrdz.commands.refresh",
 }
 
 

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 import xarray as xr
 from xarray.backends import BackendEntrypoint
 
-from jnrrdz.api import dataset, datasets, open_store
+from jnrrdz.api import open_store
+from jnrrdz.core.array import VirtualGroup
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.model.array import VirtualGroup
-from jnrrdz.read.manifest import is_reference_manifest
-from jnrrdz.read.store import ReferenceStore
-from jnrrdz.scan.options import ScanChoices
+from jnrrdz.manifests.manifest import is_reference_manifest
+from jnrrdz.options import ScanChoices
+from jnrrdz.store.store import ReferenceStore
+from jnrrdz.store.xarray import dataset, datasets
 
 OPENING = ("allow", "storage_options", "source_options", "virtual_levels", "downsample", *ScanChoices.__annotations__)
 """The parameters of `open_store`."""

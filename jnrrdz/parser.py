@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.api import scan
+from jnrrdz.core.array import VirtualArray, VirtualGroup
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.scan.options import ScanChoices, with_whole_tiles
+from jnrrdz.options import ScanChoices, with_whole_tiles
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
@@ -33,7 +33,7 @@ class Parser:
 
     def __call__(self, url: str, registry: "ObjectStoreRegistry[Any]") -> "ManifestStore":
         """Return the manifest store of one source."""
-        from jnrrdz.write.virtualizarr import to_manifest_store  # noqa: PLC0415  VirtualiZarr is slow to import
+        from jnrrdz.manifests.virtualizarr import to_manifest_store  # noqa: PLC0415  VirtualiZarr is slow to import
 
         root = scan(url, storage_options=self.storage_options, **with_whole_tiles(self.choices))
         return to_manifest_store(_chosen(root, self.group, url), registry, single_range=self.single_range)

@@ -20,8 +20,8 @@ import jnrrdz
 from jnrrdz.cli import Program
 from jnrrdz.cli.console import Console
 from jnrrdz.cli.merge import merge as command
+from jnrrdz.commands.merging import merge, stacked
 from jnrrdz.errors import MalformedError, UnrepresentableError, UntrustedSourceError
-from jnrrdz.merging import merge, stacked
 
 DAYS = ("20240103", "20240101", "20240102")
 TIMES = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], "M8[ns]")

@@ -76,7 +76,7 @@ for level in ("0", "1"):
 group = zarr.open_group("reference://", mode="r", storage_options=options)
 for level in ("0", "1"):
     found[f"zarr_{level}"] = group[f"{level}/data"][...]
-assert not [name for name in sys.modules if name.startswith("jnrrdz.read")]
+assert not [name for name in sys.modules if name.startswith("jnrrdz.store")]
 np.savez(out, **found)
 """
 

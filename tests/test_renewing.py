@@ -11,8 +11,8 @@ import rasterio
 from rasterio.transform import from_origin
 
 import jnrrdz
+from jnrrdz.commands.convert import prefix_of
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnrepresentableError
-from jnrrdz.relocating import prefix_of
 from tests import scenes
 
 

@@ -14,8 +14,8 @@ from jnrrdz.cli.console import SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import S3Access, console_options, s3_options
 
 if TYPE_CHECKING:
-    from jnrrdz.batch.item import Outcome
-    from jnrrdz.batch.run import Batch
+    from jnrrdz.batches.item import Outcome
+    from jnrrdz.batches.run import Batch
 
 EVERY = 5.0
 """Seconds between two lines of progress."""
@@ -94,8 +94,8 @@ def batch(  # noqa: PLR0913  one parameter an option
     SRC is an image, a pattern, a prefix (with a slash at its end) or local directory, @FILE or - for a list,
     or a STAC document.  Exit code 3: some sources failed.
     """
-    from jnrrdz.batch import run  # noqa: PLC0415  see the package
-    from jnrrdz.batch.selection import Selection  # noqa: PLC0415  the same
+    from jnrrdz.batches import run  # noqa: PLC0415  see the package
+    from jnrrdz.batches.selection import Selection  # noqa: PLC0415  the same
     from jnrrdz.redact import redacted  # noqa: PLC0415  the same
 
     if not (sources or lists or stac):

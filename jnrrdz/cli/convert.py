@@ -52,8 +52,8 @@ def convert(  # noqa: PLR0913  one parameter an option
     `jnrrdz verify` to look at them in their new place.
     """
     from jnrrdz.cli.text import counted  # noqa: PLC0415  see the package
-    from jnrrdz.relocating import convert as run  # noqa: PLC0415  the same
-    from jnrrdz.relocating import prefix_of  # noqa: PLC0415  the same
+    from jnrrdz.commands.convert import convert as run  # noqa: PLC0415  the same
+    from jnrrdz.commands.convert import prefix_of  # noqa: PLC0415  the same
 
     with console.warnings_told(refs):
         done = run(

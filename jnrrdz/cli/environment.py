@@ -18,15 +18,15 @@ from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]
 
 from jnrrdz.cli.environment_nitf import jpeg_reason, nitf_compressions
 from jnrrdz.cli.facts import Facts
-from jnrrdz.codecs import openjp2
-from jnrrdz.codecs.jpeg2000 import missing_library
-from jnrrdz.codecs.osml import UNREAD
-from jnrrdz.codecs.tiff_tile import LIBTIFF_ONLY
+from jnrrdz.codecs.osml_codec import UNREAD
+from jnrrdz.core.codec import CAST_VALUE
+from jnrrdz.core.codec_jpeg2000 import JPEG2000, Jpeg2000Config
+from jnrrdz.core.codec_jpeg2000_window import JPEG2000_WINDOW
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.layout.tiff_tags import Compression, name_of
-from jnrrdz.model.codec import CAST_VALUE
-from jnrrdz.model.codec_jpeg2000 import JPEG2000, Jpeg2000Config
-from jnrrdz.model.codec_jpeg2000_window import JPEG2000_WINDOW
+from jnrrdz.formats.jpeg2000 import openjp2
+from jnrrdz.formats.jpeg2000.jpeg2000_codec import missing_library
+from jnrrdz.formats.tiff.tags import Compression, name_of
+from jnrrdz.formats.tiff.tiff_tile import LIBTIFF_ONLY
 
 type Json = dict[str, Any]
 

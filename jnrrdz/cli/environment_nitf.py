@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import imagecodecs
 
-from jnrrdz.codecs import openjp2
+from jnrrdz.core.codec_nitf import JPEG
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.model.codec_nitf import JPEG
+from jnrrdz.formats.jpeg2000 import openjp2
 
 type Json = dict[str, Any]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import MalformedError
-from jnrrdz.model.refs import WHOLE, ChunkRefs
-from jnrrdz.read.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.read.documents import ZARR_JSON, parse_json
-from jnrrdz.read.manifest import Manifest
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
+from jnrrdz.manifests.documents import ZARR_JSON, parse_json
+from jnrrdz.manifests.manifest import Manifest
 
 type Json = dict[str, Any]
 

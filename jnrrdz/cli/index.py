@@ -22,7 +22,7 @@ from jnrrdz.errors import JnrrdzError
 
 if TYPE_CHECKING:
     from jnrrdz.api import Indexed
-    from jnrrdz.scan.options import ScanChoices
+    from jnrrdz.options import ScanChoices
 
 ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
 STDOUT = "-"
@@ -107,12 +107,12 @@ def index(  # noqa: PLR0913  one parameter an option
 
 def _refuse_tree_options(sources: Sequence[str], choices: Mapping[str, Any]) -> None:
     """Refuse options of N5 for what is a file: to leave them out of account would look like having obeyed."""
-    from jnrrdz.scan.options import TREE_OPTIONS  # noqa: PLC0415  see the package
+    from jnrrdz.options import TREE_OPTIONS  # noqa: PLC0415  see the package
 
     asked = [f"--{name.replace('_', '-')}" for name in TREE_OPTIONS if choices[name]]
     if not asked:
         return
-    from jnrrdz.scan.located import is_tree  # noqa: PLC0415  see the package
+    from jnrrdz.formats.located import is_tree  # noqa: PLC0415  see the package
 
     for source in sources:
         if not is_tree(source):
@@ -216,7 +216,7 @@ def _index_all(console: Console, pairs: Sequence[tuple[str, str]], folder: str, 
 
 def _make_folder(folder: str) -> Path | None:
     """Make a local directory, and return it if it was not there; stores make theirs as they need them."""
-    from jnrrdz.source.url import local_path  # noqa: PLC0415  see the package
+    from jnrrdz.sources.url import local_path  # noqa: PLC0415  see the package
 
     path = local_path(folder)
     if path is None or Path(path).is_dir():
@@ -233,8 +233,8 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     if wish.relative:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
     from jnrrdz import api  # noqa: PLC0415  see the package
-    from jnrrdz.scan.options import with_whole_tiles  # noqa: PLC0415  the same
-    from jnrrdz.write.kerchunk_json import dump  # noqa: PLC0415  the same
+    from jnrrdz.manifests.kerchunk_json import dump  # noqa: PLC0415  the same
+    from jnrrdz.options import with_whole_tiles  # noqa: PLC0415  the same
 
     (source,) = sources
     with console.warnings_told(source):

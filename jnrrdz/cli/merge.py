@@ -59,7 +59,7 @@ def merge(  # noqa: PLR0913  one parameter an option
     them.  What most of them have in shape, type, codecs, CRS and names is what the others have to have.
     """
     from jnrrdz.cli.text import counted  # noqa: PLC0415  see the package
-    from jnrrdz.merging import merge as run  # noqa: PLC0415  the same
+    from jnrrdz.commands.merging import merge as run  # noqa: PLC0415  the same
 
     if form == "icechunk" and not console.verbose:
         os.environ.setdefault("ICECHUNK_LOG", "error")

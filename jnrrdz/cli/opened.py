@@ -10,9 +10,9 @@ from pathlib import Path
 from jnrrdz import api
 from jnrrdz.cli.options import S3Access
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.read.manifest import Manifest, from_group
-from jnrrdz.read.manifest_parquet import ParquetRefs
-from jnrrdz.source.url import local_path
+from jnrrdz.manifests.manifest import Manifest, from_group
+from jnrrdz.manifests.manifest_parquet import ParquetRefs
+from jnrrdz.sources.url import local_path
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def refresh(  # noqa: PLR0913  one parameter an option
     A manifest whose sources are as they were is left alone.  Of a merged one only the changed members are
     scanned, and they have to have the form that they had.
     """
-    from jnrrdz.renewing import refresh as run  # noqa: PLC0415  see the package
+    from jnrrdz.commands.refresh import refresh as run  # noqa: PLC0415  see the package
 
     def renew(name: str) -> None:
         access: Any = {"storage_options": s3.options(name), "source_options": s3.given()}

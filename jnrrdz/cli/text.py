@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jnrrdz.cli.console import printable
-from jnrrdz.layout.tiff_tags import Compression, Predictor, name_of
+from jnrrdz.formats.tiff.tags import Compression, Predictor, name_of
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 _STEP = 1000

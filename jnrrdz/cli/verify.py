@@ -13,7 +13,7 @@ from jnrrdz.cli.console import FAILURE, NOT_VERIFIED, Console, console_of
 from jnrrdz.cli.options import S3Access, allow_option, console_options, json_option, s3_options
 
 if TYPE_CHECKING:
-    from jnrrdz.verifying.findings import Verification
+    from jnrrdz.commands.findings import Verification
 
 EPILOG = """\b
 Examples:
@@ -55,7 +55,7 @@ def verify(  # noqa: PLR0913  one parameter an option
     """
     if deep and drift:
         raise click.UsageError("--drift looks at no chunk; leave out --deep.")
-    from jnrrdz.verifying import verify as run  # noqa: PLC0415  see the package
+    from jnrrdz.commands.verifying import verify as run  # noqa: PLC0415  see the package
 
     done: list[Verification] = []
 

@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core import codec
+from jnrrdz.core.codec import LINEAR
 from jnrrdz.errors import MalformedError
-from jnrrdz.model import codec
-from jnrrdz.model.codec import LINEAR
 
 MAX_VALUES = 1 << 16
 

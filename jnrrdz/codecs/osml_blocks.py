@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.codecs.jbp_block import BlockDecoder
-from jnrrdz.codecs.jpeg2000 import Jpeg2000Decoder
-from jnrrdz.codecs.jpeg_block import JpegDecoder
-from jnrrdz.codecs.osml import PREFIX
+from jnrrdz.codecs.osml_codec import PREFIX
+from jnrrdz.core.codec_jpeg2000 import Jpeg2000Config
+from jnrrdz.core.codec_nitf import JbpBlockConfig, JpegConfig
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.model.codec_jpeg2000 import Jpeg2000Config
-from jnrrdz.model.codec_nitf import JbpBlockConfig, JpegConfig
+from jnrrdz.formats.jpeg2000.jpeg2000_codec import Jpeg2000Decoder
+from jnrrdz.formats.nitf.jbp_block import BlockDecoder
+from jnrrdz.formats.nitf.jpeg_block import JpegDecoder
 
 type Shape = tuple[int, ...]
 type Configuration = Mapping[str, Any]

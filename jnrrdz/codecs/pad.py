@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from jnrrdz.codecs import affix
 from jnrrdz.codecs.affix import ChunkFunction
+from jnrrdz.core import codec
 from jnrrdz.errors import MalformedError
-from jnrrdz.model import codec
 
 
 class Location(StrEnum):

@@ -1,185 +1,46 @@
-"""The `jnrrdz.tile` codec, array to bytes: one tile of a JNRRD, of which the chunk may be a part.
+"""`jnrrdz.tile` as zarr's codec.
 
-May touch errors, numpy, imagecodecs, the standard library's decompressors, `frame_ends` and the model's codec
-names; knows no zarr.  Follows docs/codecs/jnrrdz.tile/README.md.  No decoder is ever given more room than the
-tile's own size, and that only where so many stored bytes can become it.
+May touch zarr and the codec's pure module.
 """
 
-import bz2
-import zlib
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer
 
-from jnrrdz.codecs.frame_ends import ENDS, LZ4_MAGIC, ZSTD_MAGIC
-from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.model.codec_tile import RATIO, REPEATED, SLACK, TILE, Kind, TileConfig
-
-type Octets = NDArray[np.uint8]
-
-_NEW: Mapping[str, Callable[[], Any]] = {"gzip": lambda: zlib.decompressobj(31), "bzip2": bz2.BZ2Decompressor}
+from jnrrdz.codecs.array_bytes import TileCodec
+from jnrrdz.core.codec_tile import TILE, TileConfig
+from jnrrdz.formats.nrrd.tile import TileCoder
 
 
 @dataclass(frozen=True)
-class TileCoder:
-    """Tiles of one array: chunks of one shape and type."""
+class JnrrdTileCodec(TileCodec):
+    """A tile of a JNRRD, of which the chunk may be a part: docs/codecs/jnrrdz.tile."""
 
     config: TileConfig
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fill_value: Any
+    name = TILE
+    CONFIG = TileConfig
 
-    def __post_init__(self) -> None:
-        """Refuse arrays that the configuration is not for."""
-        if len(self.shape) != len(self.config.axes):
-            raise MalformedError(f"{len(self.config.axes)} axes for chunks of {self.shape}", field=TILE)
-        if self.dtype.kind not in "iufcb":
-            raise UnsupportedError(f"data type {self.dtype}", field=TILE)
-        if self.dtype.itemsize > 1 and self.config.endian is None:
-            raise MalformedError("no endian, where elements have several bytes", field=TILE)
+    def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
+        decoder: Any = self._decoder(spec)
+        found: NDArray[Any] = decoder.decode(memoryview(data.as_numpy_array()), self._expected(data))
+        return found
 
-    def decode(self, data: bytes | memoryview, expected: int | None = None) -> NDArray[Any]:
-        """Return a chunk; `expected` is the number of the kind that it has to be, where that is known."""
-        view = memoryview(data).cast("B")
-        kind, octets = self._raw(view) if self.config.compression == "raw" else self._packed(view)[:2]
-        if expected is not None and kind is not self.config.kinds[expected]:
-            own, other = ("x".join(map(str, one.shape)) for one in (kind, self.config.kinds[expected]))
-            raise MalformedError(f"a tile of {own} elements, where one of {other} belongs", field=TILE)
-        order: Literal["<", ">"] = "<" if self.config.endian == "little" else ">"
-        elements = octets.view(self.dtype.newbyteorder(order)).reshape(kind.shape)
-        if kind.shape == self.shape:
-            return elements
-        return self._fitted(elements[tuple(slice(first, None) for first in kind.origin)])
+    def _expected(self, data: Buffer) -> int | None:
+        """Return the kind of tile that belongs into a chunk, where the store tells which chunk it is.
 
-    def stored(self, data: bytes | memoryview) -> memoryview:
-        """Return what of a chunk's bytes is its tile as it is stored: all of it, where the chunk begins with it."""
-        view = memoryview(data).cast("B")
-        if self.config.compression == "raw":
-            return view[self._raw_kind(view)[1] :]
-        return view[: len(view) - self._packed(view)[2]]
+        jnrrdz's own does; in stacks of several files a chunk's place is no longer that of a tile.
+        """
+        store, path = getattr(data, "origin", None) or (None, None)
+        manifest = getattr(store, "manifest", None)
+        if len(self.config.kinds) == 1 or manifest is None or manifest.is_stack:
+            return None
+        chunk = manifest.chunk(path)
+        return None if chunk is None else self.config.kind_of(chunk[1], chunk[0].keys.grid)
 
-    def _fitted(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return the chunk that begins where a part of a tile does: cut, or filled up."""
-        common = tuple(map(min, part.shape, self.shape))
-        part = part[tuple(map(slice, common))]
-        if common == self.shape:
-            return part
-        chunk = np.full(self.shape, self.fill_value, self.dtype)
-        chunk[tuple(map(slice, common))] = part
-        return chunk
-
-    @cached_property
-    def _by_length(self) -> Mapping[int, tuple[Kind, int]]:
-        """Kind and number of bytes before it by the length of a raw chunk."""
-        itemsize = self.dtype.itemsize
-        extras = self.config.raw_extras(itemsize)
-        kinds = self.config.kinds
-        return {
-            (kind.size - kind.first) * itemsize + extra: (kind, extra)
-            for kind, extra in zip(kinds, extras, strict=True)
-        }
-
-    def _raw_kind(self, data: memoryview) -> tuple[Kind, int]:
-        if len(data) not in self._by_length:
-            known = ", ".join(map(str, list(self._by_length)[:4]))
-            raise MalformedError(f"{len(data)} bytes; {known} are expected", field=TILE)
-        return self._by_length[len(data)]
-
-    def _raw(self, data: memoryview) -> tuple[Kind, Octets]:
-        kind, extra = self._raw_kind(data)
-        found = np.frombuffer(data, np.uint8)[extra:]
-        if not kind.first:
-            return kind, found
-        whole = np.empty(kind.size * self.dtype.itemsize, np.uint8)
-        whole[-len(found) :] = found  # what lies before is no part of the chunk
-        return kind, whole
-
-    @cached_property
-    def _by_extra(self) -> Mapping[tuple[int, int], Kind]:
-        """The kind by its bytes and those beside it."""
-        itemsize = self.dtype.itemsize
-        return {
-            (kind.size * itemsize, extra): kind
-            for kind, extra in zip(self.config.kinds, self.config.extras, strict=True)
-        }
-
-    def _packed(self, data: memoryview) -> tuple[Kind, Octets, int]:
-        """Return the kind of a compressed tile, its bytes, and how many stand behind it."""
-        best: tuple[Kind, Octets, int] | None = None
-        try:
-            for found, rest in self._streams(data):
-                kind = self._by_extra.get((len(found), self._count(data, rest)))
-                if kind is not None:
-                    best = kind, found, rest
-                if best is not None and not (self.config.repeated and rest):
-                    return best
-        except MalformedError:
-            if best is None:
-                raise  # else it is only what stands behind the tile that is no stream
-        if best is None:
-            sizes = ", ".join(f"{size}" for size in sorted({size for size, _ in self._by_extra})[:4])
-            raise MalformedError(f"damaged, or of other bytes than the {sizes} expected", field=self.config.compression)
-        return best
-
-    def _count(self, data: memoryview, rest: int) -> int:
-        """Return how many bytes are counted beside a tile: of guessed lengths only those that repeat its head."""
-        if not self.config.repeated:
-            return rest
-        return rest - REPEATED if rest > REPEATED and data[-rest:] == data[:rest] else 0
-
-    def _streams(self, data: memoryview) -> Iterator[tuple[Octets, int]]:
-        """Yield what the first streams make and how many bytes are behind them, after each stream."""
-        compression = self.config.compression
-        sizes = [size for size, _ in self._by_extra]
-        most = min(max(sizes), len(data) * RATIO[compression] + SLACK)
-        if most < min(sizes):
-            raise MalformedError(f"{len(data)} bytes cannot become a tile of {min(sizes)}", field=compression)
-        try:
-            if compression in _NEW:
-                yield from _members(_NEW[compression], data, most)
-            else:
-                yield from _frames(compression, data, most)
-        except (RuntimeError, ValueError, OSError, EOFError, zlib.error) as error:
-            raise MalformedError(f"damaged, or longer than {most} bytes: {error}", field=compression) from error
-
-
-def _members(new: Callable[[], Any], data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
-    """Yield what members make, one after another, never more than one byte beyond what is allowed."""
-    parts: list[bytes] = []
-    length, rest = 0, bytes(data)
-    while rest:
-        member = new()
-        parts.append(member.decompress(rest, most - length + 1))
-        length += len(parts[-1])
-        if length > most:
-            raise MalformedError(f"longer than {most} bytes")
-        if not member.eof:
-            raise MalformedError(f"cut off after {length} bytes")
-        rest = member.unused_data
-        yield np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8), len(rest)
-
-
-def _frames(compression: str, data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
-    """Yield what all frames make that stand one after another."""
-    start, room = 0, np.empty(most + 1, np.uint8)
-    length = 0
-    while start < len(data):
-        end = ENDS[compression](data, start)
-        if end is None or end > len(data):
-            return
-        if bytes(data[start : start + 4]) in _MAGIC:  # other frames have no elements
-            # one byte more than is allowed: LZ4's decoder stops without a word where its room ends
-            length += len(_DECODE[compression](data[start:end], out=room[length:]))
-        if length > most:
-            raise MalformedError(f"longer than {most} bytes")
-        yield room[:length], len(data) - end
-        start = end
-
-
-_MAGIC = {ZSTD_MAGIC, LZ4_MAGIC}
-_DECODE: Mapping[str, Callable[..., Any]] = {"zstd": imagecodecs.zstd_decode, "lz4": imagecodecs.lz4f_decode}
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> TileCoder:
+        """Return the decoder for chunks of this shape and type."""
+        return TileCoder(self.config, shape, dtype, fill_value)

@@ -9,10 +9,10 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.batch import run
-from jnrrdz.batch.item import Found
-from jnrrdz.batch.selection import Selection
-from jnrrdz.batch.template import Template
+from jnrrdz.batches import run
+from jnrrdz.batches.item import Found
+from jnrrdz.batches.selection import Selection
+from jnrrdz.batches.template import Template
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.redact import redacted
 
@@ -111,7 +111,7 @@ def test_twins_that_are_named_one_by_one_are_refused_before_anything_is_done(sce
     assert run.batch(named, f"{scenes}/out/{{parent}}_{{stem}}.json").ok == 2
 
 
-@pytest.mark.parametrize("code", ["import jnrrdz", "import jnrrdz.batch.run", "from jnrrdz import batch"])
+@pytest.mark.parametrize("code", ["import jnrrdz", "import jnrrdz.batches.run", "from jnrrdz import batch"])
 def test_the_library_has_it_by_its_name_whatever_was_imported_before(scenes, code):
     call = f"print(jnrrdz.batch('{scenes}/in/', '{scenes}/out/{{stem}}.json').ok)"
     shown = subprocess.run(

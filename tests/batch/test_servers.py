@@ -13,8 +13,8 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.batch import run, work
-from jnrrdz.batch.selection import Selection
+from jnrrdz.batches import run, work
+from jnrrdz.batches.selection import Selection
 from jnrrdz.errors import DriftError, JnrrdzError
 from tests.batch.conftest import image
 from tests.servers.seaweed import ADMIN

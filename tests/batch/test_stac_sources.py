@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jnrrdz.batch import run
-from jnrrdz.batch.selection import Selection
+from jnrrdz.batches import run
+from jnrrdz.batches.selection import Selection
 from tests.batch.conftest import image
 
 TIFF = "image/tiff; application=geotiff; profile=cloud-optimized"

@@ -8,7 +8,7 @@ import tifffile
 import zarr
 
 import jnrrdz
-from jnrrdz.batch import run
+from jnrrdz.batches import run
 from jnrrdz.errors import JnrrdzError
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from jnrrdz.batch import processes, run
-from jnrrdz.batch.item import Found
-from jnrrdz.batch.jobs import Ahead
-from jnrrdz.batch.run import Jobs
-from jnrrdz.batch.template import Template
+from jnrrdz.batches import processes, run
+from jnrrdz.batches.item import Found
+from jnrrdz.batches.jobs import Ahead
+from jnrrdz.batches.run import Jobs
+from jnrrdz.batches.template import Template
 from tests.batch.conftest import image
 
 MANY = 300
@@ -84,7 +84,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same(images, expected, tmp_path
 
 def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_path):
     out = tmp_path / "out"
-    code = f"from jnrrdz.batch.run import batch; batch('{images}/', '{out}/{{stem}}.json', processes=2, jobs=2)"
+    code = f"from jnrrdz.batches.run import batch; batch('{images}/', '{out}/{{stem}}.json', processes=2, jobs=2)"
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ import zarr.registry
 
 import jnrrdz
 from jnrrdz.cli.environment import DECODERS, unreadable
-from jnrrdz.layout.tiff_tags import Compression
+from jnrrdz.formats.tiff.tags import Compression
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_text_aligns(run):
 
 
 def test_ways_to_compress_a_nitf_are_those_that_its_scanner_knows(survey):
-    from jnrrdz.scan.nitf import arrays  # noqa: PLC0415  once
+    from jnrrdz.formats.nitf import arrays  # noqa: PLC0415  once
 
     told = {one: row["readable"] for row in survey["nitf_compressions"] for one in row["name"].split(" ")[:1]}
     listed = {code.strip(",") for row in survey["nitf_compressions"] for code in row["name"].split()}

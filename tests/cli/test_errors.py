@@ -91,7 +91,7 @@ def test_permission(command, error_line, monkeypatch):
     def refuse(path, *_):
         raise PermissionError(13, os.strerror(13), path)
 
-    monkeypatch.setattr("jnrrdz.source.local.os.open", refuse)
+    monkeypatch.setattr("jnrrdz.sources.local.os.open", refuse)
     assert "permission denied" in error_line(*command("scene.tif"))
 
 
@@ -134,7 +134,7 @@ def test_interrupted(cog, run, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jnrrdz.write.kerchunk_json.dump", stop)
+    monkeypatch.setattr("jnrrdz.manifests.kerchunk_json.dump", stop)
     assert run("index", cog, "-o", "out.json", code=130).stderr == "interrupted\n"
     assert list(cog.parent.iterdir()) == [cog]
 

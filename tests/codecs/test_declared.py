@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.codecs.declared import check_declared, check_possible, jpeg_size, png_size, webp_size
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.tiff_tags import Compression
+from jnrrdz.formats.declared import check_declared, check_possible, jpeg_size, png_size, webp_size
+from jnrrdz.formats.tiff.tags import Compression
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 

@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 from zarr.codecs import BytesCodec
 from zarr.storage import MemoryStore
 
-from jnrrdz.codecs.adapter.array_array import LinearCodec
+from jnrrdz.codecs.array_array import LinearCodec
 from jnrrdz.codecs.linear import LinearConfig, decode, encode
+from jnrrdz.core import codec
 from jnrrdz.errors import MalformedError
-from jnrrdz.model import codec
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "codecs" / "jnrrdz.linear" / "schema.json"
 NUMBERS = st.floats(-1e6, 1e6)

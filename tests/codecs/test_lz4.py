@@ -9,11 +9,11 @@ import xxhash
 import zarr
 from zarr.storage import MemoryStore
 
-from jnrrdz.codecs import lz4
-from jnrrdz.codecs.adapter.n5 import Lz4Codec
-from jnrrdz.codecs.lz4 import Lz4Config
+from jnrrdz.codecs.n5 import Lz4Codec
+from jnrrdz.core.codec_n5 import Framing
 from jnrrdz.errors import MalformedError
-from jnrrdz.model.codec_n5 import Framing
+from jnrrdz.formats.n5 import lz4
+from jnrrdz.formats.n5.lz4 import Lz4Config
 
 DATA = b"to be or not to be " * 9000
 FRAME, BLOCK, JAVA = (Lz4Config(framing) for framing in Framing)

@@ -16,11 +16,11 @@ import zarr
 from jsonschema import Draft202012Validator
 from zarr.storage import LocalStore
 
-from jnrrdz.codecs.adapter.n5 import N5DefaultCodec, SqueezeCodec
-from jnrrdz.codecs.n5_default import BlockCoder, N5DefaultConfig
+from jnrrdz.codecs.n5 import N5DefaultCodec, SqueezeCodec
+from jnrrdz.core import codec_n5
+from jnrrdz.core.codec import CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.model import codec_n5
-from jnrrdz.model.codec import CodecSpec
+from jnrrdz.formats.n5.n5_default import BlockCoder, N5DefaultConfig
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "codecs" / "n5_default" / "schema.json"
 SHAPE = (4, 3)

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.codecs.adapter.nitf import JbpBlockCodec, JpegCodec, NitfVqCodec
-from jnrrdz.codecs.jbp_block import BlockDecoder, unpacked
-from jnrrdz.codecs.jpeg_block import JpegDecoder
-from jnrrdz.codecs.jpeg_tables import QUANTISATION, completed, header_markers
-from jnrrdz.codecs.nitf_vq import VqDecoder, codes_of
+from jnrrdz.codecs.nitf import JbpBlockCodec, JpegCodec, NitfVqCodec
+from jnrrdz.core.codec_nitf import JbpBlockConfig, JpegConfig, NitfVqConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.model.codec_nitf import JbpBlockConfig, JpegConfig, NitfVqConfig
+from jnrrdz.formats.nitf.jbp_block import BlockDecoder, unpacked
+from jnrrdz.formats.nitf.jpeg_block import JpegDecoder
+from jnrrdz.formats.nitf.jpeg_tables import QUANTISATION, completed, header_markers
+from jnrrdz.formats.nitf.nitf_vq_codec import VqDecoder, codes_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
 BOOKS = base64.b64encode(zlib.compress(bytes(65536))).decode()

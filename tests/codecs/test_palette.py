@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jnrrdz.codecs.palette import PaletteDecoder
+from jnrrdz.core.codec import TiffTileConfig
 from jnrrdz.errors import MalformedError
-from jnrrdz.model.codec import TiffTileConfig
+from jnrrdz.formats.tiff.palette_codec import PaletteDecoder
 
 
 def config(palette, **more):

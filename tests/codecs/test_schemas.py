@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 
 from jnrrdz.codecs.offset import OffsetConfig
 from jnrrdz.codecs.pad import PadConfig
+from jnrrdz.core import codec
 from jnrrdz.errors import MalformedError
-from jnrrdz.model import codec
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
 NAMES = sorted(path.parent.name for path in DOCS.glob("*/README.md"))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.codecs.tile import TileCoder
+from jnrrdz.core.codec_tile import TileConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.model.codec_tile import TileConfig
+from jnrrdz.formats.nrrd.tile import TileCoder
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/codecs/jnrrdz.tile/schema.json").read_text("utf-8"))
 PACK = {

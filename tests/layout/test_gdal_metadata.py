@@ -2,9 +2,9 @@
 
 import pytest
 
+from jnrrdz.core.geokeys import GroundControlPoint
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.layout.gdal_metadata import BandMetadata, GdalMetadata, merged, parse_gdal_metadata, parse_pam
-from jnrrdz.layout.geokeys import GroundControlPoint
+from jnrrdz.formats.tiff.gdal_metadata import BandMetadata, GdalMetadata, merged, parse_gdal_metadata, parse_pam
 
 
 def tag(items):

@@ -10,9 +10,9 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jnrrdz.core.geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, georeference, parse_geokeys
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, georeference, parse_geokeys
-from jnrrdz.layout.tiff_tags import Tag
+from jnrrdz.formats.tiff.tags import Tag
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

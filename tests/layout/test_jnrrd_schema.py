@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.jnrrd_schema import check_tile
+from jnrrdz.formats.nrrd.jnrrd_schema import check_tile
 
-SCHEMA = json.loads(resources.files("jnrrdz.layout").joinpath("jnrrd_tile.schema.json").read_text("utf-8"))
+SCHEMA = json.loads(resources.files("jnrrdz.formats.nrrd").joinpath("jnrrd_tile.schema.json").read_text("utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 LEAST = {"enabled": True, "dimensions": [0, 1, 2], "sizes": [256, 256, 64], "storage": "internal"}
 NUMBERS = st.one_of(st.integers(-1, 9), st.booleans(), st.floats(allow_nan=False), st.none(), st.text(max_size=2))

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jnrrdz
-from jnrrdz.codecs.jpeg2000 import Jpeg2000Decoder
+from jnrrdz.core.codec_jpeg2000 import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.layout import jpeg2000_cost
-from jnrrdz.layout.jpeg2000_coding import coding
-from jnrrdz.layout.jpeg2000_cost import check_pieces
-from jnrrdz.layout.jpeg2000_precincts import blocks_of, resolution
-from jnrrdz.layout.jpeg2000_siz import parse_siz
-from jnrrdz.model.codec_jpeg2000 import Jpeg2000Config
+from jnrrdz.formats.jpeg2000 import jpeg2000_cost
+from jnrrdz.formats.jpeg2000.jpeg2000_codec import Jpeg2000Decoder
+from jnrrdz.formats.jpeg2000.jpeg2000_coding import coding
+from jnrrdz.formats.jpeg2000.jpeg2000_cost import check_pieces
+from jnrrdz.formats.jpeg2000.jpeg2000_precincts import blocks_of, resolution
+from jnrrdz.formats.jpeg2000.jpeg2000_siz import parse_siz
 
 SOD = b"\xff\x93"
 

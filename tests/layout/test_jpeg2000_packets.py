@@ -12,12 +12,12 @@ from rasterio.io import MemoryFile
 from rasterio.shutil import copy
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.layout.jpeg2000 import parse_codestream
-from jnrrdz.layout.jpeg2000_coding import coding
-from jnrrdz.layout.jpeg2000_packets import TilePart, packet_order, packet_table, plt_lengths, tile_part
-from jnrrdz.layout.jpeg2000_precincts import blocks_of, resolution
-from jnrrdz.layout.jpeg2000_tagtree import Bits, TagTree
-from jnrrdz.layout.jpeg2000_windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.jpeg2000_coding import coding
+from jnrrdz.formats.jpeg2000.jpeg2000_header import parse_codestream
+from jnrrdz.formats.jpeg2000.jpeg2000_packets import TilePart, packet_order, packet_table, plt_lengths, tile_part
+from jnrrdz.formats.jpeg2000.jpeg2000_precincts import blocks_of, resolution
+from jnrrdz.formats.jpeg2000.jpeg2000_windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.tagtree import Bits, TagTree
 
 SIDES = "{64,32},{64,64},{32,64},{32,32}"
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.nitf import is_nitf, parse_nitf
-from jnrrdz.layout.nitf_image import parse_image
+from jnrrdz.formats.nitf.header import is_nitf, parse_nitf
+from jnrrdz.formats.nitf.nitf_image import parse_image
 
 logging.getLogger("jbpy").propagate = False
 

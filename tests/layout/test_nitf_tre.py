@@ -11,9 +11,9 @@ import pytest
 import rasterio
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.layout.nitf_tre import Tre, described
-from jnrrdz.layout.nitf_tre_layout import layout_of, read_fields
-from jnrrdz.layout.nitf_tre_tables import DES, FIXED, VARYING
+from jnrrdz.formats.nitf.nitf_tre import Tre, described
+from jnrrdz.formats.nitf.nitf_tre_layout import layout_of, read_fields
+from jnrrdz.formats.nitf.tre_tables import DES, FIXED, VARYING
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

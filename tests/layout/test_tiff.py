@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.tiff import TiffLayout, is_tiff
+from jnrrdz.formats.tiff.structure import TiffLayout, is_tiff
 
 FORMS = [("<", False), (">", False), ("<", True), (">", True)]
 EXTRA = [

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import CodecSpec, TiffTileConfig, bytes_
+from jnrrdz.core.concat import Concatenation, concat
+from jnrrdz.core.concat_refs import joined, with_tables
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import CodecSpec, TiffTileConfig, bytes_
-from jnrrdz.model.concat import Concatenation, concat
-from jnrrdz.model.concat_refs import joined, with_tables
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.model.zarr_json import tree_json
 
 AFFINE = "500000.0 10.0 0.0 5000000.0 0.0 -10.0"
 CODEC = TiffTileConfig(4, 4, 6, 8, compression=8, bits_per_sample=(16,)).to_spec()

@@ -15,7 +15,8 @@ from rasterio.crs import CRS
 from rasterio.enums import Resampling
 from rioxarray._convention import zarr as rioxarray_zarr
 
-from jnrrdz.model.conventions import (
+from jnrrdz.core.crs import Crs
+from jnrrdz.core.georeference import (
     GRID_MAPPING,
     MULTISCALES,
     PROJ,
@@ -26,7 +27,6 @@ from jnrrdz.model.conventions import (
     multiscales,
     spatial,
 )
-from jnrrdz.model.crs import Crs
 
 # rioxarray multiplies with the operator that affine is about to drop
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")

@@ -6,11 +6,11 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, parsed, variable
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError
-from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.model.codec import CodecSpec, bytes_
-from jnrrdz.model.coordinate import Coordinate, column, coordinate_of, parsed, variable
-from jnrrdz.model.refs import ChunkRefs
 
 NOON = "2024-01-03T12:30:00"
 DATES = {

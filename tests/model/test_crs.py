@@ -19,10 +19,10 @@ import rasterio
 import tifffile
 from rasterio.crs import CRS
 
+from jnrrdz.core.crs import Crs, cf_attributes, crs_from_geokeys
+from jnrrdz.core.crs_parts import citation
+from jnrrdz.core.geokeys import GeoKey, GeoKeys, georeference, parse_geokeys
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.geokeys import GeoKey, GeoKeys, georeference, parse_geokeys
-from jnrrdz.model.crs import Crs, cf_attributes, crs_from_geokeys
-from jnrrdz.model.crs_parts import citation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -360,7 +360,7 @@ def test_imagine_citations_begin_after_the_copyright():
 
 
 def test_importing_the_model_leaves_pyproj_alone():
-    code = "import sys, jnrrdz.model.crs, jnrrdz.model.conventions; sys.exit('pyproj' in sys.modules)"
+    code = "import sys, jnrrdz.core.crs, jnrrdz.core.georeference; sys.exit('pyproj' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jnrrdz.model.ome import Axis, Channel, Dataset, is_expressible, ome_attributes, unit_name
+from jnrrdz.core.ome import Axis, Channel, Dataset, is_expressible, ome_attributes, unit_name
 
 FULL = Dataset("0/data", (3, 2, 5, 64, 96))
 HALF = Dataset("1/data", (3, 2, 5, 32, 48))

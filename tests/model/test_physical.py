@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
+from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.bands import taken
+from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.physical import physical, scaling_of
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.zarr_json import array_json
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.model.bands import taken
-from jnrrdz.model.codec import CodecSpec, bytes_
-from jnrrdz.model.physical import physical, scaling_of
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.model.zarr_json import array_json
 
 SMALL = ["u1", "i1", "u2", "i2"]
 PAIRS = [

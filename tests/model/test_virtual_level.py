@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from jnrrdz.core.virtual_level import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.model.virtual_level import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
 
 LEVEL = VirtualLevel("1", "0", "data", (2, 1), (50, 7), (16, 7), "max")
 GOOD = {

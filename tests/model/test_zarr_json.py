@@ -17,11 +17,11 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.zarr_json import array_from_json, array_json, dumps, group_json, json_value, tree_json
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import CodecSpec, bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.model.zarr_json import array_from_json, array_json, dumps, group_json, json_value, tree_json
 
 
 def virtual(shape=(5, 7), chunks=(2, 3), dtype="u2", refs=None, **more):

@@ -15,15 +15,14 @@ from fsspec.implementations.reference import LazyReferenceMapper
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import bytes_
+from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.read import manifest_parquet
-from jnrrdz.read.columns import WHOLE
-from jnrrdz.read.manifest import from_group, is_reference_manifest, load
-from jnrrdz.read.references import Gatherer
-from jnrrdz.read.store import ReferenceStore
+from jnrrdz.manifests import manifest_parquet
+from jnrrdz.manifests.manifest import from_group, is_reference_manifest, load
+from jnrrdz.manifests.references import Gatherer
+from jnrrdz.store.store import ReferenceStore
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 URL = "s3://bucket/some/image.tif"

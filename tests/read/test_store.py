@@ -19,18 +19,17 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import bytes_
+from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.read.columns import WHOLE
-from jnrrdz.read.keys import ChunkKeys
-from jnrrdz.read.manifest import Manifest, from_group, load
-from jnrrdz.read.manifest_parquet import ParquetRefs
-from jnrrdz.read.store import ReferenceStore, open_store
-from jnrrdz.source.base import Validators
-from jnrrdz.source.local import LocalSource
-from jnrrdz.source.ranges import GAP
+from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.manifest import Manifest, from_group, load
+from jnrrdz.manifests.manifest_parquet import ParquetRefs
+from jnrrdz.sources.base import Validators
+from jnrrdz.sources.local import LocalSource
+from jnrrdz.sources.ranges import GAP
+from jnrrdz.store.store import ReferenceStore, open_store
 
 PROTOTYPE = default_buffer_prototype()
 PIPELINES = ["BatchedCodecPipeline", "FusedCodecPipeline"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.model.refs import FEW, GridFiles
-from jnrrdz.read.manifest import load
-from jnrrdz.read.tree_files import common_folder, indices
-from jnrrdz.read.virtual import group_from_manifest
+from jnrrdz.core.refs import FEW, GridFiles
+from jnrrdz.manifests.groups import group_from_manifest
+from jnrrdz.manifests.manifest import load
+from jnrrdz.manifests.tree_files import common_folder, indices
 
 ROWS = [(x, y) for x in range(12) for y in range(11)]
 

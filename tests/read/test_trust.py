@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from jnrrdz.errors import JnrrdzError, UntrustedSourceError
-from jnrrdz.read.trust import Trust
-from jnrrdz.source.fsspec import open_source
+from jnrrdz.manifests.trust import Trust
+from jnrrdz.sources.fsspec import open_source
 
 WEB = "https://host.example/dir/refs.json"
 BUCKET = "s3://bucket/dir/refs.json"

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError, UntrustedSourceError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import CodecSpec, bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.model.zarr_json import tree_json
-from jnrrdz.read.manifest import from_group, load
-from jnrrdz.read.virtual import group_from_manifest
-from jnrrdz.write import kerchunk_json, kerchunk_parquet
+from jnrrdz.manifests import kerchunk_json, kerchunk_parquet
+from jnrrdz.manifests.groups import group_from_manifest
+from jnrrdz.manifests.manifest import from_group, load
 
 
 def refs_of(urls, rows, inline=()):

@@ -3,8 +3,8 @@
 import pytest
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.scan.neighbours import Neighbours, beside
-from jnrrdz.source.fsspec import open_source
+from jnrrdz.formats.neighbours import Neighbours, beside
+from jnrrdz.sources.fsspec import open_source
 
 NAMES = [
     ("/data/a.tif", ".ovr", False, "/data/a.tif.ovr"),

@@ -10,13 +10,13 @@ import tifffile
 from click.testing import CliRunner
 
 import jnrrdz
-from jnrrdz.batch.retry import is_passing
+from jnrrdz.batches.retry import is_passing
 from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.source import http, s3_faults
-from jnrrdz.source.fsspec import open_source
-from jnrrdz.source.tree import open_tree
-from jnrrdz.write.atomic import new_file
+from jnrrdz.manifests.atomic import new_file
+from jnrrdz.sources import http, s3_faults
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.tree import open_tree
 from tests.servers.seaweed import ADMIN, READABLE, READER
 
 MODULES = {"gs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "oss": "ossfs", "sftp": "paramiko", "smb": "smbprotocol"}

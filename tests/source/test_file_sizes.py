@@ -6,8 +6,8 @@ import fsspec
 import pytest
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.source.file_sizes import MISSING, common_folder, file_sizes
-from jnrrdz.source.fsspec import open_source
+from jnrrdz.sources.file_sizes import MISSING, common_folder, file_sizes
+from jnrrdz.sources.fsspec import open_source
 
 
 def never(url):

@@ -11,9 +11,9 @@ import fsspec
 import pytest
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError
-from jnrrdz.source import http as http_module
-from jnrrdz.source.fsspec import FsspecSource, open_source
-from jnrrdz.source.readahead import ReadAhead
+from jnrrdz.sources import http as http_module
+from jnrrdz.sources.fsspec import FsspecSource, open_source
+from jnrrdz.sources.readahead import ReadAhead
 
 DATA = bytes(range(251)) * 800
 SPANS = [(100, 200), (0, 7), (190_000, 200_795), (150, 160), (200_700, 999_999), (5, 5), (300_000, 300_010)]

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from jnrrdz.errors import UntrustedSourceError
-from jnrrdz.source.fsspec import open_source
-from jnrrdz.source.guard import AddressGuard, literal, local_host, local_only
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.guard import AddressGuard, literal, local_host, local_only
 
 REFUSED = [
     "127.0.0.1",

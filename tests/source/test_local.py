@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.source.fsspec import open_source
-from jnrrdz.source.local import LocalSource
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.local import LocalSource
 
 DATA = bytes(range(256)) * 16
 

@@ -7,9 +7,9 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.source import pace, retry
-from jnrrdz.source.fsspec import open_source
-from jnrrdz.source.pace import ENOUGH, SHORTEST_SILENCE, TIMES, Pace
+from jnrrdz.sources import pace, retry
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.pace import ENOUGH, SHORTEST_SILENCE, TIMES, Pace
 
 DATA = bytes(range(251)) * 40
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.errors import DriftError, MalformedError
-from jnrrdz.source.base import Validators
-from jnrrdz.source.readahead import ReadAhead
+from jnrrdz.sources.base import Validators
+from jnrrdz.sources.readahead import ReadAhead
 
 KB = 1024
 

@@ -9,8 +9,8 @@ import tifffile
 
 import jnrrdz
 from jnrrdz.errors import DriftError, JnrrdzError
-from jnrrdz.source import retry
-from jnrrdz.source.fsspec import open_source
+from jnrrdz.sources import retry
+from jnrrdz.sources.fsspec import open_source
 from tests.servers.seaweed import ADMIN, READABLE, READER
 
 DATA = bytes(range(251)) * 400

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import zarr
 
-from jnrrdz.model.array import VirtualArray
-from jnrrdz.model.codec import CodecSpec, bytes_
-from jnrrdz.model.refs import ChunkRefs
+from jnrrdz.core.array import VirtualArray
+from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.refs import ChunkRefs
 
 GZIP = CodecSpec("gzip", {"level": 1})
 

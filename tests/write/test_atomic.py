@@ -5,7 +5,7 @@ import fsspec
 import pytest
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.write import atomic
+from jnrrdz.manifests import atomic
 
 FAILURES = [
     (RuntimeError("bug"), RuntimeError),

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import zarr
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import bytes_
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.write import icechunk as writer
+from jnrrdz.manifests import icechunk as writer
 
 icechunk = pytest.importorskip("icechunk")
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import bytes_
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.model.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.model.codec import bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.write.place import is_local, local_path, relative, relocate
+from jnrrdz.manifests.place import is_local, local_path, relative, relocate
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.write.spans import MISSING, remedy, spans
+from jnrrdz.manifests.spans import MISSING, remedy, spans
 
 cell = st.tuples(st.integers(0, 60), st.integers(1, 9))
 grid = st.lists(st.lists(cell, max_size=4), max_size=8)

@@ -4,11 +4,11 @@ import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
 
+from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.codec import bytes_
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.model.array import VirtualArray, VirtualGroup
-from jnrrdz.model.codec import bytes_
-from jnrrdz.model.refs import ChunkRefs
-from jnrrdz.write.virtualizarr import to_manifest_store
+from jnrrdz.manifests.virtualizarr import to_manifest_store
 
 
 def group(children, **more):

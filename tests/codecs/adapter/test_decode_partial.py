@@ -8,9 +8,9 @@ from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.dtype import UInt8
 
-from jnrrdz.codecs.adapter.array_bytes import TiffTileCodec
+from jnrrdz.codecs.array_bytes import TiffTileCodec
+from jnrrdz.core.codec import TiffTileConfig
 from jnrrdz.errors import DriftError
-from jnrrdz.model.codec import TiffTileConfig
 
 SPEC = ArraySpec((4, 4), UInt8(), np.uint8(0), ArrayConfig.from_dict({}), default_buffer_prototype())
 CODEC = TiffTileCodec(TiffTileConfig(4, 4, 4, 4, bits_per_sample=(8,)))

@@ -14,14 +14,14 @@ import pytest
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.codecs import openjp2
-from jnrrdz.codecs.jpeg2000_composite import Composite
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.layout.jp2_boxes import SIGNATURE
-from jnrrdz.layout.jpeg2000 import parse_codestream
-from jnrrdz.layout.jpeg2000_composite import check_composite, is_sycc
-from jnrrdz.layout.jpeg2000_siz import Axis, Component, Siz
-from jnrrdz.scan.codestream import component_groups, level_count
+from jnrrdz.formats.jpeg2000 import openjp2
+from jnrrdz.formats.jpeg2000.codestream_scanned import component_groups, level_count
+from jnrrdz.formats.jpeg2000.jp2_boxes import SIGNATURE
+from jnrrdz.formats.jpeg2000.jpeg2000_composite_codec import Composite
+from jnrrdz.formats.jpeg2000.jpeg2000_composite_header import check_composite, is_sycc
+from jnrrdz.formats.jpeg2000.jpeg2000_header import parse_codestream
+from jnrrdz.formats.jpeg2000.jpeg2000_siz import Axis, Component, Siz
 
 GOLDEN = Path(__file__).parents[2] / "layout" / "golden" / "jpeg2000"
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"
@@ -66,7 +66,7 @@ def opened(tmp_path):
 @pytest.mark.parametrize("name", LEVELS)
 def test_sycc_is_the_rgb_that_imagecodecs_shows_at_every_level(opened, name, monkeypatch):
     # for this no other library is needed
-    monkeypatch.setattr("jnrrdz.codecs.jpeg2000.decode_components", None)
+    monkeypatch.setattr("jnrrdz.formats.jpeg2000.jpeg2000_codec.decode_components", None)
     data = jp2(name, SYCC)
     group = opened(data)["composite"]
     assert sorted(group.group_keys()) == [str(level) for level in range(LEVELS[name])]

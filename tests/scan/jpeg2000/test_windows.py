@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.scan import windows
+from jnrrdz.formats.jpeg2000 import windows
 from tests.codecs.jpeg2000_images import LOSSLESS, encoded, image
 
 GOLDEN = Path(__file__).parents[2] / "layout" / "golden" / "jpeg2000"

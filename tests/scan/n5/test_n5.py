@@ -17,7 +17,7 @@ import zarr
 
 import jnrrdz
 from jnrrdz import api
-from jnrrdz.layout.n5_block import default_header
+from jnrrdz.formats.n5.n5_block import default_header
 
 CHAINS = [None, "offset", "pad", "n5_default"]
 TYPES = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64"]
@@ -407,7 +407,7 @@ def test_in_place_leaves_zarr_of_others_alone(write_n5, tmp_path):
 
 
 def test_in_place_takes_back_what_a_failure_left(write_n5, tmp_path, monkeypatch):
-    from jnrrdz.write import in_place  # noqa: PLC0415  for this case only
+    from jnrrdz.manifests import in_place  # noqa: PLC0415  for this case only
 
     for name in "ab":
         write_n5(tmp_path / "c" / name, values_of((4, 4)), (4, 4))
@@ -419,7 +419,7 @@ def test_in_place_takes_back_what_a_failure_left(write_n5, tmp_path, monkeypatch
         if key.startswith("b"):
             raise jnrrdz.JnrrdzError("no space")
 
-    monkeypatch.setattr("jnrrdz.write.in_place._Place.put", full)
+    monkeypatch.setattr("jnrrdz.manifests.in_place._Place.put", full)
     with pytest.raises(jnrrdz.JnrrdzError, match="no space"):
         api.index_in_place(tmp_path / "c")
     assert snapshot(tmp_path) == before

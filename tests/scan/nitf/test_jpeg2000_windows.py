@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from jnrrdz.scan import windows
+from jnrrdz.formats.jpeg2000 import windows
 from tests.codecs.jpeg2000_images import LOSSLESS, encoded, image
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

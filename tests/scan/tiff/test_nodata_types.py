@@ -8,7 +8,7 @@ import rasterio
 import tifffile
 
 import jnrrdz
-from jnrrdz.scan.tiff.nodata import nodata_value
+from jnrrdz.formats.tiff.nodata import nodata_value
 
 NAN = float("nan")
 

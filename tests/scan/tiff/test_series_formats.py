@@ -9,8 +9,8 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.layout.tiff import TiffLayout
-from jnrrdz.scan.tiff.axes import axis_names, order_of
+from jnrrdz.formats.tiff.axes import axis_names, order_of
+from jnrrdz.formats.tiff.structure import TiffLayout
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import jnrrdz
-from jnrrdz.layout.tiff import TiffLayout
+from jnrrdz.formats.tiff.structure import TiffLayout
 
 PAGES = np.arange(6 * 16 * 16, dtype="u2").reshape(6, 16, 16)
 

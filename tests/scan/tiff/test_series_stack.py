@@ -8,10 +8,10 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.layout.tiff import TiffLayout
-from jnrrdz.scan.tiff.chain import Pages, main_chain
-from jnrrdz.source.fsspec import open_source
-from jnrrdz.source.readahead import ReadAhead
+from jnrrdz.formats.tiff.chain import Pages, main_chain
+from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.readahead import ReadAhead
 
 
 def pattern(*shape, dtype="u2"):

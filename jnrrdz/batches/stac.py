@@ -1,0 +1,190 @@
+"""The assets of STAC items: a document of an item, of many, of a collection or catalogue, or a search's page.
+
+May touch fsspec and errors.  Documents are followed by their links (`item`, `child`, `next`), each once; an
+asset is taken by its key or its media type.  Spec: https://github.com/radiantearth/stac-spec/tree/v1.1.0
+"""
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import fsspec.core
+
+from jnrrdz.batches.item import Found
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.sources import faults
+from jnrrdz.sources.url import is_absolute, local_path
+
+type Json = Mapping[str, Any]
+
+LARGEST = 256 << 20
+"""Bytes of a document: a search with all its items in one is far smaller."""
+
+READABLE = (
+    "image/tiff",
+    "image/vnd.stac.geotiff",
+    "image/geo+tiff",
+    "image/jp2",
+    "image/jpx",
+    "image/j2c",
+    "application/nitf",
+    "application/x-nitf",
+    "application/vnd.nitf",
+    "image/nitf",
+)
+"""Media types of the formats that jnrrdz reads."""
+
+NOT_DATA = frozenset({"thumbnail", "overview", "metadata", "visual-thumbnail"})
+"""Roles of assets that nobody asks for who names none."""
+
+
+@dataclass(frozen=True)
+class Assets:
+    """Which assets of an item are taken."""
+
+    wanted: Sequence[str] = ()
+    """Keys, or media types (which have a slash); without any, all data of a type that jnrrdz reads."""
+
+    def of(self, item: Json, where: str) -> Iterator[tuple[str, Json]]:
+        """Yield keys and assets of an item; one that has none of what is wanted is an error."""
+        assets = item.get("assets")
+        if not isinstance(assets, dict):
+            raise MalformedError("an item without assets", url=where, field="assets")
+        found = [(key, asset) for key, asset in assets.items() if isinstance(asset, dict) and self._takes(key, asset)]
+        if not found:
+            there = ", ".join(f"{key} ({_type(asset) or 'no type'})" for key, asset in assets.items()) or "none"
+            said = ", ".join(self.wanted) or "image data that jnrrdz reads"
+            raise MalformedError(
+                f"no asset {said}; there are {there}; --asset names one", url=where, field=f"item {item.get('id')}"
+            )
+        yield from found
+
+    def _takes(self, key: str, asset: Json) -> bool:
+        if self.wanted:
+            return any(_is_type(asset, want) if "/" in want else key == want for want in self.wanted)
+        roles = asset.get("roles")
+        return any(_is_type(asset, want) for want in READABLE) and not NOT_DATA & set(roles or ())
+
+
+def _type(asset: Any) -> str:
+    found = asset.get("type") if isinstance(asset, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _is_type(asset: Json, want: str) -> bool:
+    """Whether an asset has a media type; parameters count where the wanted one has some."""
+    have, wanted = (_parts(text) for text in (_type(asset), want))
+    return have[0] == wanted[0] and set(wanted[1:]) <= set(have[1:])
+
+
+def _parts(media_type: str) -> list[str]:
+    return [part.strip().lower() for part in media_type.split(";")]
+
+
+def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:
+    """Yield the sources of one item, whose relative URLs are relative to where it was read."""
+    collection = item.get("collection")
+    for key, asset in assets.of(item, where):
+        href = asset.get("href")
+        if not isinstance(href, str) or not href:
+            raise MalformedError(f"asset {key!r} without an href", url=where, field="assets")
+        names = {"id": item.get("id"), "collection": collection, "asset": key}
+        size = asset.get("file:size")
+        yield Found(
+            resolved(href, _self_of(item) or where),
+            size if type(size) is int else None,
+            names=tuple((name, str(value)) for name, value in names.items() if value is not None),
+        )
+
+
+def _self_of(item: Json) -> str | None:
+    """Return an item's own URL, to which the URLs of an item of a search are relative."""
+    links = item.get("links")
+    found = next((link for link in links or () if isinstance(link, dict) and link.get("rel") == "self"), None)
+    href = None if found is None else found.get("href")
+    return href if isinstance(href, str) and is_absolute(href) and item.get("_own") is None else None
+
+
+def resolved(href: str, base: str) -> str:
+    """Return a URL as seen from a document."""
+    if is_absolute(href):
+        return href
+    if base.lower().startswith(("http://", "https://")):
+        return urljoin(base, href)
+    path = local_path(base)
+    if path is not None:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(path), href))
+    parts = urlsplit(base)
+    key = posixpath.normpath(posixpath.join(posixpath.dirname(parts.path) or "/", href))
+    return f"{parts.scheme}://{parts.netloc}{key}"
+
+
+@dataclass
+class Reader:
+    """Documents read one after another; what was read already is not read again."""
+
+    assets: Assets
+    storage_options: Mapping[str, Any] | None = None
+    seen: set[int] = field(default_factory=set)
+
+    def found(self, url: str) -> Iterator[Found]:
+        """Yield the sources that a document and those that it links to name."""
+        waiting = [url]
+        while waiting:
+            here = waiting.pop()
+            if hash(here) in self.seen:
+                continue
+            self.seen.add(hash(here))
+            document = self._read(here)
+            yield from self._items(document, here)
+            waiting += reversed(list(_links(document, here)))
+
+    def _items(self, document: Json, here: str) -> Iterator[Found]:
+        kind = document.get("type")
+        if kind == "Feature":
+            yield from found_in({**document, "_own": True}, here, self.assets)
+        elif kind == "FeatureCollection":
+            features = document.get("features")
+            for item in features if isinstance(features, list) else ():
+                yield from found_in(_mapping(item, here), here, self.assets)
+        elif kind not in {"Collection", "Catalog"}:
+            raise UnsupportedError(
+                f"a document of type {kind!r} where STAC has Feature, FeatureCollection, Collection or Catalog",
+                url=here,
+                field="type",
+            )
+
+    def _read(self, url: str) -> Json:
+        with faults.told(url, "reading STAC"):
+            fs, path = fsspec.core.url_to_fs(url, **(self.storage_options or {}))
+            with fs.open(path, "rb") as stream:
+                data = stream.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise UnsupportedError(f"a document of more than {LARGEST} bytes", url=url)
+        try:
+            return _mapping(json.loads(data), url)
+        except (ValueError, RecursionError) as error:
+            raise MalformedError(f"no JSON: {error}", url=url) from error
+
+
+def _mapping(document: Any, where: str) -> Json:
+    if not isinstance(document, dict):
+        raise MalformedError(f"a {type(document).__name__} where a STAC object belongs", url=where)
+    return document
+
+
+def _links(document: Json, here: str) -> Iterator[str]:
+    """Yield the documents that a collection, a catalogue or a page of a search goes on in."""
+    kind = document.get("type")
+    rels = {"Collection": {"item", "child"}, "Catalog": {"item", "child"}, "FeatureCollection": {"next"}}.get(
+        str(kind), set()
+    )
+    links = document.get("links")
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and link.get("rel") in rels and isinstance(link.get("href"), str):
+            if str(link.get("method", "GET")).upper() != "GET":
+                raise UnsupportedError("the next page is asked for by POST; search by GET", url=here, field="links")
+            yield resolved(link["href"], here)

@@ -1,0 +1,1 @@
+"""What stands on scanning, reading and writing together."""

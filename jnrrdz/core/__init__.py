@@ -1,0 +1,1 @@
+"""What a virtual dataset is: arrays, references, codecs, places, pyramids.  Pure."""

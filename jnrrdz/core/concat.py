@@ -1,0 +1,224 @@
+"""Groups of the same form put together along one axis: many files of one grid as one dataset.
+
+May touch numpy, errors and the model.  Groups are taken one at a time and only their references
+stay; what has to be equal is written down once for all that have it in common.  What was decided,
+and why: docs/decisions/004-merge.md.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jnrrdz.core.array import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.concat_build import (
+    Assembly,
+    Attributes,
+    Kind,
+    Member,
+    ReadValues,
+    WithTables,
+    lifted,
+    ordered,
+    tables_of,
+    without_axes,
+)
+from jnrrdz.core.concat_match import Role, differences, is_per_band, sketch
+from jnrrdz.core.coordinate import Coordinate, column, coordinate_of
+from jnrrdz.core.zarr_json import dumps, json_value
+from jnrrdz.errors import UnrepresentableError
+
+SHOWN = 20
+"""Groups that do not fit that an error tells of."""
+
+SHOWN_DIFFERENCES = 6
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A group that does not fit, and why."""
+
+    name: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the first few reasons on one line."""
+        more = len(self.reasons) - SHOWN_DIFFERENCES
+        shown = "; ".join(self.reasons[:SHOWN_DIFFERENCES])
+        return f"{self.name}: {shown}{f'; and {more} more' if more > 0 else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenated:
+    """What came of it."""
+
+    group: VirtualGroup
+    names: tuple[str, ...]
+    """The groups that are in it, in their order."""
+    left_out: tuple[Mismatch, ...]
+    dropped: tuple[str, ...]
+    """Attributes that were not the same everywhere, as `path: name`."""
+
+
+@dataclass
+class Concatenation:
+    """Groups as they come; `finish` puts together those that fit."""
+
+    dim: str
+    read_values: ReadValues = column
+    """Turns what was given as coordinates, all together, into values."""
+    _kinds: dict[str, Kind] = field(default_factory=dict)
+    _records: dict[str, SourceRecord] = field(default_factory=dict)
+    _problems: list[Mismatch] = field(default_factory=list)
+    _count: int = 0
+
+    def add(self, group: VirtualGroup, name: str, coordinate: Any = None) -> None:
+        """Take a group; `coordinate` is its value along the new axis."""
+        self._count += 1
+        try:
+            seen = sketch(group, self.dim)
+            member = self._member(group, name, coordinate, seen.roles, seen.size)
+            self._record(group.sources)
+        except UnrepresentableError as error:
+            self._problems.append(Mismatch(name, (str(error),)))
+            return
+        attributes = {path: _plain(node) for path, node in (("", group), *group.walk())}
+        kind = self._kinds.setdefault(dumps(seen.facts), Kind(_bare(group), seen.roles, seen.facts, attributes))
+        kind.intersect(attributes)
+        kind.members.append(member)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Count a group that cannot be taken at all among those that do not fit."""
+        self._count += 1
+        self._problems.append(Mismatch(name, (reason,)))
+
+    def _member(self, group: VirtualGroup, name: str, coordinate: Any, roles: Mapping[str, Role], size: int) -> Member:
+        arrays = dict(group.arrays())
+        growing = {path: arrays[path] for path, role in roles.items() if role in {Role.STACKED, Role.JOINED}}
+        for path, array in growing.items():
+            if roles[path] is Role.STACKED:
+                lifted(array.codecs)
+            elif "grid_mapping" in array.attributes and self.dim in {"y", "x"}:
+                raise UnrepresentableError(
+                    f"images of one place are not continued along {self.dim}: they would lie over each other",
+                    field=path,
+                )
+        own = _own_coordinate(group, self.dim, coordinate)
+        if own is None and Role.COORDINATE in roles.values():
+            raise UnrepresentableError("coordinates that are not numbers in the manifest itself", field=self.dim)
+        if size < 1 or (own is not None and len(own.values) != size):
+            raise UnrepresentableError(f"a length of {size} that its coordinates do not have", field=self.dim)
+        parts = {path: array.refs for path, array in growing.items()}
+        tables = {path: tables_of(array) for path, array in growing.items()}
+        lists = {path: _lists(array, self.dim) for path, array in growing.items()}
+        return Member(name, size, parts, tables, lists, coordinate, own)
+
+    def _record(self, records: Iterable[SourceRecord]) -> None:
+        """Note the sources as they were scanned; one that was seen in two states fits nothing."""
+        for record in records:
+            known = self._records.setdefault(record.url, record)
+            if (known.size, known.etag) != (record.size, record.etag):
+                raise UnrepresentableError("scanned in two states (size or ETag); index it again", url=record.url)
+
+    def finish(
+        self, *, keep_order: bool = False, skip_mismatched: bool = False, with_tables: WithTables | None = None
+    ) -> Concatenated:
+        """Return the groups as one, ordered by coordinate unless `keep_order`.
+
+        The form that most groups have is the one to fit; an error names all that do not, or
+        `skip_mismatched` leaves them out.
+        """
+        if not self._kinds:
+            raise _refusal(self._problems, self._count)
+        best = max(self._kinds.values(), key=lambda kind: len(kind.members))
+        left_out = [*self._problems]
+        for kind in self._kinds.values():
+            if kind is not best:
+                reasons = tuple(differences(kind.facts, best.facts))
+                left_out += [Mismatch(member.name, reasons) for member in kind.members]
+        if left_out and not skip_mismatched:
+            raise _refusal(left_out, self._count)
+        return self._assembled(best, tuple(left_out), keep_order=keep_order, with_tables=with_tables)
+
+    def _assembled(
+        self, kind: Kind, left_out: tuple[Mismatch, ...], *, keep_order: bool, with_tables: WithTables | None
+    ) -> Concatenated:
+        if not {Role.STACKED, Role.JOINED} & set(kind.roles.values()):
+            raise UnrepresentableError(f"no array in {kind.members[0].name} that could grow along {self.dim!r}")
+        without_axes(kind)
+        order = ordered(kind.members, self.read_values, keep_order=keep_order)
+        assembly = Assembly(self.dim, kind, order, with_tables)
+        group = assembly.group()
+        used = dict.fromkeys(url for _, array in group.arrays() for url in array.refs.sources)
+        records = (*(self._records[url] for url in used if url in self._records), *self._trees(used))
+        names = tuple(member.name for member in order.members)
+        return Concatenated(
+            VirtualGroup(group.children, group.attributes, records), names, left_out, tuple(assembly.dropped())
+        )
+
+    def _trees(self, used: Iterable[str]) -> list[SourceRecord]:
+        """Return the containers that some of the files are in: these stand in the table, not each file."""
+        trees = [record for url, record in self._records.items() if url.endswith("/")]
+        files = sorted(used) if trees else []
+        first = [bisect_left(files, record.url) for record in trees]
+        return [
+            tree for tree, at in zip(trees, first, strict=True) if at < len(files) and files[at].startswith(tree.url)
+        ]
+
+
+def concat(  # noqa: PLR0913 - the groups, and what may be said of them
+    groups: Sequence[VirtualGroup],
+    dim: str,
+    coordinate: Sequence[Any] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    keep_order: bool = False,
+    skip_mismatched: bool = False,
+) -> VirtualGroup:
+    """Return groups of the same form as one, with `coordinate`'s values (one a group) along the axis `dim`."""
+    found = Concatenation(dim)
+    values = coordinate if coordinate is not None else [None] * len(groups)
+    labels = names if names is not None else [f"group {number}" for number in range(len(groups))]
+    for group, name, value in zip(groups, labels, values, strict=True):
+        found.add(group, name, value)
+    return found.finish(keep_order=keep_order, skip_mismatched=skip_mismatched).group
+
+
+def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
+    if not problems:
+        return UnrepresentableError("nothing to put together")
+    more = len(problems) - SHOWN
+    shown = " | ".join(map(str, problems[:SHOWN]))
+    return UnrepresentableError(
+        f"{len(problems)} of {count} do not fit the others: {shown}{f' | and {more} more' if more > 0 else ''}"
+    )
+
+
+def _plain(node: Node) -> Attributes:
+    """Return a node's attributes as JSON has them, so that they compare."""
+    return {name: json_value(value) for name, value in node.attributes.items()}
+
+
+def _bare(group: VirtualGroup) -> VirtualGroup:
+    """Return the group without its records, which are kept for all groups together."""
+    return VirtualGroup(group.children, group.attributes)
+
+
+def _own_coordinate(group: VirtualGroup, dim: str, given: Any) -> Coordinate | None:
+    """Return the values along the axis that the group has itself; those of all its levels are the same."""
+    groups = [group, *(node for _, node in group.walk() if isinstance(node, VirtualGroup))]
+    found = [own for own in (coordinate_of(each, dim) for each in groups) if own is not None]
+    if found and given is not None:
+        raise UnrepresentableError(f"has coordinates along {dim!r} already", field=dim)
+    if any(not np.array_equal(own.values, found[0].values) for own in found):
+        raise UnrepresentableError("different coordinates in its groups", field=dim)
+    return found[0] if found else None
+
+
+def _lists(array: VirtualArray, dim: str) -> Mapping[str, list[Any]]:
+    """Return the attributes that have an entry for each place along an axis that the array has."""
+    if dim not in array.dimension_names:
+        return {}
+    return {name: json_value(value) for name, value in array.attributes.items() if is_per_band(name, array, dim)}

@@ -1,0 +1,191 @@
+"""The values along an axis as a coordinate variable that xarray decodes, and back; texts as values.
+
+May touch numpy, errors and the model.  Times are integers with units, as in
+https://cfconventions.org/cf-conventions/cf-conventions.html#time-coordinate, in the coarsest unit
+that is exact.  Zarr v3 has no core data type for text: labels are an attribute of the group.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.codec import BYTES, bytes_
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.errors import MalformedError, UnrepresentableError
+
+type Values = NDArray[Any]
+"""int64, float64, datetime64 or text."""
+
+type Meaning = Literal["date", "number", "text"]
+
+UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+COARSE = {"days": 86400, "hours": 3600, "minutes": 60}
+CALENDARS = {"standard", "gregorian", "proleptic_gregorian"}
+
+_SINCE = re.compile(r"([a-z]+) since (\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d)?)(?:\.0+)?(?: ?(?:Z|UTC|\+00:00))?")
+_DATE = re.compile(
+    r"(\d{4})([-:/_.]?)(\d\d)\2(\d\d)"
+    r"(?:[T _-]?(\d\d)[:_]?(\d\d)(?:[:_]?(\d\d)(?:[.,](\d{1,9}))?)?)?"
+    r"(?:(Z)|([+-])(\d\d):?(\d\d))?"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinate:
+    """Values along an axis, and what else is said of them."""
+
+    values: Values
+    attributes: Mapping[str, Any]
+
+
+# Texts to values
+
+
+def parsed(texts: Sequence[str], meaning: Meaning | None = None) -> Values:
+    """Return what texts stand for: dates if all of them are some, else numbers if all are, else text.
+
+    Dates are ISO 8601, with or without separators; without an offset they count as UTC.  `meaning`
+    says which is meant, and what is no such value is then an error.
+    """
+    readers: dict[Meaning, Callable[[str], Any]] = {"date": _date, "number": _number, "text": str}
+    for name in (meaning,) if meaning else readers:
+        found = [readers[name](text) for text in texts]
+        strange = [text for text, value in zip(texts, found, strict=True) if value is None]
+        if not strange:
+            return column(found)
+        if meaning:
+            raise MalformedError(f"{', '.join(map(repr, strange[:5]))}: not a {meaning}", field="coordinate")
+    raise MalformedError("no values", field="coordinate")
+
+
+def _date(text: str) -> np.datetime64 | None:
+    """Return a date with or without a time, in UTC."""
+    found = _DATE.fullmatch(text.strip())
+    if found is None:
+        return None
+    year, _, month, day, hour, minute, second, fraction, _, sign, hours, minutes = found.groups()
+    digits = (fraction or "").ljust(9, "0")
+    try:
+        when = np.datetime64(f"{year}-{month}-{day}T{hour or '00'}:{minute or '00'}:{second or '00'}.{digits}", "ns")
+    except ValueError:
+        return None
+    if when.astype(str)[:4] != year:  # beyond the years that nanoseconds reach
+        return None
+    east = np.timedelta64(int(hours or 0) * 60 + int(minutes or 0), "m")
+    return when + east if sign == "-" else when - east
+
+
+def _number(text: str) -> float | None:
+    try:
+        return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) else float(text)
+    except ValueError:
+        return None
+
+
+def column(values: Sequence[Any]) -> Values:
+    """Return values of one kind as int64, float64, datetime64 or text; a mixture is an error."""
+    plain = [_plain(value) for value in values]
+    found = np.array(plain) if len({_kind(value) for value in plain}) == 1 else np.array(None)
+    if found.dtype.kind == "M":
+        return _coarsest(found)
+    if found.dtype.kind in "iu" and found.min() >= -(2**63) and found.max() < 2**63:
+        return found.astype(np.int64)
+    if found.dtype.kind == "f" and np.isfinite(found).all():
+        return found.astype(np.float64)
+    if found.dtype.kind == "U":
+        return found
+    raise UnrepresentableError("coordinates have to be all numbers, all times or all texts", field="coordinate")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return np.datetime64(value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None))
+    return np.datetime64(value) if isinstance(value, date) else value
+
+
+def _kind(value: Any) -> str:
+    kind = np.asarray(value).dtype.kind
+    return "number" if kind in "iuf" else kind
+
+
+def _coarsest(times: Values) -> Values:
+    """Return times in the coarsest of `UNITS` that holds them exactly."""
+    if np.isnat(times).any():
+        raise UnrepresentableError("a coordinate that is no time (NaT)", field="coordinate")
+    for unit in UNITS.values():
+        coarse = times.astype(f"M8[{unit}]")
+        if (coarse == times).all():
+            return coarse
+    raise UnrepresentableError(f"times in {times.dtype}, finer than nanoseconds", field="coordinate")
+
+
+# Values to a variable, and back
+
+
+def labels_name(dim: str) -> str:
+    """Return the name of the group attribute that holds the labels of an axis."""
+    return f"{dim}_labels"
+
+
+def variable(dim: str, coordinate: Coordinate) -> VirtualArray:
+    """Return the coordinate variable of an axis, its values as one inline chunk; texts cannot be one."""
+    values, attributes = coordinate.values, dict(coordinate.attributes)
+    if values.dtype.kind == "M":
+        unit = np.datetime_data(values.dtype)[0]
+        name = next(name for name, short in UNITS.items() if short == unit)
+        units = {"units": f"{name} since 1970-01-01", "calendar": "proleptic_gregorian"}
+        attributes = {"standard_name": "time", **attributes, **units}
+        values = values.astype(np.int64)
+    size = len(values)
+    none = np.empty(0, np.int64)
+    data = {0: values.astype(f"<{values.dtype.kind}8").tobytes()}
+    refs = ChunkRefs((), np.zeros(2, np.int64), np.empty(0, np.int32), none, none, data)
+    fill = values.dtype.type(0)
+    return VirtualArray((size,), values.dtype, (size,), (bytes_("little"),), refs, (dim,), fill, attributes)
+
+
+def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:
+    """Return the values along an axis that a group holds itself, None where it has none that can be read here."""
+    found = group.children.get(dim)
+    if isinstance(found, VirtualArray) and found.dimension_names == (dim,):
+        numbers = _inline_values(found)
+        return None if numbers is None else _decoded(numbers, found.attributes)
+    labels = group.attributes.get(labels_name(dim))
+    if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
+        return Coordinate(np.array(labels), {})
+    return None
+
+
+def _inline_values(array: VirtualArray) -> Values | None:
+    codecs = [codec.name for codec in array.codecs]
+    if codecs != [BYTES] or len(array.refs.inline) != array.refs.chunks or array.dtype.kind not in "iuf":
+        return None
+    order: Literal["<", ">"] = ">" if array.codecs[0].configuration.get("endian") == "big" else "<"
+    data = b"".join(array.refs.inline[chunk] for chunk in range(array.refs.chunks))
+    stored = array.dtype.newbyteorder(order)
+    if len(data) != array.refs.chunks * array.chunks[0] * stored.itemsize:
+        raise MalformedError(f"{len(data)} inline bytes for {array.shape[0]} coordinates", field="coordinate")
+    return np.frombuffer(data, stored)[: array.shape[0]].astype(array.dtype)
+
+
+def is_time(attributes: Mapping[str, Any]) -> bool:
+    """Whether attributes make integers times that can be told exactly."""
+    found = _SINCE.fullmatch(str(attributes.get("units", "")))
+    return found is not None and found[1] in UNITS | COARSE and attributes.get("calendar", "standard") in CALENDARS
+
+
+def _decoded(numbers: Values, attributes: Mapping[str, Any]) -> Coordinate:
+    """Return times where the attributes make the numbers times and they are exact, else the numbers."""
+    found = _SINCE.fullmatch(str(attributes.get("units", "")))
+    if found is None or not is_time(attributes) or numbers.dtype.kind not in "iu":
+        return Coordinate(column(numbers.tolist()), attributes)
+    step = np.timedelta64(COARSE.get(found[1], 1), UNITS.get(found[1], "s"))  # type: ignore[call-overload]
+    values = np.datetime64(found[2].replace(" ", "T")) + numbers.astype(np.int64) * step
+    others = {name: value for name, value in attributes.items() if name not in {"units", "calendar"}}
+    return Coordinate(_coarsest(values), others)

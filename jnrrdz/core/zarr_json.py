@@ -1,0 +1,271 @@
+"""The model as Zarr v3 metadata documents, and an array's document back as facts.
+
+May touch numpy, errors and the model's own modules only.  Follows
+https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html (documents, data types, fill values)
+and, for consolidated metadata, the inline form that zarr-python 3 writes and reads.  Documents are
+strict JSON: a float in attributes that JSON cannot spell is written as Zarr spells fill values.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codec import CodecSpec
+from jnrrdz.core.fill_value import DATA_TYPES, data_type, decode_fill, encode_fill, spelt, xarray_fill
+from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
+
+type Separator = Literal["/", "."]
+type Where = str | tuple["Where", str | int]
+"""A place in a document, spelt when an error names it."""
+type Encoding = Literal["default", "v2"]
+
+ZARR_JSON = "zarr.json"
+
+MEMBERS_END = "}}}"
+"""How the text of a group's document ends whose consolidated metadata have no members yet."""
+
+_FORBIDDEN_NAME = re.compile(r"\.*|__.*|\.z.*|zarr\.json|.*[/\x00].*", re.DOTALL)
+_RECORD_NAMES = {"version": "version_id", "modified": "last_modified"}
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """What an array's zarr.json says."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    codecs: tuple[CodecSpec, ...]
+    fill_value: Any
+    dimension_names: tuple[str | None, ...]
+    attributes: Mapping[str, Any]
+    separator: Separator
+    encoding: Encoding
+
+
+def dumps(document: Any) -> str:
+    """Return a document as compact JSON text of one line, ASCII only."""
+    return _COMPACT(document)
+
+
+_COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+# Attributes
+
+_WHOLE = frozenset({int, bool})
+_LISTS = frozenset({list, tuple})
+
+
+def json_value(value: Any, where: Where = "attributes") -> Any:
+    """Return a value in JSON's own types; numpy's scalars and arrays are converted."""
+    kind = type(value)  # most values by far are of these types, and the checks below are slow
+    if kind in _WHOLE or (kind is str and value.isascii()) or (kind is float and isfinite(value)):
+        return value
+    if kind is dict or (kind not in _LISTS and isinstance(value, Mapping)):
+        return {
+            name if type(name) is str and name.isascii() else _text(name, where): item
+            if type(item) in _WHOLE or (type(item) is str and item.isascii())
+            else json_value(item, (where, name))
+            for name, item in value.items()
+        }
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [item if type(item) in _WHOLE else json_value(item, (where, i)) for i, item in enumerate(value)]
+    return _scalar(value, where)
+
+
+def _scalar(value: Any, where: Where) -> Any:
+    if value is None or isinstance(value, bool | np.bool_):
+        return None if value is None else bool(value)
+    if isinstance(value, str):
+        return _text(value, where)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return spelt(float(value))
+    raise UnrepresentableError(f"JSON has no {type(value).__name__}", field=_place(where))
+
+
+def _text(value: Any, where: Where) -> str:
+    if type(value) is str and value.isascii():
+        return value
+    if not isinstance(value, str):
+        raise UnrepresentableError(f"a name of type {type(value).__name__}; JSON needs text", field=_place(where))
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UnrepresentableError(f"{value!r} is no Unicode text", field=_place(where)) from None
+    return str.__str__(value)
+
+
+def _place(where: Where) -> str:
+    if isinstance(where, str):
+        return where
+    outer, name = where
+    return f"{_place(outer)}[{name}]" if isinstance(name, int) else f"{_place(outer)}.{name}"
+
+
+# Documents
+
+
+def array_json(array: VirtualArray, *, separator: Separator = "/", encoding: Encoding = "default") -> dict[str, Any]:
+    """Return the zarr.json of an array."""
+    attributes = dict(array.attributes)
+    if "_FillValue" in attributes:
+        attributes["_FillValue"] = xarray_fill(attributes["_FillValue"], array.dtype)
+    return {
+        "shape": [int(size) for size in array.shape],
+        "data_type": data_type(array.dtype),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [int(size) for size in array.chunks]}},
+        "chunk_key_encoding": {"name": encoding, "configuration": {"separator": separator}},
+        "fill_value": encode_fill(array.fill_value, array.dtype),
+        "codecs": [json_value(codec.to_json(), "codecs") for codec in array.codecs],
+        "attributes": json_value(attributes),
+        "dimension_names": list(array.dimension_names),
+        "zarr_format": 3,
+        "node_type": "array",
+        "storage_transformers": [],
+    }
+
+
+def group_json(group: VirtualGroup, *, members: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the zarr.json of a group, with the documents of its `members` consolidated where given."""
+    document = {"attributes": json_value(group.attributes), "zarr_format": 3, "node_type": "group"}
+    if members is not None:
+        consolidated = {"kind": "inline", "must_understand": False, "metadata": dict(members)}
+        document["consolidated_metadata"] = consolidated
+    return document
+
+
+def tree_json(
+    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Return every document of a tree by its key, the root's first, parents before children.
+
+    Every group's document holds those of all that is below it, so that opening any group needs no listing.
+    """
+    documents = nodes_json(root, separator=separator, encoding=encoding, consolidated=consolidated)
+    if consolidated:
+        members = {path: {name: documents[at] for name, at in found} for path, found in below(documents).items()}
+        inline = {"kind": "inline", "must_understand": False}
+        documents = {
+            path: document | {"consolidated_metadata": inline | {"metadata": members[path]}}
+            if document["node_type"] == "group"
+            else document
+            for path, document in documents.items()
+        }
+    return {f"{path}/{ZARR_JSON}".lstrip("/"): document for path, document in documents.items()}
+
+
+def nodes_json(
+    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Return the document of every node by its path; consolidated metadata, where asked for, have no members yet."""
+    _check_names(root)
+    members: dict[str, Any] | None = {} if consolidated else None
+    nodes = {"": group_json(_with_sources(root), members=members)}
+    for path, node in root.walk():
+        if isinstance(node, VirtualGroup):
+            nodes[path] = group_json(node, members=members)
+        else:
+            nodes[path] = array_json(node, separator=separator, encoding=encoding)
+    return nodes
+
+
+def below(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return for each path those below it: as seen from there, and whole.
+
+    What a group consolidates holds no members of its own, as in zarr.
+    """
+    found: dict[str, list[tuple[str, str]]] = {path: [] for path in paths}
+    for path in found:
+        parent = path
+        while parent:
+            parent = parent.rpartition("/")[0]
+            found[parent].append((path[len(parent) :].lstrip("/"), path))
+    return found
+
+
+def _check_names(group: VirtualGroup) -> None:
+    """Refuse names that Zarr reserves, and those that would leave the manifest's own directory."""
+    for name, child in group.children.items():
+        if _FORBIDDEN_NAME.fullmatch(name):
+            raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
+        if isinstance(child, VirtualGroup):
+            _check_names(child)
+
+
+def _with_sources(root: VirtualGroup) -> VirtualGroup:
+    """Return the root with the attribute that says which sources the references need, as they were scanned."""
+    recorded = {record.url for record in root.sources}
+    trees = tuple(url for url in recorded if url.endswith("/"))
+    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
+    others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
+    records = [_record_json(record) for record in (*root.sources, *others)]
+    own = {"version": _version(), "sources": records, **root.origin}
+    return VirtualGroup(root.children, {**root.attributes, "jnrrdz": own}, root.sources)
+
+
+@cache
+def _version() -> str:
+    return version("jnrrdz")  # reads a file each time: a sixth of what a small manifest costs
+
+
+def _record_json(record: SourceRecord) -> dict[str, Any]:
+    return {_RECORD_NAMES.get(name, name): value for name, value in asdict(record).items() if value is not None}
+
+
+def array_from_json(document: Mapping[str, Any]) -> ArrayFacts:
+    """Return what an array's document says; what a virtual array cannot be is refused by its field."""
+    try:
+        facts = _facts(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedError(f"not an array's metadata: {error!r}", field=ZARR_JSON) from error
+    if not len(facts.shape) == len(facts.chunks) == len(facts.dimension_names):
+        raise MalformedError("shape, chunks and dimension names differ in length", field="shape")
+    if min(facts.shape, default=0) < 0 or min(facts.chunks, default=1) < 1:
+        raise MalformedError(f"shape {facts.shape} in chunks of {facts.chunks}", field="shape")
+    if document.get("storage_transformers"):
+        raise UnsupportedError("storage transformers", field="storage_transformers")
+    return facts
+
+
+def _facts(document: Mapping[str, Any]) -> ArrayFacts:
+    if document["zarr_format"] != 3 or document["node_type"] != "array":  # noqa: PLR2004 - the format's number
+        raise MalformedError("not a Zarr v3 array", field=ZARR_JSON)
+    name, grid = _named(document["chunk_grid"])
+    if name != "regular":
+        raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
+    if document["data_type"] not in DATA_TYPES:
+        raise UnsupportedError(f"data type {document['data_type']!r}", field="data_type")
+    encoding, keys = _named(document["chunk_key_encoding"])
+    if encoding not in ("default", "v2"):
+        raise UnsupportedError(f"chunk keys {encoding!r}; default and v2 are read", field="chunk_key_encoding")
+    dtype = np.dtype(document["data_type"])
+    shape = tuple(int(size) for size in document["shape"])
+    return ArrayFacts(
+        shape=shape,
+        dtype=dtype,
+        chunks=tuple(int(size) for size in grid["chunk_shape"]),
+        codecs=tuple(CodecSpec(*_named(codec)) for codec in document["codecs"]),
+        fill_value=decode_fill(document["fill_value"], dtype),
+        dimension_names=tuple(document.get("dimension_names") or (None,) * len(shape)),
+        attributes=document.get("attributes") or {},
+        separator=keys.get("separator", "/" if encoding == "default" else "."),
+        encoding=encoding,  # type: ignore[arg-type]
+    )
+
+
+def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return name and configuration of an extension point, which may be a bare name."""
+    return (entry, {}) if isinstance(entry, str) else (entry["name"], entry.get("configuration") or {})

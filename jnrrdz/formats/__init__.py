@@ -1,0 +1,1 @@
+"""The formats: a room each, with everything that knows its bytes."""

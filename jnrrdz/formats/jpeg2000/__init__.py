@@ -1,0 +1,1 @@
+"""JPEG 2000 and HTJ2K, bare or in boxes."""

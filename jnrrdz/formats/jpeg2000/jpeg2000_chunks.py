@@ -1,0 +1,144 @@
+"""The chunk grid of a resolution level: a regular one whatever the tiles are, and which tiles a chunk needs.
+
+May touch numpy, errors and the SIZ segment; pure.  Where all tiles of a level have the same size,
+and the image begins where a tile does, a chunk is a tile.  Else a chunk is as many tiles as make up
+a whole number of samples, and begins where the image does: it may then take parts of further tiles.
+Spec: docs/codecs/jpeg2000/README.md
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.jpeg2000_siz import Axis, Component, Siz
+
+MAX_SAMPLES = 1 << 29
+"""Of a chunk, all components together: decoders take four bytes a sample and more of their own, some 4 GB."""
+
+type Column = NDArray[np.int64]
+type Tiles = tuple[range, range]
+"""Rows and columns of tiles."""
+
+type Boxes = tuple[tuple[int, int], tuple[int, int]]
+"""The first sample and the one after the last, down and across."""
+
+
+@dataclass(frozen=True)
+class ChunkGrid:
+    """The chunks of some components at one resolution level."""
+
+    siz: Siz
+    component: Component
+    """Any of the components: all have its subsampling."""
+
+    level: int
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """How many points of the reference grid a sample spans, down and across."""
+        return self.component.dy << self.level, self.component.dx << self.level
+
+    @property
+    def axes(self) -> tuple[tuple[Axis, int], tuple[Axis, int]]:
+        """Each axis with its factor, y first."""
+        down, across = self.factors
+        return (self.siz.y, down), (self.siz.x, across)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of samples."""
+        down, across = self.factors
+        return self.siz.y.size(down), self.siz.x.size(across)
+
+    @property
+    def chunk(self) -> tuple[int, int]:
+        """Rows and columns of a chunk."""
+        down, across = self.factors
+        return self.siz.y.chunk(down), self.siz.x.chunk(across)
+
+    @property
+    def is_tiles(self) -> bool:
+        """Whether every chunk has samples of one tile only."""
+        chunk, _ = self.members()
+        return len(chunk) == int(chunk[-1]) + 1
+
+    def check_samples(self, why_whole: str = "") -> None:
+        """Refuse chunks that cost a decoder too much memory, with the reason that they are not smaller."""
+        rows, columns = self.chunk
+        if rows * columns * len(self.siz.components) > MAX_SAMPLES:
+            raise UnsupportedError(
+                f"tiles of {rows} x {columns} pixels of {len(self.siz.components)} components: "
+                f"no more than {MAX_SAMPLES} samples are decoded at once{why_whole}",
+                field="SIZ",
+            )
+
+    def tiles(self, row: int, column: int) -> Tiles:
+        """Return the tiles that a chunk has samples of."""
+        down, across = self.factors
+        return range(*self.siz.y.chunk_tiles(row, down)), range(*self.siz.x.chunk_tiles(column, across))
+
+    def box(self, row: int, column: int) -> Boxes:
+        """Return the samples of a chunk, counted as the component counts them."""
+        down, across = self.factors
+        return self.siz.y.chunk_box(row, down), self.siz.x.chunk_box(column, across)
+
+    def tile_box(self, number: int) -> Boxes:
+        """Return the samples of a tile, likewise."""
+        row, column = divmod(number, self.siz.x.tiles)
+        down, across = self.factors
+        return self.siz.y.part(row, 1).samples(down), self.siz.x.part(column, 1).samples(across)
+
+    def numbers(self, tiles: Tiles) -> set[int]:
+        """Return tiles by their numbers, those without any sample left out."""
+        pairs = [(row, column) for row in tiles[0] for column in tiles[1]]
+        return {row * self.siz.x.tiles + column for row, column in pairs if self.siz.has_samples(row, column)}
+
+    def members(self) -> tuple[Column, Column]:
+        """Return every pair of a chunk and a tile that it needs, by chunks in C order, then by tiles."""
+        (chunk_y, tile_y), (chunk_x, tile_x) = (_members(axis, factor) for axis, factor in self.axes)
+        across = int(chunk_x.max()) + 1
+        chunk = (chunk_y[:, np.newaxis] * across + chunk_x).ravel()
+        tile = (tile_y[:, np.newaxis] * self.siz.x.tiles + tile_x).ravel()
+        order = np.lexsort((tile, chunk))
+        return chunk[order], tile[order]
+
+    def place(self, present: Sequence[int]) -> tuple[int, int]:
+        """Return the row and column of the chunk whose bytes hold these tiles, and perhaps others between them.
+
+        The first tile is one of the chunk's own.
+        """
+        row, column = divmod(present[0], self.siz.x.tiles)
+        (y, down), (x, across) = self.axes
+        have = set(present)
+        found = {
+            (i, j): self.numbers(self.tiles(i, j))
+            for i in _chunks_with(y, down, row)
+            for j in _chunks_with(x, across, column)
+        }
+        fit = [place for place, needed in found.items() if needed <= have]
+        if len(fit) > 1:
+            fit = [place for place in fit if found[place] == have]
+        if len(fit) != 1:
+            shown = ", ".join(str(tile) for tile in sorted(have)[:8])
+            raise MalformedError(f"tiles {shown} make up no chunk", field="Isot")
+        return fit[0]
+
+
+def _members(axis: Axis, factor: int) -> tuple[Column, Column]:
+    """Return every pair of a chunk and a tile that it needs along one axis."""
+    count = -(-axis.size(factor) // axis.chunk(factor))
+    spans = [axis.chunk_tiles(index, factor) for index in range(count)]
+    chunk = np.repeat(np.arange(count), [stop - start for start, stop in spans])
+    tile = np.concatenate([np.arange(start, stop) for start, stop in spans])
+    return chunk, tile
+
+
+def _chunks_with(axis: Axis, factor: int, tile: int) -> list[int]:
+    """Return the chunks that need a tile: one, or two where chunks begin inside of tiles."""
+    count = -(-axis.size(factor) // axis.chunk(factor))
+    guess = axis.chunk_of(tile, factor)
+    near = range(max(guess - 1, 0), min(guess + 2, count))
+    return [index for index in near if tile in range(*axis.chunk_tiles(index, factor))]

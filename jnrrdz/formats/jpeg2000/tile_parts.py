@@ -1,0 +1,205 @@
+"""Where the tile-parts of a codestream are: by the list in TLM, or from SOT to SOT.
+
+May touch numpy, errors, the markers and SIZ; bytes come through `read(start, stop)`.  A list is taken
+for true only if the first and the last SOT stand where it says and the tile-parts fill the stream.
+Spec: ITU-T T.800, A.4.2 (SOT) and A.7.1 (TLM)
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.errors import MalformedError
+from jnrrdz.formats.jpeg2000.jpeg2000_markers import BARE, Marker
+from jnrrdz.formats.jpeg2000.jpeg2000_siz import Siz
+
+type ReadRange = Callable[[int, int], bytes]
+type Column = NDArray[np.int64]
+
+SOT = struct.Struct(">HHHIBB")  # marker, Lsot, Isot, Psot, TPsot, TNsot
+SOT_BYTES = SOT.size
+SOT_LENGTH = 10
+TLM_WIDTHS = {0: 0, 1: 1, 2: 2}
+FIRST_BLOCK = 128 * 1024
+HEADER_BLOCK = 4096
+LARGEST_BLOCK = 32 << 20
+WORTH_A_REQUEST = 512 * 1024
+"""Tile-parts longer than this are jumped over, one request each; at 20 ms and 25 MB/s both cost the same."""
+
+MAX_PARTS = 1 << 21
+MAX_TILE_HEADER = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class TileParts:
+    """The tile-parts of a codestream in the order of the file, SOT included."""
+
+    tile: Column
+    offset: Column
+    """In the source."""
+
+    length: Column
+
+    def __len__(self) -> int:
+        return len(self.tile)
+
+
+class Walk:
+    """Reads of a few bytes, ever further on: in blocks that double where requests are dear."""
+
+    def __init__(self, read: ReadRange, stop: int, *, far: bool) -> None:
+        self.stop = stop
+        self._read = read
+        self._far = far
+        self._start = 0
+        self._block = b""
+        self._size = FIRST_BLOCK
+        self._jumps: list[int] = []
+
+    def __call__(self, start: int, stop: int) -> bytes:
+        """Return bytes, fewer only at the end."""
+        stop = min(stop, self.stop)
+        if start >= stop:
+            return b""
+        if not self._far:
+            return self._read(start, stop)
+        if not self._start <= start <= stop <= self._start + len(self._block):
+            self._fetch(start, stop)
+        return self._block[start - self._start : stop - self._start]
+
+    def _fetch(self, start: int, stop: int) -> None:
+        """Read the block that begins at `start`."""
+        parts = len(self._jumps)
+        long = parts > 1 and sum(self._jumps) / parts > WORTH_A_REQUEST
+        size = HEADER_BLOCK if long else self._size
+        self._size = min(self._size * 2, LARGEST_BLOCK)
+        self._start = start
+        self._block = self._read(start, min(max(stop, start + size), self.stop))
+
+    def sot(self, offset: int) -> tuple[int, int, int, int]:
+        """Return Isot, Psot, TPsot and TNsot of the tile-part at `offset`."""
+        data = self(offset, offset + SOT_BYTES)
+        if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90\0\x0a"):
+            found = data[:4].hex(" ") or "nothing"
+            raise MalformedError(f"{found} where a tile-part begins", offset=offset, field="SOT")
+        _, _, tile, length, part, parts = SOT.unpack(data)
+        self._jumps.append(length)
+        return tile, length, part, parts
+
+    def exactly(self, start: int, stop: int) -> bytes:
+        """Return bytes without reading on, fewer only at the end."""
+        return self._read(start, min(stop, self.stop)) if start < self.stop else b""
+
+    def tile_header(self, offset: int, length: int) -> bytes:
+        """Return a tile-part's marker segments, from behind SOT to before SOD."""
+        at, end = offset + SOT_BYTES, offset + length
+        pieces: list[bytes] = []
+        while at + 2 <= end:
+            four = self(at, min(at + 4, end))
+            marker = int.from_bytes(four[:2], "big")
+            if marker == Marker.SOD:
+                break
+            if marker >> 8 != 0xFF or at - offset > MAX_TILE_HEADER:  # noqa: PLR2004
+                raise MalformedError(f"{four.hex(' ')} in a tile-part's header", offset=at, field="SOT")
+            stop = at + 2 + (0 if marker in BARE else max(int.from_bytes(four[2:4], "big"), 2))
+            pieces.append(self(at, min(stop, end)))
+            at = stop
+        return b"".join(pieces)
+
+
+def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> TileParts | None:
+    """Return the tile-parts that TLM lists (contents without marker and length); None where it is not right."""
+    columns = [_tlm(body) for body in sorted(segments, key=lambda body: body[:1])]
+    if not columns or any(column is None for column in columns):
+        return None
+    known = [column for column in columns if column is not None]
+    lengths = np.concatenate([length for _, length in known])
+    named = [tile for tile, _ in known if tile is not None]
+    tile = np.concatenate(named) if len(named) == len(known) else np.arange(len(lengths))
+    offsets = first + np.concatenate(([0], np.cumsum(lengths)[:-1]))
+    parts = TileParts(tile.astype(np.int64), offsets.astype(np.int64), lengths)
+    return parts if len(tile) == len(lengths) and _is_true(walk, parts, siz) else None
+
+
+def _tlm(body: bytes) -> tuple[Column | None, Column] | None:
+    """Return the tiles (None where they are numbered in order) and lengths that a TLM segment lists."""
+    if len(body) < 2:  # noqa: PLR2004  Ztlm and Stlm
+        return None
+    width, wide = TLM_WIDTHS.get(body[1] >> 4 & 3), bool(body[1] >> 6 & 1)
+    if width is None:
+        return None
+    entry = np.dtype([("tile", f">u{width}")] * bool(width) + [("length", ">u4" if wide else ">u2")])
+    if (len(body) - 2) % entry.itemsize:
+        return None
+    rows = np.frombuffer(body, entry, offset=2)
+    return rows["tile"].astype(np.int64) if width else None, rows["length"].astype(np.int64)
+
+
+def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
+    """Whether a list names every tile, and the first and the last tile-part stand where it says."""
+    if not len(parts) or parts.length.min() <= SOT_BYTES or parts.tile.max() >= siz.tiles:
+        return False
+    if np.setdiff1d(siz.needed(), parts.tile).size or int(parts.offset[-1] + parts.length[-1]) > walk.stop:
+        return False
+    for row in dict.fromkeys((0, len(parts) - 1)):
+        offset, length = int(parts.offset[row]), int(parts.length[row])
+        data = walk.exactly(offset, offset + SOT_BYTES)
+        if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90"):
+            return False
+        _, _, tile, psot, *_ = SOT.unpack(data)
+        # a last tile-part may leave its length open
+        if tile != parts.tile[row] or psot not in {length, 0 if row else length}:
+            return False
+    return True
+
+
+def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[int, bytes], None]) -> TileParts:
+    """Return the tile-parts found by going from each to the next; every tile that has samples must have one.
+
+    `seen` is given each tile with the marker segments of its first tile-part.
+    """
+    rows: list[tuple[int, int, int]] = []
+    at = first
+    while not _is_end(walk, at):
+        tile, length, part, _ = walk.sot(at)
+        length = length or _rest(walk, at)
+        if tile >= siz.tiles:
+            raise MalformedError(f"a tile-part of tile {tile}, where there are {siz.tiles}", offset=at, field="Isot")
+        if length <= SOT_BYTES or at + length > walk.stop:
+            raise MalformedError(
+                f"a tile-part of {length} bytes would end at {at + length}, the codestream ends at {walk.stop}",
+                offset=at,
+                field="Psot",
+            )
+        if len(rows) >= MAX_PARTS:
+            raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
+        rows.append((tile, at, length))
+        if part == 0:
+            seen(tile, walk.tile_header(at, length))
+        at += length
+    return _checked(rows, siz, at)
+
+
+def _is_end(walk: Walk, at: int) -> bool:
+    # a stream that ends without EOC has all of its tile-parts none the less
+    return walk(at, at + 2) in {b"\xff\xd9", b""}
+
+
+def _rest(walk: Walk, at: int) -> int:
+    """Return the length of a last tile-part that leaves it open: up to EOC."""
+    tail = walk(max(walk.stop - 2, at), walk.stop)
+    return walk.stop - at - (2 if tail == b"\xff\xd9" else 0)
+
+
+def _checked(rows: list[tuple[int, int, int]], siz: Siz, end: int) -> TileParts:
+    columns: Column = np.array(rows, np.int64).reshape(-1, 3)
+    parts = TileParts(*(np.ascontiguousarray(column) for column in columns.T))
+    missing = np.setdiff1d(siz.needed(), parts.tile)
+    if missing.size:
+        raise MalformedError(
+            f"{missing.size} of {siz.tiles} tiles have no tile-part, the first is {missing[0]}", offset=end, field="SOT"
+        )
+    return parts

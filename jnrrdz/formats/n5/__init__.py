@@ -1,0 +1,1 @@
+"""N5 containers and datasets."""

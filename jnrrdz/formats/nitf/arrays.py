@@ -1,0 +1,223 @@
+"""One image segment to virtual arrays: type, codec, references, by the way it is compressed.
+
+May touch numpy, the NITF layout, codestreams and the model.
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IC)
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from jnrrdz.core.array import VirtualArray
+from jnrrdz.core.codec import CodecSpec, TiffTileConfig
+from jnrrdz.core.codec_nitf import JbpBlockConfig, JpegConfig, NitfVqConfig
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nitf.blocks import Chunks, block_count, uncompressed_chunks
+from jnrrdz.formats.nitf.colours_nitf import missing_index, table_of
+from jnrrdz.formats.nitf.nitf_image import NitfImage
+from jnrrdz.formats.nitf.nitf_mask import Mask, parse_mask
+from jnrrdz.formats.nitf.samples import pad_value, pair_dtype, sample_dtype
+from jnrrdz.formats.nitf.streams import DOWNSAMPLED, jpeg_chunks, vq_chunks, whole_block_chunks, with_frame_size
+from jnrrdz.sources.readahead import ReadAhead
+
+type Palette = np.ndarray[Any, np.dtype[np.uint8]]
+
+CODESTREAMS = {"C8", "M8", "CD", "MD"}
+"""JPEG 2000, part 1 and part 15."""
+
+CCITT_T4 = 3
+FAX_OPTIONS = {"1D": 4, "2DS": 1, "2DH": 1}
+"""COMRAT to T4Options: end-of-line codes on byte boundaries, two-dimensional coding."""
+
+CHANNELS = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a scan is asked for beyond the pixels."""
+
+    url: str
+    attributes: Mapping[str, Any]
+    palette: Palette | None = None
+    """The colours to read in place of the indices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a way of compression makes of a segment."""
+
+    chunks: Chunks
+    spec: Callable[[bytes | None], CodecSpec]
+    """Returns the codec, with a palette or none."""
+
+    dtype: np.dtype[Any]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What is to be said of these pixels."""
+
+
+def mask_of(read: ReadAhead, image: NitfImage) -> Mask | None:
+    """Return the mask of a segment, None where it has none."""
+    if not image.is_masked:
+        return None
+    return parse_mask(read, image.segment.data, image.segment.stop, block_count(image))
+
+
+def is_complex(image: NitfImage) -> bool:
+    """Whether the bands are real and imaginary parts in turn, as SICD has them."""
+    names = [band.fields.get("ISUBCAT") for band in image.bands]
+    pairs = len(names) // 2
+    return pairs > 0 and names == ["I", "Q"] * pairs and image.mode in {"P", "R"} and image.text("PVTYPE") != "C"
+
+
+def segment_array(read: ReadAhead, image: NitfImage, wanted: Wanted) -> VirtualArray:
+    """Return the array of a segment that is no codestream."""
+    readers = {
+        "NC": _uncompressed,
+        "NM": _uncompressed,
+        "C1": _bilevel,
+        "M1": _bilevel,
+        "C3": _jpeg,
+        "M3": _jpeg,
+        "C5": _jpeg,
+        "M5": _jpeg,
+        "I1": _jpeg,
+        "C4": _vq,
+        "M4": _vq,
+    }
+    reader = readers.get(image.compression)
+    if reader is None:
+        known = ", ".join([*readers, *sorted(CODESTREAMS)])
+        raise UnsupportedError(
+            f"{image.compression!r}; {known} are read", offset=image.segment.start, field=f"{image.what} IC"
+        )
+    mask = mask_of(read, image)
+    return _array(image, reader(read, image, mask), mask, wanted)
+
+
+def _array(image: NitfImage, stored: Stored, mask: Mask | None, wanted: Wanted) -> VirtualArray:
+    chunks, dtype = stored.chunks, stored.dtype
+    bands = len(image.bands) // (2 if dtype.kind == "c" and is_complex(image) else 1)
+    pad = pad_value(mask, image, dtype)
+    if pad is None and chunks.missing.any() and (index := missing_index(image, table_of(image))) is not None:
+        pad = dtype.type(index)
+    attributes = {**wanted.attributes, **stored.about}
+    if pad is not None:
+        attributes["_FillValue"] = pad
+    lead = (chunks.shape[0] * bands // len(image.bands) or 1,) if bands > 1 else ()
+    _check_end(image, chunks)
+    array = VirtualArray(
+        shape=(*((bands,) if lead else ()), image.rows, image.columns),
+        dtype=dtype,
+        chunks=(*lead, *chunks.shape[1:]),
+        codecs=(stored.spec(None),),
+        refs=ChunkRefs.single(wanted.url, chunks.offset.clip(0), chunks.length, missing=chunks.missing),
+        dimension_names=("band", "y", "x") if lead else ("y", "x"),
+        fill_value=dtype.type(0) if pad is None else pad,
+        attributes=attributes,
+    )
+    palette = wanted.palette
+    return array if palette is None else expanded(array, stored.spec(palette.tobytes()), palette)
+
+
+def _check_end(image: NitfImage, chunks: Chunks) -> None:
+    present = ~chunks.missing
+    end = int((chunks.offset + chunks.length)[present].max(initial=0))
+    if end > image.segment.stop:
+        raise MalformedError(
+            f"a block would end at {end}, the data end at {image.segment.stop}",
+            offset=image.segment.data,
+            field=f"{image.what} blocks",
+        )
+
+
+def expanded(array: VirtualArray, spec: CodecSpec, palette: Palette) -> VirtualArray:
+    """Return an array of indices as one of colours: bands red, green and blue; the codec has the palette."""
+    attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
+    if "_FillValue" in array.attributes:
+        attributes["nodata"] = str(int(array.fill_value))
+    fill = np.uint8(0)
+    if (array.refs.counts == 0).any():
+        red, green, blue = palette[int(array.fill_value)].tolist() if int(array.fill_value) < len(palette) else [0] * 3
+        if not red == green == blue:
+            raise UnsupportedError(
+                f"missing blocks of colour {(red, green, blue)}: Zarr's fill value is one number for all bands; "
+                "read the indices instead",
+                field="LUTD",
+            )
+        fill = np.uint8(red)
+    return replace(
+        array,
+        shape=(CHANNELS, *array.shape),
+        dtype=np.dtype("u1"),
+        chunks=(CHANNELS, *array.chunks),
+        codecs=(spec,),
+        dimension_names=("band", *array.dimension_names),
+        fill_value=fill,
+        attributes=attributes,
+    )
+
+
+def _uncompressed(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+    dtype, paired = sample_dtype(image), is_complex(image)
+    chunks = uncompressed_chunks(image, mask)
+    config = JbpBlockConfig(
+        image.text("PVTYPE"),
+        image.bits,
+        image.mode,
+        image_rows=chunks.image_rows,
+        complex_pairs=paired,
+    )
+    return Stored(
+        chunks,
+        lambda palette: replace(config, palette=palette).to_spec(),
+        pair_dtype(dtype) if paired else dtype,
+    )
+
+
+def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+    rate = image.text("COMRAT").rpartition(".")[2]
+    config = JpegConfig(quality=int(rate) if rate in set("12345") else 0)
+    chunks = jpeg_chunks(read, image, mask)
+    about = {}
+    if block_count(image) == (len(image.bands) if image.mode == "S" else 1) and not chunks.missing.any():
+        chunks, size = with_frame_size(read, image, chunks)
+        if image.compression == DOWNSAMPLED:
+            # what makes them larger again is a filter of the reader's
+            about["stored_shape"] = list(size)
+    return Stored(chunks, lambda palette: replace(config, palette=palette).to_spec(), sample_dtype(image), about)
+
+
+def _vq(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+    chunks, books = vq_chunks(read, image, mask)
+    packed = zlib.compress(books, 9)
+    return Stored(chunks, lambda palette: NitfVqConfig(packed, palette).to_spec(), np.dtype("u1"))
+
+
+def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+    rate = image.text("COMRAT")
+    if rate not in FAX_OPTIONS or image.bits != 1:
+        raise UnsupportedError(
+            f"{rate!r} of {image.bits} bits; {', '.join(FAX_OPTIONS)} of 1 are read",
+            offset=image.segment.start,
+            field=f"{image.what} COMRAT",
+        )
+    rows, columns = image.block
+    config = TiffTileConfig(
+        tile_width=columns,
+        tile_height=rows,
+        image_width=columns,
+        image_height=rows,
+        byte_order="big",
+        compression=CCITT_T4,
+        photometric=0,
+        t4_options=FAX_OPTIONS[rate],
+    )
+    return Stored(
+        whole_block_chunks(image, mask),
+        lambda palette: replace(config, palette=palette).to_spec(),
+        np.dtype("u1"),
+    )

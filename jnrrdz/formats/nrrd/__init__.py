@@ -1,0 +1,1 @@
+"""NRRD and JNRRD."""

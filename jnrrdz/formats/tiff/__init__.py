@@ -1,0 +1,1 @@
+"""TIFF, BigTIFF, Cloud-Optimized GeoTIFF, and the dialects of microscopy."""

@@ -1,0 +1,260 @@
+"""Tiles and strips of a TIFF to arrays: a synthetic TIFF of one strip, parsed once, decodes every chunk.
+
+May touch numpy, tifffile, imagecodecs, the layout tables and the model; no I/O, no zarr.  tifffile
+decodes what it can; libtiff (through imagecodecs) the rest.  What a chunk declares is compared with
+the chunk's size before anything is decoded.
+Spec: docs/codecs/tiff-tile/README.md
+"""
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from jnrrdz.core.codec import TiffTileConfig
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.declared import check_declared, check_possible
+from jnrrdz.formats.rgb_planes import COLOURS, jpeg_planes, webp_planes
+from jnrrdz.formats.tiff.byte_streams import unpacked_length
+from jnrrdz.formats.tiff.synthetic_tiff import synthetic_tiff
+from jnrrdz.formats.tiff.tags import BYTE_STREAMS, JPEG2000S, Compression, Photometric, Planar, SampleFormat, name_of
+
+type Shape = tuple[int, ...]
+type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
+
+INT24 = 24
+SOI, EOI = b"\xff\xd8", b"\xff\xd9"
+JPEGS = {Compression.JPEG, Compression.OLD_JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
+LERC_MAGIC = {b"Lerc", b"CntZ"}
+LERC_HEADERS = 1 << 16
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+LIBTIFF_ONLY = {
+    Compression.CCITT_RLEW,
+    Compression.OLD_JPEG,
+    Compression.NEXT,
+    Compression.THUNDERSCAN,
+    Compression.PIXARLOG,
+    Compression.SGILOG,
+    Compression.SGILOG24,
+}
+
+SELF_SIZED = {
+    *JPEGS,
+    *JPEG2000S,
+    Compression.JPEGXR,
+    Compression.JPEGXR_NDPI,
+    Compression.LERC,
+    Compression.PNG,
+    Compression.WEBP,
+    Compression.WEBP_OLD,
+    Compression.JPEGXL,
+    Compression.JPEGXL_DNG,
+}
+"""Image formats, whose data say how high and wide they are."""
+
+DECODER_ERRORS = (
+    ValueError,
+    TypeError,
+    RuntimeError,  # every error of imagecodecs' decoders
+    NotImplementedError,
+    OverflowError,
+    struct.error,
+    IndexError,
+    KeyError,
+    MemoryError,
+    tifffile.TiffFileError,
+)
+"""What the libraries raise at bytes that they cannot decode."""
+
+
+class TileDecoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: TiffTileConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config = config
+        self.shape = shape
+        self.dtype = dtype
+        self.fill_value = fill_value
+        self.samples = 1 if config.planar_config == Planar.SEPARATE else config.samples_per_pixel
+        expected = (config.tile_height, config.tile_width)
+        lead = int(np.prod(shape[:-2], dtype=np.int64))
+        if shape[-2:] != expected or lead != self.samples:
+            raise MalformedError(
+                f"chunks of shape {shape} where tiles of {self.samples} x {expected} were declared",
+                field="tiff-tile",
+            )
+        if config.compression not in Compression:
+            raise UnsupportedError(f"compression {config.compression}", field="tiff-tile")
+
+    @property
+    def _can_tifffile(self) -> bool:
+        config = self.config
+        if config.bits_per_sample[:1] == (INT24,) and config.sample_format[:1] != (SampleFormat.IEEEFP,):
+            return False  # tifffile knows no signed ones, and unpacks big-endian ones as if they were little
+        return config.compression not in LIBTIFF_ONLY and not self._is_subsampled_raw
+
+    @property
+    def _is_subsampled_raw(self) -> bool:
+        """YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does."""
+        config = self.config
+        return config.photometric == Photometric.YCBCR and config.compression in BYTE_STREAMS
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Yield the sizes (height, width) that a chunk may have: whole, then cut at the image's edges.
+
+        Only an image format that says its own size may be narrower: in all others a row of an edge
+        tile is as long as any.
+        """
+        config = self.config
+        heights = {config.tile_height: None, config.image_height % config.tile_height or config.tile_height: None}
+        widths = {config.tile_width: None}
+        if config.compression in SELF_SIZED:
+            widths[config.image_width % config.tile_width or config.tile_width] = None
+        yield from ((height, width) for height in heights for width in widths)
+
+    @cached_property
+    def _pages(self) -> dict[tuple[int, int, bool], Decode]:
+        """The decode function of tifffile for every size, with and without a JFIF header in the chunk."""
+        sizes = {size: None for height, width in self.sizes() for size in ((height, width), (height + 1, width))}
+        return {
+            (height, width, jfif): self._page(height, width, jfif=jfif)
+            for height, width in sizes
+            for jfif in ((False, True) if self.config.compression in JPEGS else (False,))
+        }
+
+    def _page(self, height: int, width: int, *, jfif: bool) -> Decode:
+        # tifffile looks for JFIF in the first segment of the file and decides the colours by it
+        stub = b"\xff\xd8\xff\xe0\0\x10JFIF\0\0" if jfif else bytes(12)
+        with tifffile.TiffFile(io.BytesIO(synthetic_tiff(self.config, width, height, stub))) as tif:
+            page = tif.pages[0]
+            decode: Decode = page.decode
+        return decode
+
+    @cached_property
+    def _least_bytes(self) -> int:
+        """Bytes of the smallest chunk that there may be; nothing is known of subsampled ones."""
+        if self._is_subsampled_raw:
+            return 0
+        bits = sum(self.config.bits_per_sample[: self.samples])
+        return min(height * -(-width * bits // 8) for height, width in self.sizes())
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's pixels, short tiles padded with the fill value."""
+        if self.config.jpeg_header is not None and bytes(data[:2]) != SOI:
+            data = b"".join((self.config.jpeg_header, data, EOI))
+        height, width = self.shape[-2:]
+        if self.config.compression == Compression.LERC:
+            data = self._bare_lerc(data)
+        declared = check_declared(self.config.compression, data, height, width, self.samples)
+        check_possible(self.config.compression, len(data), self._least_bytes)
+        try:
+            if self._is_rgb and declared == (height, width, COLOURS):
+                return self._rgb_planes(data)
+            if self._can_tifffile:
+                return self._fitted(self._by_tifffile(data))
+            return self._fitted(self._by_libtiff(data))
+        except JnrrdzError:
+            raise
+        except DECODER_ERRORS as error:
+            scheme = name_of(Compression, self.config.compression)
+            raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
+
+    def _bare_lerc(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Return LERC data without the deflate or ZSTD around them, no more of them than a chunk can need."""
+        magic = bytes(data[:4])
+        if magic in LERC_MAGIC:
+            return data
+        inner = imagecodecs.zstd_decode if magic == ZSTD_MAGIC else imagecodecs.zlib_decode
+        most = 2 * int(np.prod(self.shape)) * self.dtype.itemsize + LERC_HEADERS
+        try:
+            return memoryview(inner(data, out=most))
+        except DECODER_ERRORS as error:
+            raise MalformedError(f"LERC data of {len(data)} bytes do not decompress: {error}") from error
+
+    @cached_property
+    def _is_rgb(self) -> bool:
+        """Whether chunks are whole colours of 8 bits: the common case, and one with a faster way."""
+        config = self.config
+        colours = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
+        bytes_only = self.samples == COLOURS and set(config.bits_per_sample) == {8} and self.dtype == np.uint8
+        return config.compression in {Compression.JPEG, Compression.WEBP} and colours and bytes_only
+
+    def _rgb_planes(self, data: bytes | memoryview) -> NDArray[Any]:
+        height, width = self.shape[-2:]
+        if self.config.compression == Compression.WEBP:
+            return webp_planes(data, height, width).reshape(self.shape)
+        # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
+        plain = self.config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
+        planes = jpeg_planes(data, height, width, tables=self.config.jpeg_tables, stored_as_rgb=plain)
+        return planes.reshape(self.shape)
+
+    def _by_tifffile(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return pixels in tifffile's order (row, column, sample); an edge's size if not the whole one fits."""
+        jfif = self.config.compression in JPEGS and bytes(data[6:10]) == b"JFIF"
+        first: Exception | None = None
+        extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
+        for height, width in self.sizes():
+            try:
+                pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
+            except DECODER_ERRORS as error:
+                first = first or error
+                continue
+            if pixels is not None and not self._holds_more(data, height, width):
+                return pixels.reshape(height, width, -1)
+        raise first or MalformedError("no pixels")
+
+    def _holds_more(self, data: bytes | memoryview, height: int, width: int) -> bool:
+        """Whether the data of a short chunk go on for another row: then they are a whole one's, cut off."""
+        if height == self.config.tile_height or self.config.compression not in BYTE_STREAMS:
+            return False
+        try:
+            return self._pages[height + 1, width, False](data, 0)[0] is not None
+        except DECODER_ERRORS:
+            return False
+
+    def _by_libtiff(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return pixels in the order (row, column, sample), through libtiff."""
+        first: Exception | None = None
+        sizes = self._ycbcr_sizes(data) if self._is_subsampled_raw else self.sizes()
+        for height, width in sizes:
+            try:
+                pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
+            except DECODER_ERRORS as error:
+                first = first or error
+                continue
+            return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
+        raise first or MalformedError("no pixels")
+
+    def _ycbcr_sizes(self, data: bytes | memoryview) -> Iterator[tuple[int, int]]:
+        """Yield the one size that the bytes are right for; libtiff would make up the rest of a short deflate stream."""
+        config = self.config
+        across, down = (1, 1) if config.planar_config == Planar.SEPARATE else config.ycbcr_subsampling or (2, 2)
+        parts = 1 if config.planar_config == Planar.SEPARATE else across * down + 2
+        found = unpacked_length(data, config, parts * -(-config.tile_width // across) * -(-config.tile_height // down))
+        for height, width in self.sizes():
+            rows = found // (parts * -(-width // across)) * down
+            if rows >= height:
+                if height < config.tile_height and rows >= height + down:
+                    break  # a whole chunk's, cut off
+                yield height, width
+                return
+        raise MalformedError(f"the chunk's data become {found} bytes, which are neither a whole chunk's nor an edge's")
+
+    def _fitted(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """Return (row, column, sample) pixels in the chunk's shape and type."""
+        height, width, samples = pixels.shape
+        if samples != self.samples:
+            raise MalformedError(f"{samples} samples a pixel where {self.samples} belong")
+        typed = pixels.astype(self.dtype, copy=False) if pixels.dtype != self.dtype else pixels
+        planes = np.moveaxis(typed, -1, 0)
+        if (height, width) != self.shape[-2:]:
+            whole = np.full((samples, *self.shape[-2:]), self.fill_value, self.dtype)
+            whole[:, :height, :width] = planes
+            planes = whole
+        return planes.reshape(self.shape)

@@ -1,0 +1,273 @@
+"""Series of microscopy and slide formats, as tifffile finds them: which IFDs make which image.
+
+May touch tifffile, the TIFF layout, and the pages and planes of this folder.  tifffile knows the
+formats; that the pages of a series can stand in one array is checked here, and where it says that
+an image is larger than the file, it is not believed.
+Spec: https://github.com/cgohlke/tifffile (the formats have no common one)
+"""
+
+import struct
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, prod
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import numpy as np
+import tifffile
+
+from jnrrdz.core.array import VirtualGroup
+from jnrrdz.core.ome import Axis, Channel
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.assembly import Series, check_levels, file_group, refusal
+from jnrrdz.formats.tiff.axes import axis_names
+from jnrrdz.formats.tiff.chain import pages_at
+from jnrrdz.formats.tiff.meaning import meaning_of
+from jnrrdz.formats.tiff.ndpi import JpegTiles
+from jnrrdz.formats.tiff.planes import Column, Keyframe, Level
+from jnrrdz.formats.tiff.range_file import RangeFile
+from jnrrdz.formats.tiff.stack import gathered
+from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.tiff_image import TiffImage, tiff_image
+from jnrrdz.options import ScanOptions
+from jnrrdz.sources.readahead import ReadAhead
+
+TIFFFILE_ERRORS = (
+    tifffile.TiffFileError,
+    ParseError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    AssertionError,
+    NotImplementedError,
+    RuntimeError,
+    ArithmeticError,
+    MemoryError,
+    struct.error,
+)
+"""What tifffile raises at headers that it did not expect."""
+
+MOST_KINDS = 64
+MAX_PLANES = 1 << 24
+ORDINARY = {"uniform", "generic", "geotiff", ""}
+"""tifffile's names for files that are of no such format."""
+
+OWN_NAMES = {"Baseline", "Thumbnail", "Label", "Macro", "Map"}
+"""Names that tifffile gives, in lower case here: no file spells them so."""
+
+CORRECTED = {"lsm", "ndpi"}
+"""Formats whose IFDs say wrong offsets, lengths or samples, which tifffile corrects."""
+
+FLAGS: Mapping[str, Any] = {
+    "ndpi": {"is_ndpi": True},  # tifffile would go by the name's ending
+    "scanimage": {"is_scanimage": False},  # while opening: tifffile would compute offsets from the first IFDs
+}
+
+TIMED = {"imagej", "lsm"}
+"""Formats that give times in seconds and do not say so."""
+
+
+def vendor_group(read: ReadAhead, layout: TiffLayout, url: str, kind: str, options: ScanOptions) -> VirtualGroup | None:
+    """Return the group of a file of one of the formats, None where tifffile sees an ordinary TIFF."""
+    file: Any = RangeFile(read, url.rpartition("/")[2])
+    try:
+        with tifffile.TiffFile(file, _multifile=False, **FLAGS.get(kind, {})) as opened:
+            tif: Any = opened
+            tif.is_scanimage = kind == "scanimage"
+            found = list(tif.series)
+            if not found or found[0].kind in ORDINARY:
+                warnings.warn(f"its {kind} metadata make no series: pages are read as they are", stacklevel=2)
+                return None
+            return _group(found, layout, url, options)
+    except TIFFFILE_ERRORS as error:
+        raise MalformedError(f"its {kind} metadata make no series: {error!r}", url=url) from error
+
+
+def _group(found: Sequence[Any], layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
+    """Return the group of the series, None where tifffile computes pixels from what is stored, or has one page."""
+    if any(one.transform is not None for one in found):
+        return None
+    series: list[Series] = []
+    refused: list[dict[str, str]] = []
+    for number, one in enumerate(found):
+        name = one.name.lower() if one.name in OWN_NAMES else one.name
+        try:
+            series.append(_series(layout, url, one, name, options))
+        except UnsupportedError as error:
+            if number == 0:
+                raise
+            refused.append(refusal(name or f"series_{number}", error))
+    first = series[0]
+    if (
+        len(series) == len(first.levels) == 1
+        and found[0].kind == "shaped"
+        and prod(s for _, s in first.levels[0].lead) == 1
+    ):
+        return None
+    return file_group(series, refused)
+
+
+def _series(layout: TiffLayout, url: str, found: Any, name: str, options: ScanOptions) -> Series:
+    full = _level(layout, url, found, found.kind, None)
+    below = (
+        [_level(layout, url, level, found.kind, full.key) for level in found.levels[1:]] if options.overviews else []
+    )
+    levels = check_levels([full, *below])
+    names = _names(found)
+    meaning = meaning_of(layout, full.key.image, replace(options, expand_palette=False))
+    return Series(name, levels, _axes(found, names), _channels(found), _attributes(found), meaning=meaning)
+
+
+def _level(layout: TiffLayout, url: str, found: Any, kind: str, main: Keyframe | None) -> Level:
+    """Return one level of one of tifffile's series; only the whole series knows its kind."""
+    image = _image(layout, found, kind)
+    lead, band = _lead(found, image)
+    planes = prod(size for _, size in lead)
+    if planes > MAX_PLANES:
+        raise MalformedError(f"{planes} planes, at most {MAX_PLANES} are possible", offset=image.ifd.offset)
+    if found.dataoffset is not None and planes > 1 and not image.tiled:
+        key = Keyframe.of(layout, image, url, None if main is None else main.image)
+        offsets, lengths = _contiguous(layout, image, found.dataoffset, planes)
+    else:
+        key, offsets, lengths = _paged(layout, url, found, _Wanted(image, kind, planes, main))
+    return Level(key, lead, (url,), np.zeros(planes, np.int32), offsets, lengths, band)
+
+
+def _image(layout: TiffLayout, found: Any, kind: str) -> TiffImage:
+    """Return the facts of a level's pages, as tifffile corrects them where it must."""
+    image = tiff_image(layout, layout.ifd(found.keyframe.offset))
+    if kind not in CORRECTED:
+        return image
+    page = found.keyframe
+    bits = page.bitspersample
+    samples = page.samplesperpixel
+    return replace(
+        image,
+        samples=samples,
+        bits=tuple(bits) if isinstance(bits, tuple) else (bits,) * samples,
+        formats=(image.formats * samples)[:samples],
+        photometric=int(page.photometric),
+    )
+
+
+def _lead(found: Any, image: TiffImage) -> tuple[tuple[tuple[str, int], ...], str]:
+    """Return the axes that the pages of a series run along, and the name of the one along a page's samples."""
+    sizes = [size for size in found.shape if size != 1]
+    page = [size for size in found.keyframe.shape if size != 1]
+    ahead = len(sizes) - len(page)
+    if ahead < 0 or sizes[ahead:] != page:
+        raise UnsupportedError(
+            f"a series of shape {found.shape} of pages of {found.keyframe.shape}", offset=image.ifd.offset
+        )
+    names = _names(found)
+    return tuple(zip(names[:ahead], sizes[:ahead], strict=True)), "c" if "c" in names[ahead:] else "band"
+
+
+def _names(found: Any) -> tuple[str, ...]:
+    return axis_names([letter for letter, size in zip(found.axes, found.shape, strict=True) if size != 1])
+
+
+def _contiguous(layout: TiffLayout, image: TiffImage, start: int, planes: int) -> tuple[Column, Column]:
+    """Return the strips of planes that stand one after the other, which the IFDs need not list."""
+    samples, strips, _ = image.grid
+    full: Column = np.full(strips, image.row_bytes * image.segment_length, np.int64)
+    full[-1] = image.row_bytes * (image.length - (strips - 1) * image.segment_length)
+    plane = int(full.sum())
+    if start + planes * samples * plane > layout.size:
+        raise MalformedError(
+            f"{planes} planes of {samples * plane} bytes from {start} on, where the source has {layout.size} bytes",
+            offset=image.ifd.offset,
+        )
+    tops = start + np.arange(planes * samples, dtype=np.int64)[:, None] * plane
+    offsets = tops + np.concatenate(([0], np.cumsum(full)[:-1]))
+    return offsets.reshape(planes, -1), np.broadcast_to(full, offsets.shape).reshape(planes, -1)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What the pages of a level should be."""
+
+    image: TiffImage
+    kind: str
+    planes: int
+    main: Keyframe | None
+
+
+def _paged(layout: TiffLayout, url: str, found: Any, wanted: _Wanted) -> tuple[Keyframe, Column, Column]:
+    """Return what the pages of a level share, and their segments; a page that is not there has none."""
+    pages = list(found)
+    if len(pages) != wanted.planes:
+        raise UnsupportedError(f"{len(pages)} pages for {wanted.planes} planes", offset=wanted.image.ifd.offset)
+    if any(page is not None and page.parent is not found.keyframe.parent for page in pages):
+        raise UnsupportedError("pages in several files", url=url)
+    held = np.array([page is not None for page in pages])
+    there = [page for page in pages if page is not None]
+    computed = wanted.kind in CORRECTED or any(page.offset == 0 for page in there)
+    key, *own = (_corrected if computed else _as_stored)(layout, url, there, wanted)
+    offsets, lengths = np.zeros((2, wanted.planes, key.image.segments), np.int64)
+    offsets[held], lengths[held] = own
+    return key, offsets, lengths
+
+
+def _as_stored(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> tuple[Keyframe, Column, Column]:
+    """Return what the IFDs of pages say."""
+    below = pages_at(layout, url, [page.offset for page in pages], kinds=MOST_KINDS)
+    result = gathered(below, np.arange(len(below)), wanted.main)
+    if isinstance(result, str):
+        raise UnsupportedError(f"pages of one series that differ: {result}", url=url, field="IFD")
+    return result
+
+
+def _corrected(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> tuple[Keyframe, Column, Column]:
+    """Return what tifffile says of pages."""
+    known = None if wanted.main is None else wanted.main.image
+    found = {JpegTiles.of(page.keyframe) for page in pages}
+    if len(found) > 1:
+        raise UnsupportedError("pages of one series whose JPEG headers differ", url=url, field="StripOffsets")
+    tiles = found.pop()
+    key = Keyframe.of(layout, wanted.image, url, known) if tiles is None else tiles.keyframe(wanted.image)
+    return key, *_columns(layout, key.image, pages)
+
+
+def _columns(layout: TiffLayout, image: TiffImage, pages: Sequence[Any]) -> tuple[Column, Column]:
+    """Return the segments as tifffile corrects them."""
+    if any(len(page.dataoffsets) != image.segments or len(page.databytecounts) != image.segments for page in pages):
+        raise UnsupportedError(f"pages that do not list {image.segments} segments", offset=image.ifd.offset)
+    offsets = np.array([page.dataoffsets for page in pages], np.int64)
+    lengths = np.array([page.databytecounts for page in pages], np.int64)
+    if min(offsets.min(), lengths.min()) < 0 or (offsets + lengths > layout.size).any():
+        raise MalformedError("segments beyond the end of the source", offset=image.ifd.offset)
+    return offsets, lengths
+
+
+def _axes(found: Any, names: Sequence[str]) -> dict[str, Axis]:
+    """Return the distances that the format gives, with their units; a resolution for printers is none."""
+    if found.kind == "shaped":
+        return {}
+    letters = [letter for letter, size in zip(found.axes, found.shape, strict=True) if size != 1]
+    units: Mapping[str, str] = {**({"T": "s"} if found.kind in TIMED else {}), **found.coord_units}
+    starts: Mapping[str, float] = found.coord_offsets
+    return {
+        name: Axis(name, float(step), units[letter], float(starts.get(letter, 0.0)))
+        for letter, name in zip(letters, names, strict=True)
+        for step in [found.coord_scales.get(letter)]
+        if step is not None and letter in units and isfinite(step) and step > 0
+    }
+
+
+def _channels(found: Any) -> tuple[Channel, ...]:
+    """Return the channels that the format names."""
+    labels = found.coords.get("C")
+    if labels is None or np.asarray(labels).dtype.kind != "U":
+        return ()
+    return tuple(Channel(str(label)) for label in labels)
+
+
+def _attributes(found: Any) -> dict[str, Any]:
+    """Return the format's name, and the magnification where it is known."""
+    magnification = found.attrs.get("magnification")
+    known = isinstance(magnification, int | float) and isfinite(magnification)
+    return {"series": found.kind, **({"magnification": float(magnification)} if known else {})}

@@ -1,1 +1,0 @@
-"""Bytes to facts: frozen dataclasses of what a format's headers say.  Opens nothing."""

@@ -1,0 +1,1 @@
+"""The forms of a manifest, each written and read."""

@@ -1,0 +1,266 @@
+"""A tree of virtual arrays as a commit of an Icechunk repository.
+
+May touch the model, icechunk, zarr's bridge from async code and the writers' shared modules.  Follows
+https://icechunk.io/en/stable/guides/virtual/.  The repository names the directory of every source as a
+container of virtual chunks; its reader has to authorise them (`authorize_virtual_chunk_access`).  Every
+reference carries what is known of its source's state, the ETag on S3 or else the time of modification, and
+Icechunk refuses to read a source that is no longer in it.
+"""
+
+import importlib
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+import numpy as np
+from numpy.typing import NDArray
+from zarr.core.buffer import default_buffer_prototype
+from zarr.core.sync import sync
+
+from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.refs import ChunkRefs, TreeFiles
+from jnrrdz.core.zarr_json import dumps, tree_json
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.manifests.atomic import new_directory
+from jnrrdz.manifests.place import is_local, local_path
+from jnrrdz.manifests.spans import Spans, refuse_whole, remedy, spans
+from jnrrdz.sources import faults
+
+BRANCH = "main"
+_LAST = "repo"
+"""The file that makes a directory a repository."""
+_FILES = {_LAST, "config.yaml"}
+_FOLDERS = {"snapshots", "manifests", "transactions", "chunks", "overwritten", "refs"}
+"""Names below a repository's prefix: https://icechunk.io/en/stable/reference/spec/."""
+
+_S3_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region", "anon": "anonymous"}
+_S3_CREDENTIALS = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
+
+
+def write(  # noqa: PLR0913 - the writers' common signature
+    root: VirtualGroup,
+    target: str,
+    *,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Commit the references of a tree to a repository at `target`, a new one unless `overwrite`.
+
+    An existing repository keeps its history; the commit replaces what its branch held.
+    """
+    if relative:
+        raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
+    found = {path: _single(array, path, single_range=single_range) for path, array in root.arrays()}
+    with _repository(root, target, dict(storage_options or {}), overwrite=overwrite) as repository:
+        session = repository.writable_session(BRANCH)
+        sync(session.store.clear())
+        _fill(session.store, root, found)
+        session.commit(f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz")
+
+
+def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
+    found = spans(array.refs, path, single_range=single_range)
+    refuse_whole(array.refs, found, path, "Icechunk")
+    if len(found.scattered):
+        chunk = int(found.scattered[0])
+        raise UnrepresentableError(
+            f"a chunk of several ranges, and Icechunk has one for each; {remedy(array.refs)}",
+            url=array.refs.sources[found.source[chunk]],
+            field=f"{path}, chunk {chunk}",
+        )
+    return found
+
+
+# The repository
+
+
+def _icechunk() -> Any:
+    try:
+        return importlib.import_module("icechunk")
+    except ImportError as error:
+        raise UnsupportedError(f"Icechunk is not installed ({error}); pip install 'jnrrdz[icechunk]'") from error
+
+
+@contextmanager
+def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, overwrite: bool) -> Iterator[Any]:
+    """Yield a repository that knows the containers; a new one is gone if the block fails."""
+    icechunk = _icechunk()
+    containers = _containers(icechunk, root, options)
+    try:
+        storage = _storage(icechunk, target, options)
+        if overwrite and icechunk.Repository.exists(storage):
+            yield _existing(icechunk, storage, containers)
+        elif is_local(target):
+            with new_directory(target, last=_LAST, overwrite=overwrite) as work:
+                yield _new(icechunk, icechunk.local_filesystem_storage(str(work)), containers)
+        else:
+            with _new_remote(icechunk, storage, containers, target, options) as repository:
+                yield repository
+    except icechunk.IcechunkError as error:
+        raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
+
+
+def _new(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
+    config = icechunk.RepositoryConfig.default()
+    for container in containers:
+        config.set_virtual_chunk_container(container)
+    return icechunk.Repository.create(storage, config)
+
+
+def _existing(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
+    config = icechunk.Repository.fetch_config(storage) or icechunk.RepositoryConfig.default()
+    for container in containers:
+        config.set_virtual_chunk_container(container)
+    repository = icechunk.Repository.open(storage, config)
+    repository.save_config()
+    return repository
+
+
+@contextmanager
+def _new_remote(
+    icechunk: Any, storage: Any, containers: list[Any], target: str, options: dict[str, Any]
+) -> Iterator[Any]:
+    """Yield a new repository under a prefix that holds nothing yet.  If the block fails, its own objects go by name."""
+    fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
+    if icechunk.Repository.exists(storage):
+        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
+    with faults.told(target, "looking for the output", fs):
+        if _holds_objects(fs, place):
+            raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
+    repository = _new(icechunk, storage, containers)
+    done = False
+    try:
+        yield repository
+        done = True
+    finally:
+        if not done:
+            own = [path for path in fs.find(place) if _is_own(path.removeprefix(f"{place.rstrip('/')}/"))]
+            if own:
+                fs.rm(own)
+
+
+def _holds_objects(fs: Any, place: str) -> bool:
+    """Return whether anything is below a prefix; a bucket is there even if it is empty."""
+    return bool(fs.ls(place)) if "/" not in place.strip("/") else fs.exists(place)
+
+
+def _is_own(name: str) -> bool:
+    """Return whether an object is one that Icechunk writes, by its name below the repository's prefix."""
+    return name in _FILES or ("/" in name and name.partition("/")[0] in _FOLDERS)
+
+
+def _storage(icechunk: Any, target: str, options: dict[str, Any]) -> Any:
+    if is_local(target):
+        return icechunk.local_filesystem_storage(local_path(target))
+    parts = urlsplit(target)
+    if parts.scheme != "s3":
+        raise UnsupportedError("repositories are written to local directories and to s3:// only", url=target)
+    credentials = {name: options[key] for key, name in _S3_CREDENTIALS.items() if key in options}
+    place = {"bucket": parts.netloc, "prefix": parts.path.strip("/"), **_s3(options), **credentials}
+    return icechunk.s3_storage(**place, from_env=None if credentials else True)
+
+
+def _s3(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what s3fs's options mean to icechunk."""
+    given = {**options, **options.get("client_kwargs", {})}
+    known = {name: given[key] for key, name in _S3_OPTIONS.items() if key in given}
+    endpoint = known.get("endpoint_url")
+    return known | ({"force_path_style": True, "allow_http": endpoint.startswith("http:")} if endpoint else {})
+
+
+def _containers(icechunk: Any, root: VirtualGroup, options: dict[str, Any]) -> list[Any]:
+    prefixes = {f"{_uri(url).rpartition('/')[0]}/" for url in _urls(root)}
+    return [
+        icechunk.VirtualChunkContainer(prefix, _container_store(icechunk, prefix, options))
+        for prefix in sorted(prefixes)
+    ]
+
+
+def _container_store(icechunk: Any, prefix: str, options: dict[str, Any]) -> Any:
+    scheme = urlsplit(prefix).scheme
+    if scheme == "file":
+        return icechunk.local_filesystem_store(local_path(prefix))
+    if scheme == "s3":
+        return icechunk.s3_store(**_s3(options))
+    if scheme in ("http", "https"):
+        return icechunk.http_store()
+    raise UnsupportedError("Icechunk reads virtual chunks from file, s3 and http(s) here", url=prefix)
+
+
+# What a commit holds
+
+
+def _fill(store: Any, root: VirtualGroup, found: Mapping[str, Spans]) -> None:
+    for key, document in tree_json(root, consolidated=False).items():
+        _set(store, key, dumps(document).encode("ascii"))
+    records = {record.url: record for record in root.sources}
+    for path, array in root.arrays():
+        _set_references(store, path, array, found[path], records)
+        for chunk, data in array.refs.inline.items():
+            index = np.unravel_index(chunk, array.grid) if array.grid else ()
+            _set(store, "/".join([path, "c", *map(str, index)]), data)
+
+
+def _set(store: Any, key: str, data: bytes) -> None:
+    sync(store.set(key, default_buffer_prototype().buffer.from_bytes(data)))
+
+
+def _set_references(
+    store: Any, path: str, array: VirtualArray, found: Spans, records: Mapping[str, SourceRecord]
+) -> None:
+    """Set the references to each source in one call, for a call has one checksum."""
+    present = np.ones(len(found.source), bool)
+    present[list(array.refs.inline)] = False
+    for url, urls in _batches(array.refs, found, present):
+        refused = store.set_virtual_refs_arr(
+            path,
+            array.grid,
+            urls,
+            found.start.astype(np.uint64),
+            found.length.astype(np.uint64),
+            checksum=checksum(records.get(url, SourceRecord(url))),
+        )
+        if refused:
+            raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=url, field=path)
+
+
+def _batches(refs: ChunkRefs, found: Spans, present: NDArray[np.bool_]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what has one checksum: the source or tree, and the URL of each chunk, empty for those of others."""
+    for number, url in enumerate(refs.named):
+        whole = isinstance(refs.sources, TreeFiles)
+        spelt, source = refs.spelt(found.source) if whole else ([url], found.source - number)
+        known = (source >= 0) & (source < len(spelt)) & present
+        # an array of objects, so that all chunks of a source share one string
+        urls = np.array(["", *map(_uri, spelt)], object)
+        yield url, urls[np.where(known, source + 1, 0)].tolist()
+
+
+def checksum(record: SourceRecord) -> str | datetime | None:
+    """Return what Icechunk compares with the source before it reads; times rounded up, for it keeps whole seconds."""
+    # elsewhere an ETag may be weak, or other than what Icechunk sees in its place
+    if record.etag is not None and urlsplit(record.url).scheme == "s3":
+        return record.etag
+    if record.modified is None:
+        return None
+    try:
+        seconds = datetime.fromisoformat(record.modified).timestamp()
+    except ValueError as error:
+        message = f"{record.modified!r} is no RFC 3339 time"
+        raise MalformedError(message, url=record.url, field="modified") from error
+    return datetime.fromtimestamp(math.ceil(seconds), UTC)
+
+
+def _urls(root: VirtualGroup) -> list[str]:
+    return list(dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named))
+
+
+def _uri(url: str) -> str:
+    """Return the URL of a source as Icechunk reads it: absolute, a local path percent-encoded."""
+    return Path(local_path(url)).as_uri() if is_local(url) else url

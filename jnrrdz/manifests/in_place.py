@@ -1,0 +1,132 @@
+"""Zarr metadata beside a format's own, so that its objects are Zarr's chunks where they are.
+
+May touch the model, fsspec and the file system.  Only files called zarr.json are written, all or none of them,
+and only such as this module wrote are ever replaced or removed: they carry the attribute `jnrrdz.in_place`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
+
+from jnrrdz.core.array import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.zarr_json import ZARR_JSON, array_json, dumps, tree_json
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.manifests.atomic import new_file
+from jnrrdz.sources import faults, filesystems
+
+MARK = "in_place"
+
+type Options = Mapping[str, Any] | None
+
+
+def write(root: Node, url: str, *, overwrite: bool = False, storage_options: Options = None) -> list[str]:
+    """Write the documents of a tree into the tree at `url`, and return their keys; a failure leaves none."""
+    documents = {key: dumps(document).encode("ascii") for key, document in _documents(root).items()}
+    place = _Place(url, storage_options)
+    older = place.read(list(documents))
+    for key, data in older.items():
+        _refuse_to_replace(data, place.url(key), overwrite=overwrite)
+    done: list[str] = []
+    finished = False
+    try:
+        for key, data in documents.items():
+            done.append(key)
+            place.put(key, data)
+        finished = True
+    finally:
+        if not finished:
+            place.restore(done, older)
+    return list(documents)
+
+
+def remove(url: str, *, storage_options: Options = None) -> list[str]:
+    """Remove what `write` wrote in the tree at `url`, and return the keys."""
+    place = _Place(url, storage_options)
+    found = [key for key, data in place.read(list(place.keys())).items() if _is_ours(data)]
+    place.restore(found, {})
+    return found
+
+
+def _documents(root: Node) -> dict[str, dict[str, Any]]:
+    if isinstance(root, VirtualArray):
+        return {ZARR_JSON: array_json(_marked(root), encoding="v2", separator="/")}
+    found = tree_json(_marked_group(root), encoding="v2", separator="/")
+    found[ZARR_JSON]["attributes"]["jnrrdz"][MARK] = True  # the root's attribute is made anew there
+    return found
+
+
+def _marked(array: VirtualArray) -> VirtualArray:
+    return replace(array, attributes={**array.attributes, "jnrrdz": {MARK: True}})
+
+
+def _marked_group(group: VirtualGroup) -> VirtualGroup:
+    children = {
+        name: _marked_group(child) if isinstance(child, VirtualGroup) else _marked(child)
+        for name, child in group.children.items()
+    }
+    return VirtualGroup(children, {**group.attributes, "jnrrdz": {MARK: True}})
+
+
+def _is_ours(data: bytes) -> bool:
+    try:
+        own = json.loads(data)["attributes"]["jnrrdz"]
+        return bool(own[MARK])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _refuse_to_replace(data: bytes, url: str, *, overwrite: bool) -> None:
+    if not _is_ours(data):
+        raise JnrrdzError("is there already and not of jnrrdz's making; it is left alone", url=url)
+    if not overwrite:
+        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it, --remove removes it", url=url)
+
+
+class _Place:
+    """A directory or prefix to which zarr.json files are written."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self._url = url.rstrip("/")
+        self._options = options
+        with faults.told(url, "opening"):
+            self._fs, path = filesystems.opened(self._url, options or {})
+        self._path = path.rstrip("/")
+        self._fs.invalidate_cache()
+
+    def url(self, key: str) -> str:
+        return f"{self._url}/{key}"
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all zarr.json files in the tree, listing no directory of blocks twice."""
+        with faults.told(self._url, "listing", self._fs):
+            for path in self._fs.find(self._path):
+                if path.rpartition("/")[2] == ZARR_JSON:
+                    yield path[len(self._path) + 1 :]
+
+    def read(self, keys: list[str]) -> dict[str, bytes]:
+        """Return those of some files that are there."""
+        with faults.told(self._url, "reading", self._fs):
+            return {key: self._fs.cat_file(f"{self._path}/{key}") for key in keys if self._there(key)}
+
+    def _there(self, key: str) -> bool:
+        return bool(self._fs.isfile(f"{self._path}/{key}"))
+
+    def put(self, key: str, data: bytes) -> None:
+        if isinstance(self._fs, LocalFileSystem):
+            with new_file(f"{self._path}/{key}", overwrite=True) as stream:
+                stream.write(data)
+            return
+        with faults.told(self.url(key), "writing", self._fs):
+            self._fs.pipe_file(f"{self._path}/{key}", data)
+
+    def restore(self, keys: list[str], older: Mapping[str, bytes]) -> None:
+        """Bring back what some files were, or were not."""
+        for key in keys:
+            if key in older:
+                self.put(key, older[key])
+            elif self._there(key):
+                with faults.told(self.url(key), "removing", self._fs):
+                    self._fs.rm_file(f"{self._path}/{key}")

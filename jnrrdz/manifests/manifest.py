@@ -1,0 +1,171 @@
+"""A manifest: Zarr v3 documents, and for every array where its chunks' bytes are.
+
+May touch the model, sources, errors and read's own modules below the store.  `load` reads JSON and
+Parquet (https://fsspec.github.io/kerchunk/spec.html) with Zarr v3 keys, `from_group` takes what a
+scanner found.
+"""
+
+import os
+import pickle
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jnrrdz.core.array import SourceRecord, VirtualGroup
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
+from jnrrdz.manifests.documents import parse_json, source_records
+from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.manifest_json import read_json
+from jnrrdz.manifests.manifest_parquet import METADATA, read_parquet
+from jnrrdz.sources.base import ByteSource
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.url import local_path
+
+_SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
+_SNIFFED_FAR = 1 << 16
+_REMOTE_NAMES = (".json", ".parquet", ".parq")
+_V3_KEY = re.compile(rb'[{,]\s*"(?:[^"\\]*/)?zarr\.json"\s*:')
+_KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not each read theirs
+
+type Options = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Manifest:
+    """What a manifest holds; URLs are as it spells them, templates expanded."""
+
+    url: str | None
+    """Where it was loaded from; None if it was scanned."""
+    documents: Mapping[str, bytes]
+    """Metadata by key (`zarr.json`, `data/zarr.json`), and other inline values outside of arrays."""
+    arrays: Mapping[str, ArrayRefs]
+    """References by the array's path."""
+    sources: tuple[SourceRecord, ...] = ()
+    """The sources as they were when they were scanned, from the root attribute `jnrrdz`."""
+
+    def chunk(self, key: str) -> tuple[ArrayRefs, int] | None:
+        """Return the array and the number of the chunk that a key names, None where it names none."""
+        refs = self.arrays.get("")
+        end = key.find("/")
+        while refs is None and end >= 0:
+            refs = self.arrays.get(key[:end])
+            end = key.find("/", end + 1)
+        number = None if refs is None else refs.keys.number(key)
+        return None if refs is None or number is None else (refs, number)
+
+    @cached_property
+    def is_stack(self) -> bool:
+        """Whether it was put together of several along an axis."""
+        found = parse_json(self.documents.get(ZARR_JSON, b"{}"))
+        attributes = found.get("attributes") if isinstance(found, dict) else None
+        own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
+        return isinstance(own, dict) and "concat_dim" in own
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both hold the same."""
+        if not isinstance(other, Manifest):
+            return NotImplemented
+        return (self.url, self.documents, self.arrays) == (other.url, other.documents, other.arrays)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value, and the values are arrays
+
+
+def from_group(root: VirtualGroup) -> Manifest:
+    """Return a manifest of what was scanned, which stays in memory."""
+    documents = {key: dumps(document).encode() for key, document in tree_json(root).items()}
+    arrays = {
+        path: ColumnarRefs(ChunkKeys.encoded(path, array.grid, "default", "/"), array.refs)
+        for path, array in root.arrays()
+    }
+    return Manifest(None, documents, arrays, source_records(documents))
+
+
+_recent: OrderedDict[tuple[object, ...], Manifest] = OrderedDict()
+_recent_lock = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock", threading.Lock()))
+
+
+def load(url: str, *, storage_options: Options = None) -> Manifest:
+    """Return the manifest at a path or URL, the one that the process has already if it has not changed."""
+    source, parquet = _open(url, storage_options)
+    state = (url, source.validators, pickle.dumps(storage_options))
+    with _recent_lock:
+        found = _recent.get(state)
+    if found is None:
+        found = _read(url, source, storage_options, parquet=parquet)
+    with _recent_lock:
+        _recent[state] = found
+        _recent.move_to_end(state)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+    return found
+
+
+def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
+    """Return the file that tells what a manifest holds, and whether it is a Parquet directory's."""
+    path, metadata = local_path(url), f"{url.rstrip('/')}/{METADATA}"
+    if path is not None:
+        parquet = Path(path).is_dir()
+        return open_source(metadata if parquet else url, storage_options=options), parquet
+    if url.endswith(".json"):
+        return open_source(url, storage_options=options), False
+    try:
+        source = open_source(metadata, storage_options=options)
+        _ = source.validators  # the request that tells whether it is there
+    except JnrrdzError:
+        return open_source(url, storage_options=options), False
+    return source, True
+
+
+def _read(url: str, source: ByteSource, options: Options, *, parquet: bool) -> Manifest:
+    documents: Mapping[str, bytes]
+    arrays: Mapping[str, ArrayRefs]
+    try:
+        if parquet:
+            (metadata,) = source.read([(0, source.validators.size)])
+            documents, arrays = read_parquet(url, metadata, options)
+        else:
+            documents, arrays = read_json(source)
+        return Manifest(url, documents, arrays, source_records(documents))
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
+
+
+def is_reference_manifest(url: str | os.PathLike[str]) -> bool:
+    """Whether a file or directory looks like references to a Zarr v3 hierarchy, by its first bytes.
+
+    A remote one is looked at only where its name says that it may be one: each look is a request.
+    """
+    text = os.fspath(url)
+    place = local_path(text)
+    head = _local_head(Path(place)) if place is not None else _remote_head(text)
+    return head.lstrip().startswith(b"{") and _V3_KEY.search(head) is not None
+
+
+def _local_head(path: Path) -> bytes:
+    try:
+        file = path / METADATA if path.is_dir() else path
+        if not file.is_file():  # a named pipe would wait for a writer
+            return b""
+        with file.open("rb") as stream:
+            return stream.read(_SNIFFED)
+    except (OSError, ValueError):
+        return b""
+
+
+def _remote_head(url: str) -> bytes:
+    name = url.partition("?")[0].rstrip("/")
+    if not name.endswith(_REMOTE_NAMES):
+        return b""
+    try:
+        (head,) = open_source(url if name.endswith(".json") else f"{name}/{METADATA}").read([(0, _SNIFFED_FAR)])
+    except JnrrdzError:  # what cannot be read without further options is for whoever names the engine
+        return b""
+    return head

@@ -1,0 +1,129 @@
+"""Which sources a manifest may reach, decided before anything is opened.
+
+May touch errors, `source.url` (which follows symbolic links) and `source.guard`; opens nothing.
+The rules and their reasons: docs/decisions/001-sources-and-trust.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from jnrrdz.errors import UntrustedSourceError
+from jnrrdz.sources import url as urls
+from jnrrdz.sources.guard import AddressGuard, local_host
+from jnrrdz.sources.url import Chain, LocalFile, Location, Place
+
+_EVERYTHING = "*"
+
+# Schemes that only fetch objects from elsewhere.  Others read this machine (memory, git, dir),
+# open further manifests (reference), or dial hosts that no guard sees (ftp, sftp, webhdfs).
+_FETCHING = frozenset({"http", "https", "s3", "gs", "az", "abfs", "abfss", "oss", "oci", "hf"})
+
+
+class Trust:
+    """The sources of one manifest that may be opened.
+
+    `table` is the manifest's own source table as recorded; an entry that ends in a slash names all
+    that is under it.  An entry of `allow` is a prefix in whole path components; `*` allows all.
+    """
+
+    def __init__(self, manifest_url: str, table: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
+        self.manifest_url = manifest_url
+        self._table = frozenset(table)
+        self._allow = tuple(allow)
+        # a manifest that is a directory itself (Parquet) is held by the directory above it
+        self._home = urls.place(manifest_url).parent()
+        self._remote = not isinstance(self._home, LocalFile)
+        self._allowed = tuple(urls.place(entry) for entry in allow if entry != _EVERYTHING)
+
+    def resolve(self, raw_url: str) -> str:
+        """Return the absolute URL, or real local path, that may be opened for a reference's URL."""
+        place = self._place(raw_url)
+        if _EVERYTHING in self._allow or any(place.within(prefix) for prefix in self._allowed):
+            return place.url()
+        reason = self._forbidden(place) if self._remote else None
+        found = self._named(raw_url, place) if reason is None else None
+        if found is None:
+            raise UntrustedSourceError(
+                f"{self.manifest_url} may not reach it: {reason or self._unnamed(place)}; "
+                f"--allow {place.url()} would permit it",
+                url=raw_url,
+            )
+        return found
+
+    def guard_for(self, url: str) -> AddressGuard:
+        """Return the guard to open a resolved source with.
+
+        The hosts that may be at any address are the manifest's own, those that a local manifest's
+        table names and those of the allow list.
+        """
+        if urls.origin(url) is None:
+            return AddressGuard(anywhere=_EVERYTHING in self._allow)
+        return self._guard
+
+    @cached_property
+    def _guard(self) -> AddressGuard:
+        named = (self.manifest_url,) if self._remote else tuple(self._table)
+        origins = {urls.origin(url) for url in (*named, *self._allow)}
+        hosts = tuple(sorted(origin for origin in origins if origin is not None))
+        return AddressGuard(hosts, anywhere=_EVERYTHING in self._allow)
+
+    def _place(self, raw_url: str) -> Place:
+        """Return where a URL leads, a relative one from the manifest's directory."""
+        if urls.is_absolute(raw_url) or urls.is_chained(raw_url):
+            return urls.place(raw_url)
+        base = self._home.url()
+        place = urls.place(f"{base}{'' if base.endswith('/') else '/'}{raw_url}")
+        return replace(place, text=place.url()) if isinstance(place, Location) else place
+
+    def _forbidden(self, place: Place) -> str | None:
+        """Return why a remote manifest may not have this, whatever its table says."""
+        if isinstance(place, LocalFile):
+            return "a remote manifest names a local file"
+        if isinstance(place, Chain):
+            return "a remote manifest names a chain of file systems"
+        own = (self._home.scheme, self._home.authority) if isinstance(self._home, Location) else None
+        if place.scheme not in _FETCHING and (own is None or place.scheme != own[0]):
+            return f"a remote manifest names the scheme {place.scheme}"
+        kind = local_host(place.authority.rpartition(":")[0]) if place.scheme in urls.HTTP else None
+        if kind is not None and (place.scheme, place.authority) != own:
+            return f"a remote manifest names {kind} address"
+        return None
+
+    def _named(self, raw_url: str, place: Place) -> str | None:
+        """Return the URL to open if the table or the manifest's own directory covers the place."""
+        if raw_url in self._table and self._counts(place):  # no need to look at the whole table
+            return place.text
+        exact, trees = self._places
+        if place in exact:
+            return exact[place]
+        if any(place.within(tree) for tree in trees):
+            return place.url()
+        at_home = self._remote or not self._table
+        return place.url() if at_home and place.within(self._home) else None
+
+    @cached_property
+    def _places(self) -> tuple[dict[Place, str], list[Place]]:
+        """The table's files with the URL of each, and its directories."""
+        entries = [(entry, self._place(entry)) for entry in self._table]
+        counted = [(entry, place) for entry, place in entries if self._counts(place)]
+        trees = [place for entry, place in counted if entry.endswith("/")]
+        return {place: place.text for _, place in counted}, trees
+
+    def _counts(self, entry: Place) -> bool:
+        """Whether a table's entry is heard: not if it is a link from the manifest's directory to elsewhere.
+
+        Whoever packed a manifest with its data can put such a link beside it.
+        """
+        if not isinstance(entry, LocalFile) or not isinstance(self._home, LocalFile):
+            return True
+        beside = any(urls.is_under(entry.path, home) for home in (self._home.path, self._home.real))
+        return entry.within(self._home) or not beside
+
+    def _unnamed(self, place: Place) -> str:
+        if isinstance(place, LocalFile) and isinstance(self._home, LocalFile):
+            if place.real != place.path and not place.within(self._home):
+                return f"a symbolic link out of its directory, to {place.real}"
+            if not self._table:
+                return f"outside of its directory {self._home.real}"
+        return "its table of sources does not name it"

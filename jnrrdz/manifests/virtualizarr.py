@@ -1,0 +1,94 @@
+"""A tree of virtual arrays as VirtualiZarr's ManifestStore, in memory.
+
+May touch the model, zarr's metadata class, VirtualiZarr and the writers' shared modules.  Follows
+https://virtualizarr.readthedocs.io/en/stable/api/developer.html; a manifest there has one range for each
+chunk and an absolute URI for each source.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from obspec_utils.registry import ObjectStoreRegistry
+from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
+from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH
+from zarr.core.metadata.v3 import ArrayV3Metadata
+
+from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.zarr_json import tree_json
+from jnrrdz.errors import UnrepresentableError
+from jnrrdz.manifests.place import is_local, local_path
+from jnrrdz.manifests.spans import refuse_whole, remedy, spans
+
+
+def to_manifest_store(
+    root: VirtualGroup, registry: ObjectStoreRegistry[Any] | None = None, *, single_range: bool = False
+) -> ManifestStore:
+    """Return a store of the tree's references, which reads through the object stores of `registry`."""
+    # ManifestStore lists the keys of an array only where they are separated by dots
+    documents = tree_json(root, separator=".", consolidated=False)
+    group = _group(root, "", documents, single_range=single_range)
+    return ManifestStore(group, registry=registry)
+
+
+def _group(
+    group: VirtualGroup, prefix: str, documents: dict[str, dict[str, Any]], *, single_range: bool
+) -> ManifestGroup:
+    arrays: dict[str, ManifestArray] = {}
+    groups: dict[str, ManifestGroup] = {}
+    for name, child in group.children.items():
+        path = f"{prefix}{name}"
+        if isinstance(child, VirtualArray):
+            metadata = ArrayV3Metadata.from_dict(documents[f"{path}/zarr.json"])
+            arrays[name] = ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
+        else:
+            groups[name] = _group(child, f"{path}/", documents, single_range=single_range)
+    return ManifestGroup(arrays, groups, documents[f"{prefix}zarr.json"]["attributes"])
+
+
+def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> ChunkManifest:
+    """Return the references of the array at `path`, made from columns and not chunk by chunk."""
+    refs = array.refs
+    found = spans(refs, path, single_range=single_range)
+    refuse_whole(refs, found, path, "VirtualiZarr")
+    if len(found.scattered):
+        raise UnrepresentableError(
+            f"a chunk of several ranges, and VirtualiZarr has one for each; {remedy(refs)}",
+            url=refs.sources[found.source[found.scattered[0]]],
+            field=f"{path}, chunk {found.scattered[0]}",
+        )
+    inline = np.sort(np.fromiter(refs.inline, np.int64))
+    return ChunkManifest.from_arrays(
+        paths=_paths(refs, found.source, inline).reshape(array.grid),
+        offsets=found.start.astype(np.uint64).reshape(array.grid),
+        lengths=_lengths(refs, found.length, inline).reshape(array.grid),
+        validate_paths=False,
+        inlined={_index(chunk, array.grid): refs.inline[chunk] for chunk in inline.tolist()},
+    )
+
+
+def _paths(refs: ChunkRefs, source: NDArray[np.int32], inline: NDArray[np.int64]) -> Any:
+    # the source of a missing chunk is -1, which is the last of these
+    known = np.array([*map(_uri, refs.sources), MISSING_CHUNK_PATH], np.dtypes.StringDType())
+    paths = known[source]
+    paths[inline] = INLINED_CHUNK_PATH
+    return paths
+
+
+def _lengths(refs: ChunkRefs, length: NDArray[np.int64], inline: NDArray[np.int64]) -> NDArray[np.uint64]:
+    lengths = length.astype(np.uint64)
+    lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
+    return lengths
+
+
+def _index(chunk: int, grid: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(index) for index in np.unravel_index(chunk, grid)) if grid else ()
+
+
+def _uri(url: str) -> str:
+    """Return the URL of a source as ManifestStore takes it apart: it cuts at `?` and `#`, and decodes nothing."""
+    absolute = f"file://{local_path(url)}" if is_local(url) else url
+    if "?" in absolute or "#" in absolute:
+        raise UnrepresentableError("VirtualiZarr reads no URL with `?` or `#`; write JSON or Parquet", url=url)
+    return absolute

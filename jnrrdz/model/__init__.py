@@ -1,1 +1,0 @@
-"""What a virtual array is, and how it is spelt in Zarr's terms.  Pure."""

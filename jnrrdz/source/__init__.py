@@ -1,1 +1,0 @@
-"""Bytes only: where they are opened, read by range, and cached."""

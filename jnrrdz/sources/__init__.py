@@ -1,0 +1,1 @@
+"""Bytes by range: where they are opened, read and cached."""

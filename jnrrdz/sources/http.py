@@ -1,0 +1,243 @@
+"""Ranges over HTTP, through the session that fsspec keeps, with the answer's status looked at.
+
+May touch aiohttp (through fsspec's session).  fsspec's own `_cat_file` returns the body whatever
+the status, so a server without ranges would give wrong bytes.  RFC 9110, sections 13 and 14.
+"""
+
+import asyncio
+import errno
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any
+
+import aiohttp
+
+from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
+from jnrrdz.sources import pace
+from jnrrdz.sources.base import Span, State, Validators, difference, since_scanned
+from jnrrdz.sources.retry import Transient, persistently, retry_after, silence
+from jnrrdz.sources.times import rfc3339
+
+WHOLE_LIMIT = 64 * 1024 * 1024
+"""What may be downloaded to reach a span on a server that ignores ranges."""
+
+_SHORT = 1 << 20
+"""Bytes of an answer that should come without a pause."""
+
+_TRANSIENT = frozenset({429, 500, 502, 503, 504})
+_OK, _PARTIAL, _PRECONDITION_FAILED, _UNSATISFIABLE = 200, 206, 412, 416
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
+_BROKEN = (
+    aiohttp.ClientPayloadError,
+    aiohttp.ServerDisconnectedError,
+    aiohttp.ClientOSError,
+    asyncio.IncompleteReadError,
+)
+_ADVICE = {
+    401: "; the server wants credentials (storage option headers)",
+    403: "; the server wants credentials (storage option headers), or a signed URL has expired",
+}
+_LIKE = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 410: FileNotFoundError}
+"""What a status would be on a file system: whoever looks for a file that may be absent asks for the cause."""
+
+
+class HttpTransport:
+    """One URL, asked by ranges; what the answers say about its state is kept and compared."""
+
+    def __init__(self, fs: Any, url: str) -> None:
+        self._fs = fs
+        self._url = url
+        self._conditional = True
+        self.validators: Validators | None = None
+        self.expected: State | None = None
+        """The object as it was recorded when it was scanned."""
+
+    async def stat(self) -> Validators:
+        """Return size, ETag and so on from one HEAD, or from one byte where HEAD does not tell."""
+        return await persistently(self._stat_once)
+
+    async def _stat_once(self, attempt: int) -> Validators:
+        async with self._asked("HEAD", None, attempt) as answer:
+            told = answer.status == _OK and _size(answer) is not None
+            if told or answer.status in self._final:
+                return await self._learn(answer, _size(answer))
+        async with self._asked("GET", (0, 1), attempt) as answer:
+            return await self._learn(answer, _size(answer))
+
+    async def fetch(self, span: Span) -> bytes:
+        """Return the bytes of one span, asking again where a server is busy or a connection broke."""
+        return await persistently(partial(self._fetch_once, span))
+
+    async def _fetch_once(self, span: Span, attempt: int) -> bytes:
+        async with self._asked("GET", span, attempt) as answer:
+            if answer.status == _PRECONDITION_FAILED:
+                # asked once more without a condition: the answer tells what is there now, and some
+                # servers refuse conditions that hold
+                self._conditional = False
+                raise Transient(DriftError("changed since it was scanned (If-Match failed); index it again"), 0)
+            size = (await self._learn(answer, _size(answer))).size
+            if span[0] >= size:
+                return b""
+            skipped, wanted = _body(answer, span, size)
+            await _skip(answer.content, skipped)
+            return await answer.content.readexactly(wanted)
+
+    @asynccontextmanager
+    async def _asked(self, method: str, span: Span | None, attempt: int) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Give the answer, its body not read yet; what may pass is raised as Transient."""
+        await self._prepare()
+        host = pace.of(self._url)
+        # a long body may well pause for longer than an answer takes
+        short = span is None or span[1] - span[0] <= _SHORT
+        quiet = host.silence(attempt) if short else silence(attempt)
+        start = time.monotonic()
+        try:
+            async with await self._send(method, _headers(span), patience(silence(attempt), quiet)) as answer:
+                host.note(time.monotonic() - start)
+                if answer.status in _TRANSIENT:
+                    raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
+                yield answer
+        except aiohttp.NonHttpUrlRedirectClientError as error:
+            raise UntrustedSourceError(f"a redirect to {error}; only http and https are followed") from error
+        except aiohttp.ClientConnectorError as error:
+            if not _passes(error):
+                raise
+            raise Transient(error) from error
+        except TimeoutError as error:
+            host.note(time.monotonic() - start)
+            raise Transient(error) from error
+        except _BROKEN as error:
+            raise Transient(error) from error
+
+    async def _prepare(self) -> None:
+        """Find out what has to be known before anything is asked: here nothing."""
+
+    async def _send(self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        session = await self._fs.set_session()
+        options = {"allow_redirects": True, **self._fs.kwargs, "auto_decompress": False}
+        if "timeout" not in self._fs.client_kwargs:  # what the user asks for is left as it is
+            options.setdefault("timeout", waits)
+        options["headers"] = {**options.get("headers", {}), **headers, **self._condition(method)}
+        answer: aiohttp.ClientResponse = await session.request(method, self._fs.encode_url(self._url), **options)
+        return answer
+
+    def _condition(self, method: str) -> dict[str, str]:
+        """Return If-Match with the state that is known; a weak ETag never matches (RFC 9110, 13.1.1)."""
+        seen = self.validators or self.expected
+        etag = seen and seen.etag
+        holds = etag and etag.startswith('"') and self._conditional and method == "GET"
+        return {"If-Match": etag} if etag and holds else {}
+
+    _final = frozenset({404, 410})
+    """Answers to HEAD after which GET is not tried."""
+
+    async def _refusal(self, answer: aiohttp.ClientResponse) -> JnrrdzError:
+        """Return the error that a status stands for."""
+        said = f"HTTP {answer.status} {answer.reason} to {answer.method}"
+        error = JnrrdzError(f"{said}{_ADVICE.get(answer.status, '')}")
+        kind = _LIKE.get(answer.status)
+        error.__cause__ = None if kind is None else kind()
+        return error
+
+    async def _learn(self, answer: aiohttp.ClientResponse, size: int | None) -> Validators:
+        """Keep what the answer says about the object's state; refuse a state other than before."""
+        if answer.status not in {_OK, _PARTIAL, _UNSATISFIABLE}:
+            error = await self._refusal(answer)
+            raise error from error.__cause__
+        if answer.status == _OK and _encoded(answer):
+            raise UnsupportedError("the server compresses what it sends although asked not to; turn that off there")
+        known = self.validators
+        if size is None and known is None:
+            raise UnsupportedError(f"the server does not say the size (HTTP {answer.status} to {answer.method})")
+        found = _validators(answer.headers, known.size if size is None and known else size or 0)
+        if known is None and self.expected is not None:
+            drift = since_scanned(self.expected, found)
+            if drift is not None:
+                raise drift
+        self.validators = found if known is None else settled(known, found)
+        return self.validators
+
+
+def settled(known: Validators, found: Validators) -> Validators:
+    """Return what is known of an object after one more answer, or refuse one of another state."""
+    change = difference(known, found)
+    if change is not None:
+        raise DriftError(f"changed while it was read: {change}")
+    # a refused range tells size and ETag only
+    etag, modified = known.etag or found.etag, known.modified or found.modified
+    return replace(known, etag=etag, modified=modified, version=known.version or found.version)
+
+
+def patience(connect: float, read: float) -> aiohttp.ClientTimeout:
+    """Return how long is waited for a connection and for each next byte, however long all takes."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+
+
+def _passes(error: aiohttp.ClientConnectorError) -> bool:
+    """Whether a connection that could not be made may be made later: not where it was refused or has no name."""
+    cause = error.os_error
+    if isinstance(cause, socket.gaierror):
+        return cause.errno == socket.EAI_AGAIN
+    return cause.errno in {errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT}
+
+
+def _body(answer: aiohttp.ClientResponse, span: Span, size: int) -> tuple[int, int]:
+    """Return how many bytes of the body to pass over and how many to take, or refuse the answer."""
+    start, stop = span[0], min(span[1], size)
+    if answer.status == _PARTIAL:
+        said = answer.headers.get("Content-Range", "no Content-Range")
+        found = _CONTENT_RANGE.match(said)
+        if found is None or (found[1], found[2]) != (str(start), str(stop - 1)):
+            raise JnrrdzError(f"asked for bytes {start}-{stop - 1}, the server sent {said}", offset=start)
+        return 0, stop - start
+    if answer.status == _UNSATISFIABLE:
+        raise JnrrdzError(f"the server refuses bytes {start}-{stop - 1} of {size}", offset=start)
+    if stop > WHOLE_LIMIT:
+        raise UnsupportedError(
+            f"the server ignores ranges: {stop} bytes would be downloaded for {stop - start}; "
+            "use a server with ranges, or a local copy",
+            offset=start,
+        )
+    return start, stop - start
+
+
+def _headers(span: Span | None) -> dict[str, str]:
+    identity = {"Accept-Encoding": "identity"}
+    return identity if span is None else {**identity, "Range": f"bytes={span[0]}-{span[1] - 1}"}
+
+
+async def _skip(content: aiohttp.StreamReader, count: int) -> None:
+    """Read past what was not asked for, keeping none of it."""
+    while count > 0:
+        passed = len(await content.read(min(count, 1 << 20)))
+        if not passed:
+            return
+        count -= passed
+
+
+def _size(answer: aiohttp.ClientResponse) -> int | None:
+    """Return the size of the whole object."""
+    if answer.status in {_PARTIAL, _UNSATISFIABLE}:
+        found = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+        return int(found[3]) if found and found[3] != "*" else None
+    length = answer.headers.get("Content-Length", "")
+    return int(length) if length.isdecimal() and not _encoded(answer) else None
+
+
+def _encoded(answer: aiohttp.ClientResponse) -> bool:
+    return answer.headers.get("Content-Encoding", "identity") != "identity"
+
+
+def _validators(headers: Mapping[str, str], size: int) -> Validators:
+    try:
+        modified = rfc3339(parsedate_to_datetime(headers["Last-Modified"]))
+    except (KeyError, ValueError):
+        modified = None
+    version = headers.get("x-amz-version-id") or headers.get("x-goog-generation")
+    return Validators(size, headers.get("ETag"), None if version == "null" else version, modified)

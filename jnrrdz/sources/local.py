@@ -1,0 +1,121 @@
+"""Bytes of a local file, by positioned reads on one descriptor.
+
+May touch the file system.  Safe from any thread: `pread` has no position to share, and a reader
+keeps the descriptor alive until it has finished, whoever closes the source meanwhile.
+"""
+
+import asyncio
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from jnrrdz.errors import DriftError, UnsupportedError
+from jnrrdz.sources import faults, ranges, times
+from jnrrdz.sources.base import Span, Validators
+
+
+class LocalSource:
+    """A regular file; reopened by itself after `close` and in another process."""
+
+    def __init__(self, url: str, path: str) -> None:
+        self._url = url
+        self._path = os.path.abspath(path)  # noqa: PTH100  # pathlib would resolve nothing more
+        self._lock = threading.Lock()
+        self._open_file: _OpenFile | None = None
+        self._validators: Validators | None = None
+        with faults.told(url, "opening the file"):
+            self._open_file = self._reopen()
+
+    @property
+    def url(self) -> str:
+        """The URL or path as it was given."""
+        return self._url
+
+    @property
+    def path(self) -> str:
+        """The absolute path."""
+        return self._path
+
+    @property
+    def validators(self) -> Validators:
+        """Size and time of modification when the file was first opened."""
+        return self._file().validators
+
+    def read(self, spans: Sequence[Span]) -> list[bytes]:
+        """Return the bytes of each span, shorter only at the file's end."""
+        with faults.told(self._url, "reading"):
+            ranges.check(spans)
+            opened = self._file()
+            return [opened.read(start, stop) for start, stop in spans]
+
+    async def aread(self, spans: Sequence[Span]) -> list[bytes]:
+        """Do the same in a thread."""
+        return await asyncio.to_thread(self.read, spans)
+
+    def close(self) -> None:
+        """Let go of the descriptor, as soon as no read is using it."""
+        with self._lock:
+            self._open_file = None
+
+    def _file(self) -> "_OpenFile":
+        opened = self._open_file
+        if opened is not None:
+            return opened
+        with self._lock, faults.told(self._url, "opening the file"):
+            if self._open_file is None:
+                self._open_file = self._reopen()
+            return self._open_file
+
+    def _reopen(self) -> "_OpenFile":
+        opened = _OpenFile(self._path)
+        if self._validators is not None and self._validators != opened.validators:
+            raise DriftError(f"was {self._validators}, is {opened.validators}; scan it again")
+        self._validators = opened.validators
+        return opened
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_url": self._url, "_path": self._path, "_validators": self._validators}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+        self._open_file = None
+
+
+class _OpenFile:
+    """A descriptor that closes itself when the last reader has let go of it."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = -1
+        self.path = path
+        _require_regular(os.stat(path))  # noqa: PTH116  # before opening: a named pipe would wait for a writer
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        found = os.fstat(self.descriptor)
+        seconds, fraction = divmod(found.st_mtime_ns, 10**9)
+        modified = times.rfc3339(datetime.fromtimestamp(seconds, UTC), fraction)
+        self.validators = Validators(size=found.st_size, modified=modified)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return the bytes of one span; a file that ends before the size it had is an error."""
+        stop = min(stop, self.validators.size)
+        wanted = max(stop - start, 0)
+        data = os.pread(self.descriptor, wanted, start) if wanted else b""
+        while len(data) < wanted:  # Linux reads at most 2 GiB at once
+            more = os.pread(self.descriptor, wanted - len(data), start + len(data))
+            if not more:
+                raise faults.shrunk(self.path, len(data), wanted, start)
+            data += more
+        return data
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+def _require_regular(found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise UnsupportedError("a directory where a file is read; name a file in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsupportedError("neither a file nor a directory (a pipe, socket or device)")

@@ -1,0 +1,1 @@
+"""References as a zarr store."""

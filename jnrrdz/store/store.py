@@ -1,0 +1,291 @@
+"""A read-only Zarr store over references.
+
+May touch zarr's store interface, read's other modules, sources and errors.  Follows
+https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface.  What was
+decided about it, and why: docs/decisions/002-reference-store.md.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn, Self
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from jnrrdz.core.refs import WHOLE, ByteRange
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.manifests.columns import ColumnarRefs
+from jnrrdz.manifests.manifest import Manifest, load
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.store import listing
+from jnrrdz.store.batches import Batches
+from jnrrdz.store.parts import cut, window
+from jnrrdz.store.pool import Opener, SourcePool
+from jnrrdz.store.whole import WholeFiles
+
+type Options = Mapping[str, Any] | None
+
+
+def open_store(
+    url: str, *, storage_options: Options = None, source_options: Options = None, allow: Sequence[str] = ()
+) -> "ReferenceStore":
+    """Return the store of a manifest at a path or URL; options are fsspec's, for the manifest and for its sources."""
+    manifest = load(url, storage_options=storage_options)
+    return ReferenceStore(manifest, storage_options=storage_options, source_options=source_options, allow=allow)
+
+
+class ReferenceStore(Store):
+    """The keys of a manifest; it pickles as the manifest's URL, or as its columns if it was scanned."""
+
+    supports_writes: bool = False
+    supports_deletes: bool = False
+    supports_listing: bool = True
+
+    def __init__(  # noqa: PLR0913 - what a manifest does not say itself
+        self,
+        manifest: Manifest,
+        *,
+        storage_options: Options = None,
+        source_options: Options = None,
+        allow: Sequence[str] = (),
+        opener: Opener = open_source,
+        read_only: bool = True,
+    ) -> None:
+        if not read_only:
+            raise UnsupportedError("references cannot be written through; open the store read-only", url=manifest.url)
+        super().__init__(read_only=True)
+        self.manifest = manifest
+        self._storage_options = storage_options
+        self._access = {"source_options": source_options, "allow": tuple(allow), "opener": opener}
+        self._pool = SourcePool(manifest, options=source_options, allow=allow, opener=opener)
+        self._batches = Batches(self._pool)
+        self._wholes = WholeFiles(manifest, self._pool)
+        self._sync: bool | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        url = self.manifest.url
+        return _reopened, (self.manifest if url is None else url, self._storage_options, self._access)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both read the same references with the same rights."""
+        if not isinstance(other, ReferenceStore):
+            return NotImplemented
+        return self._access == other._access and (self.manifest is other.manifest or self.manifest == other.manifest)
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"ReferenceStore({str(self)!r})"
+
+    def __str__(self) -> str:
+        return self.manifest.url or f"scanned://{id(self.manifest)}"
+
+    def with_read_only(self, read_only: bool = False) -> Self:  # noqa: FBT001, FBT002 - zarr's signature
+        """Return a new store over the same references; only a read-only one can be had."""
+        kwargs: dict[str, Any] = {**self._access, "storage_options": self._storage_options}
+        return type(self)(self.manifest, **kwargs, read_only=read_only)
+
+    # Reading
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the bytes of a key or of a part of it, None where the manifest has none."""
+        buffer = (prototype or default_buffer_prototype()).buffer
+        try:
+            found = await self._found(key)
+            data = await self._fetched(key, found, byte_range) if isinstance(found, list) else cut(found, byte_range)
+        except JnrrdzError as error:
+            raise error.at(field=key) from error.__cause__
+        return None if data is None else _marked(buffer.from_bytes(data), self, key)
+
+    async def _found(self, key: str) -> list[ByteRange] | bytes | None:
+        """Return what the manifest has for a key, off the loop where that has to be fetched."""
+        chunk = None if key in self.manifest.documents else self.manifest.chunk(key)
+        if chunk is None:
+            return self.manifest.documents.get(key)
+        refs, number = chunk
+        if refs.ready(number):
+            return _or_missing(refs.lookup(number))
+        return _or_missing(await asyncio.to_thread(refs.lookup, number))
+
+    async def _fetched(self, key: str, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
+        if self._wholes.covers(wanted):
+            return cut(await self._wholes.aread(wanted, key), byte_range)
+        if all(self._pool.is_local(url) for url, _, _ in wanted):
+            return self._pool.read(self._part(wanted, byte_range))
+        if any(length == WHOLE for _, _, length in wanted):
+            wanted = await asyncio.to_thread(self._pool.sized, wanted)
+        part = self._part(wanted, byte_range)
+        pieces = await asyncio.gather(*[self._batches.ask(*one) for one in part])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Do the same without an event loop; waits where the source is not local."""
+        buffer = (prototype or default_buffer_prototype()).buffer
+        try:
+            found = self._lookup(key)
+            if isinstance(found, list) and not self._wholes.covers(found):
+                data: bytes | None = self._pool.read(self._part(found, byte_range))
+            else:
+                data = cut(self._wholes.read(found, key) if isinstance(found, list) else found, byte_range)
+        except JnrrdzError as error:
+            raise error.at(field=key) from error.__cause__
+        return None if data is None else _marked(buffer.from_bytes(data), self, key)
+
+    def _lookup(self, key: str) -> list[ByteRange] | bytes | None:
+        """Do the same, waiting for it."""
+        chunk = None if key in self.manifest.documents else self.manifest.chunk(key)
+        return self.manifest.documents.get(key) if chunk is None else _or_missing(chunk[0].lookup(chunk[1]))
+
+    def _part(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> list[ByteRange]:
+        """Return the ranges of the part of a value that is asked for."""
+        sized = self._pool.sized(wanted)
+        if byte_range is None:
+            return sized
+        start, stop = window(byte_range, sum(length for _, _, length in sized))
+        part, at = [], 0
+        for url, offset, length in sized:
+            first, last = max(start - at, 0), min(stop - at, length)
+            if first < last:
+                part.append((url, offset + first, last - first))
+            at += length
+        return part
+
+    async def get_many(self, keys: Iterable[str], prototype: BufferPrototype | None = None) -> list[Buffer | None]:
+        """Return the bytes of many keys, near ones fetched together."""
+        return await asyncio.gather(*[self.get(key, prototype) for key in keys])
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Return parts of many keys, near ones fetched together."""
+        return await asyncio.gather(*[self.get(key, prototype, part) for key, part in key_ranges])
+
+    async def exists(self, key: str) -> bool:
+        """Whether the manifest has something for a key."""
+        return await self._found(key) is not None
+
+    async def getsize(self, key: str) -> int:
+        """Return the number of bytes of a key, without reading them."""
+        found = await self._found(key)
+        if found is None:
+            raise FileNotFoundError(key)
+        if isinstance(found, list):
+            return sum(length for _, _, length in await asyncio.to_thread(self._pool.sized, found))
+        return len(found)
+
+    def describe(self, key: str) -> str:
+        """Return where a key's bytes are, for people: `file.tif bytes 1234-5678`, the last byte included."""
+        found = self._lookup(key)
+        if found is None:
+            return "in no source"
+        if isinstance(found, bytes):
+            return f"inline in {self}, {len(found)} bytes"
+        by_url: dict[str, list[str]] = {}
+        for url, offset, length in found:
+            by_url.setdefault(url, []).append(f"{offset}-{'' if length == WHOLE else offset + length - 1}")
+        return ", ".join(f"{url} bytes {', '.join(spans)}" for url, spans in by_url.items())
+
+    def source_head(self, path: str, nbytes: int) -> bytes:
+        """Return the first bytes of the source that an array's chunks stand in, none where it has no chunks."""
+        refs = self.manifest.arrays[path]
+        for chunk in refs.present():
+            found = refs.lookup(int(chunk))
+            if isinstance(found, list) and found:
+                return self._pool.read([(found[0][0], 0, nbytes)])
+        return b""
+
+    def with_documents(self, documents: Mapping[str, bytes]) -> "ReferenceStore":
+        """Return a store of the same references under other metadata."""
+        return self.with_manifest(replace(self.manifest, documents=documents))
+
+    def with_manifest(self, manifest: Manifest) -> "ReferenceStore":
+        """Return a store of another manifest with the same rights."""
+        kwargs: dict[str, Any] = {**self._access, "storage_options": self._storage_options}
+        return ReferenceStore(manifest, **kwargs)
+
+    # Listing
+
+    async def list(self) -> AsyncIterator[str]:
+        """Yield every key."""
+        for key in listing.keys(self.manifest):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield every key that begins with a prefix."""
+        for key in listing.keys(self.manifest, prefix):
+            yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Yield the names directly below a prefix."""
+        for name in listing.children(self.manifest, prefix):
+            yield name
+
+    # What zarr asks about
+
+    @property
+    def _supports_sync_io(self) -> bool:
+        """Whether zarr may read on the calling thread: only where no source is remote."""
+        if self._sync is None:
+            self._sync = self._all_local()
+        return self._sync
+
+    def _all_local(self) -> bool:
+        urls = {record.url for record in self.manifest.sources}
+        for refs in self.manifest.arrays.values():
+            if isinstance(refs, ColumnarRefs):
+                urls.update(refs.refs.sources)
+            elif not self.manifest.sources:
+                return False  # only its record files know, and they are not read for this
+        try:
+            return all(map(self._pool.is_local, urls))
+        except JnrrdzError:  # a URL that will be refused when it is needed
+            return False
+
+    # Refusing to write
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refuse."""
+        self._refuse(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Refuse."""
+        self._refuse(key)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Refuse."""
+        self._refuse(key, value)
+
+    def delete_sync(self, key: str) -> None:
+        """Refuse."""
+        self._refuse(key)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        self._check_writable()
+        raise AssertionError  # the store is read-only
+
+
+class Origin(NamedTuple):
+    """Where a buffer's bytes come from: what a codec in a longer chain is not told otherwise."""
+
+    store: ReferenceStore
+    path: str
+
+
+def _marked(buffer: Buffer, store: ReferenceStore, key: str) -> Buffer:
+    """Return the buffer with its origin, for the errors of codecs that get nothing but bytes."""
+    vars(buffer)["origin"] = Origin(store, key)
+    return buffer
+
+
+def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, Any]) -> ReferenceStore:
+    found = load(manifest, storage_options=options) if isinstance(manifest, str) else manifest
+    return ReferenceStore(found, storage_options=options, **access)
+
+
+def _or_missing(found: list[ByteRange] | bytes) -> list[ByteRange] | bytes | None:
+    return None if found == [] else found

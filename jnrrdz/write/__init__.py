@@ -1,1 +1,0 @@
-"""Model to references: one module a target."""
