@@ -27,8 +27,8 @@ from measure import Case, Sample, timed
 from numpy.typing import NDArray
 
 import jnrrdz
-from jnrrdz.formats.jpeg2000.jpeg2000_header import find_codestream, parse_codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_stream import Header, parts_of
+from jnrrdz.formats.jpeg2000.codestream import find_codestream, parse_codestream
+from jnrrdz.formats.jpeg2000.decode import Header, parts_of
 
 OPTIONS = {"driver": "JP2OpenJPEG", "QUALITY": 100, "REVERSIBLE": "YES", "YCBCR420": "NO", "NUM_THREADS": 2}
 

@@ -20,11 +20,11 @@ FORMS = {"json": ".json", "parquet": ".parquet"}
 
 def prepare(folder: Path, manifests: int, chunks: int) -> None:
     """Write the manifests: the first one by jnrrdz, the others as copies with another source."""
-    from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.core.codec import TiffTileConfig, bytes_
+    from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+    from jnrrdz.core.codecs import TiffTileConfig, bytes_
     from jnrrdz.core.georeference import grid_mapping, spatial
     from jnrrdz.core.refs import ChunkRefs
-    from jnrrdz.manifests import kerchunk_json
+    from jnrrdz.manifests import json as kerchunk_json
 
     side = int(chunks**0.5)
     name = str(folder / "scene_00000.tif")
@@ -49,7 +49,7 @@ def prepare(folder: Path, manifests: int, chunks: int) -> None:
 
 def merge(folder: Path, form: str) -> None:
     """Merge all manifests, and say what it took."""
-    from jnrrdz.commands.merging import merge
+    from jnrrdz.commands.merge import merge
 
     refs = sorted(map(str, folder.glob("scene_*.json")))
     start = time.perf_counter()

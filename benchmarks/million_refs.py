@@ -46,8 +46,8 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
 
         store = tifffile.TiffFile(work / "a.tif").aszarr()
         return lambda: store.write_fsspec(str(work / "tifffile.json"), "file:///data", zarr_format=3)
-    from jnrrdz.core.array import VirtualArray, VirtualGroup
-    from jnrrdz.core.codec import CodecSpec, bytes_
+    from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+    from jnrrdz.core.codecs import CodecSpec, bytes_
     from jnrrdz.core.refs import ChunkRefs
 
     refs = ChunkRefs.single("file:///data/a.tif", *offsets_and_lengths(side))
@@ -59,11 +59,11 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
 
 def _writer(contender: str, root, work: Path):  # noqa: ANN001, ANN202 - what is imported differs
     if contender == "json":
-        from jnrrdz.manifests import kerchunk_json
+        from jnrrdz.manifests import json as kerchunk_json
 
         return lambda: kerchunk_json.write(root, str(work / "a.json"), overwrite=True)
     if contender == "parquet":
-        from jnrrdz.manifests import kerchunk_parquet
+        from jnrrdz.manifests import parquet as kerchunk_parquet
 
         return lambda: kerchunk_parquet.write(root, str(work / "a.parq"), overwrite=True)
     if contender == "icechunk":

@@ -17,7 +17,7 @@ from measure import Case, Sample, measure, table, timed
 from numpy.typing import NDArray
 
 import jnrrdz
-from jnrrdz.core.virtual_level import Method, VirtualLevel, virtual_levels_attribute
+from jnrrdz.core.pyramid import Method, VirtualLevel, virtual_levels_attribute
 
 CHUNK = (64, 256, 256)
 SHAPE = (128, 512, 512)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from jnrrdz.api import index, open_dataset, open_datatree, open_group, open_store, scan, write
     from jnrrdz.batches.run import batch
     from jnrrdz.commands.convert import convert
-    from jnrrdz.commands.merging import merge
+    from jnrrdz.commands.merge import merge
     from jnrrdz.commands.refresh import refresh
-    from jnrrdz.commands.tiling import tile
-    from jnrrdz.commands.verifying import verify
+    from jnrrdz.commands.tile import tile
+    from jnrrdz.commands.verify import verify
     from jnrrdz.parser import Parser
 
 __version__ = version("jnrrdz")
@@ -56,9 +56,9 @@ __all__ = [
 _HOMES = {
     "Parser": "jnrrdz.parser",
     "batch": "jnrrdz.batches.run",
-    "merge": "jnrrdz.commands.merging",
-    "tile": "jnrrdz.commands.tiling",
-    "verify": "jnrrdz.commands.verifying",
+    "merge": "jnrrdz.commands.merge",
+    "tile": "jnrrdz.commands.tile",
+    "verify": "jnrrdz.commands.verify",
     "convert": "jnrrdz.commands.convert",
     "refresh": "jnrrdz.commands.refresh",
 }

@@ -12,21 +12,20 @@ from typing import Any, Unpack
 import xarray as xr
 import zarr
 
-from jnrrdz.codecs.osml_codec import adopted_documents
-from jnrrdz.core.array import VirtualGroup
+from jnrrdz.codecs.osml import adopted_documents
+from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.formats.located import scan_located
-from jnrrdz.formats.n5.n5_scanned import describe_in_place
-from jnrrdz.formats.scan import Scanned
+from jnrrdz.formats.n5.scan import describe_in_place
+from jnrrdz.formats.scanning import Scanned, scan_located
 from jnrrdz.manifests import in_place
 from jnrrdz.manifests.forms import ENDINGS, format_of, write_form
 from jnrrdz.manifests.manifest import from_group, is_reference_manifest
 from jnrrdz.options import ScanChoices, ScanOptions, with_whole_tiles
 from jnrrdz.sources.tree import open_tree
 from jnrrdz.sources.url import local_path
+from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
-from jnrrdz.store.pyramids import with_pyramids
 from jnrrdz.store.store import ReferenceStore
 from jnrrdz.store.store import open_store as _open_store
 from jnrrdz.store.xarray import dataset, datasets

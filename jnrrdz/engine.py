@@ -14,7 +14,7 @@ import xarray as xr
 from xarray.backends import BackendEntrypoint
 
 from jnrrdz.api import open_store
-from jnrrdz.core.array import VirtualGroup
+from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import is_reference_manifest
 from jnrrdz.options import ScanChoices

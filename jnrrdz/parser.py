@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.api import scan
-from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.options import ScanChoices, with_whole_tiles
 

@@ -49,7 +49,7 @@ def full(cog):
 
 def test_functions_are_there_though_folders_have_their_names(cog, tmp_path):
     code = (
-        "import jnrrdz, jnrrdz.formats.tiff.tiff, jnrrdz.manifests.kerchunk_json, sys;"
+        "import jnrrdz, jnrrdz.formats.tiff.scan, jnrrdz.manifests.json, sys;"
         "jnrrdz.write(jnrrdz.scan(sys.argv[1]), sys.argv[2])"
     )
     subprocess.run([sys.executable, "-c", code, str(cog), str(tmp_path / "refs.json")], check=True)
@@ -137,7 +137,7 @@ STOCK = """
     import sys
     import numpy as np, xarray as xr, zarr
     from zarr.registry import register_codec
-    from jnrrdz.codecs.array_bytes import TiffTileCodec
+    from jnrrdz.codecs.tiles import TiffTileCodec
     register_codec("tiff-tile", TiffTileCodec)
     fo, expected, expected_level = sys.argv[1:]
     options = {"fo": fo, "remote_protocol": "file"}

@@ -19,8 +19,8 @@ from rasterio.transform import from_origin
 import jnrrdz
 from jnrrdz.cli import Program
 from jnrrdz.cli.console import Console
-from jnrrdz.cli.merge import merge as command
-from jnrrdz.commands.merging import merge, stacked
+from jnrrdz.cli.manifests import merge as command
+from jnrrdz.commands.merge import merge, stacked
 from jnrrdz.errors import MalformedError, UnrepresentableError, UntrustedSourceError
 
 DAYS = ("20240103", "20240101", "20240102")

@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 import jnrrdz
 from jnrrdz.cli import cli
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.redact import redacted, without_credentials
+from jnrrdz.errors import JnrrdzError, redacted, without_credentials
 from tests.servers.seaweed import ADMIN
 
 HOST = "https://h.org/d/a.tif"

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.core.virtual_level import VirtualLevel, virtual_levels_attribute
+from jnrrdz.core.pyramid import VirtualLevel, virtual_levels_attribute
 
 VALUES = np.random.default_rng(5).normal(size=(6, 16, 20)).astype("<f4")
 EXPECTED = VALUES.astype("f8").reshape(6, 8, 2, 10, 2).mean((2, 4)).astype("f4")

@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from jnrrdz.batches.executors import LOOK, Jobs, ListedJobs, cores, in_threads
 from jnrrdz.batches.item import Job, Outcome, State
-from jnrrdz.batches.jobs import LOOK, Jobs, ListedJobs
-from jnrrdz.batches.processes import cores
-from jnrrdz.batches.threads import in_threads
 from jnrrdz.batches.work import Plan, failed
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 

@@ -17,7 +17,8 @@ from fsspec.utils import glob_translate
 
 from jnrrdz.batches.item import Found
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.sources import faults, filesystems, times
+from jnrrdz.sources import base as times
+from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
 
 type Options = Mapping[str, Any] | None

@@ -1,35 +1,250 @@
-"""One source to its manifest: what every worker does, in this process, in another, or on a cluster.
+"""One thread of a process works at a time, while all others wait for servers.
+
+May touch threads.  Sixty threads that all want the interpreter's lock spend a third of their time on getting it;
+a thread that waits for an answer gives its turn to another one.  Figures: docs/decisions/018-batch.md.
+
+A source whose reads end: when its time is over, or when the batch is to stop.
+
+May touch the source protocol and fsspec's event loop.  A request that is given up is cancelled, so that its
+connection is free again.
+
+Which failures may pass by themselves, and how long to wait for that.
+
+May touch errors and randomness.  A file that is broken stays broken; a server that was busy answers later.
+
+One source to its manifest: what every worker does, in this process, in another, or on a cluster.
 
 May touch scanning, writing and the resume check, and no framework: see `scan.located`.
 """
 
+import asyncio
+import errno
 import io
 import json
 import os
+import random
+import re
 import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from jnrrdz.batches import recorded, turn
-from jnrrdz.batches.item import Job, Outcome, State
-from jnrrdz.batches.retry import is_passing, pause
-from jnrrdz.batches.timed import Clock, StoppedError, TimedOpener
-from jnrrdz.batches.times import is_since
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.formats.located import is_tree, literal, scan_located
-from jnrrdz.formats.scan import Scanned
+import fsspec.asyn
+
+from jnrrdz.batches import item as recorded
+from jnrrdz.batches.item import Job, Outcome, State, is_since
+from jnrrdz.errors import DriftError, JnrrdzError, redacted
+from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan_located
 from jnrrdz.manifests.atomic import DURABLE, leftovers, remove
 from jnrrdz.manifests.forms import format_of, write_form
-from jnrrdz.manifests.kerchunk_json import dump
+from jnrrdz.manifests.json import dump
 from jnrrdz.options import ScanOptions
-from jnrrdz.redact import redacted
+from jnrrdz.sources.base import ByteSource, Span, Validators
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.url import local_path
+
+_turn = threading.Lock()
+_own = threading.local()
+
+
+@contextmanager
+def taken() -> Iterator[None]:
+    """Work, when it is this thread's turn."""
+    with _turn:
+        _own.turn = True
+        try:
+            yield
+        finally:
+            _own.turn = False
+
+
+@contextmanager
+def given_up() -> Iterator[None]:
+    """Let others work while this thread waits for what is not in this process."""
+    if not getattr(_own, "turn", False):
+        yield
+        return
+    _own.turn = False
+    _turn.release()
+    try:
+        yield
+    finally:
+        _turn.acquire()
+        _own.turn = True
+
+
+_LOOK = 0.25
+"""Seconds between two looks at whether to stop."""
+
+
+class StoppedError(JnrrdzError):
+    """The batch was to stop before this was done."""
+
+
+class Clock:
+    """The time that one source has, and whether it is still wanted."""
+
+    def __init__(self, seconds: float | None, stop: threading.Event) -> None:
+        self.begun = time.perf_counter()
+        self._seconds = seconds
+        self._stop = stop
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raise if the time is over or the batch is to stop."""
+        if self._stop.is_set():
+            raise StoppedError("interrupted")
+        if self._end is not None and time.monotonic() > self._end:
+            raise JnrrdzError(f"not done within {self._seconds:g} s; --timeout (timeout=) gives it longer")
+
+    async def awaited[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what some work gives on the running loop; it is cancelled where its time is over first."""
+        if self._end is None:
+            return await work
+        try:
+            async with asyncio.timeout(max(self._end - time.monotonic(), 0.0)):
+                return await work
+        except TimeoutError:
+            self.check()
+            raise
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless the time would be over before that, or the batch is to stop."""
+        left = seconds if self._end is None else min(seconds, max(self._end - time.monotonic(), 0.0))
+        with given_up():
+            self._stop.wait(left)
+        self.check()
+
+    def await_result[T](self, work: "Future[T]") -> T:
+        """Return what some work gives; it is cancelled where its time is over first."""
+        with given_up():
+            while True:
+                try:
+                    return work.result(self._until_next_look())
+                except TimeoutError:
+                    if work.done():
+                        raise
+                    self._check_or_cancel(work)
+
+    def _check_or_cancel(self, work: "Future[Any]") -> None:
+        try:
+            self.check()
+        except JnrrdzError:
+            work.cancel()
+            raise
+
+    def _until_next_look(self) -> float:
+        return _LOOK if self._end is None else min(_LOOK, max(self._end - time.monotonic(), 0.0) + 0.001)
+
+
+class TimedSource:
+    """A remote source that keeps to a clock."""
+
+    def __init__(self, inner: ByteSource, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    @property
+    def url(self) -> str:
+        """The URL that a manifest names."""
+        return self._inner.url
+
+    @property
+    def validators(self) -> Validators:
+        """Those of the source inside."""
+        self._clock.check()
+        with given_up():
+            return self._inner.validators
+
+    def read(self, spans: Sequence[Span]) -> list[bytes]:
+        """Return the bytes of each span, or raise when the time is over."""
+        self._clock.check()
+        work = asyncio.run_coroutine_threadsafe(self._inner.aread(spans), fsspec.asyn.get_loop())
+        return self._clock.await_result(work)
+
+    async def aread(self, spans: Sequence[Span]) -> list[bytes]:
+        """Do the same without blocking."""
+        return await self._inner.aread(spans)
+
+    def close(self) -> None:
+        """Let go of the source inside."""
+        self._inner.close()
+
+
+class TimedOpener:
+    """Opens sources that keep to one clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def __call__(self, url: str, *, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
+        """Return the bytes at a URL."""
+        self._clock.check()
+        source = open_source(url, storage_options=storage_options)
+        return source if isinstance(source, LocalSource) else TimedSource(source, self._clock)
+
+
+_STATUS = re.compile(r"\bHTTP (?:408|425|429|5\d\d)\b")
+_BUSY = re.compile(r"SlowDown|ServiceUnavailable|InternalError|RequestTimeout|Throttl|request rate", re.IGNORECASE)
+_LIBRARIES = ("aiohttp", "aiobotocore", "botocore", "urllib3", "gcsfs", "azure")
+_PASSING = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.EPIPE,
+        errno.ETIMEDOUT,
+    }
+)
+_LASTING = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
+FIRST = 0.5
+LONGEST = 30.0
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same might work the next time."""
+    if isinstance(error, DriftError):  # it changed while it was read; what is there now may be whole
+        return True
+    if isinstance(error, JnrrdzError) and type(error) is not JnrrdzError:
+        return False
+    causes = list(_causes(error))
+    if any(isinstance(cause, _LASTING) or "redential" in type(cause).__name__ for cause in causes):
+        return False
+    return any(map(_passes, causes)) or _STATUS.search(str(error)) is not None or _BUSY.search(str(error)) is not None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, TimeoutError | ConnectionError | EOFError):
+        return True
+    if isinstance(error, OSError) and error.errno in _PASSING:
+        return True
+    name = type(error).__name__
+    library = type(error).__module__.partition(".")[0] in _LIBRARIES
+    return library and any(word in name for word in ("Timeout", "Connect", "Disconnect", "Payload", "Stream", "Closed"))
+
+
+def pause(attempt: int) -> float:
+    """Return the seconds to wait after an attempt (from 1): twice as long each time, and never all at once."""
+    longest = min(FIRST * 2.0 ** min(attempt - 1, 16), LONGEST)
+    return longest * (0.5 + random.random() / 2)  # noqa: S311  spreads requests, protects nothing
+
 
 type OptionsOf = Mapping[str, Any] | Callable[[str], Mapping[str, Any] | None] | None
 
@@ -215,7 +430,7 @@ def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
 
 def _waiting(output: str) -> AbstractContextManager[None]:
     """Let others work while a store is asked and written to."""
-    return turn.given_up() if local_path(output) is None else nullcontext()
+    return given_up() if local_path(output) is None else nullcontext()
 
 
 def _written(plan: Plan, made: Outcome, found: Scanned, *, replace: bool) -> Outcome:

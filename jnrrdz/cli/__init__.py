@@ -15,15 +15,11 @@ import click
 from jnrrdz.cli.batch import batch
 from jnrrdz.cli.codecs import codecs
 from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console
-from jnrrdz.cli.convert import convert
 from jnrrdz.cli.index import index
-from jnrrdz.cli.info import info
-from jnrrdz.cli.ls import ls
-from jnrrdz.cli.merge import merge
+from jnrrdz.cli.info import info, ls
+from jnrrdz.cli.manifests import convert, merge, refresh, verify
 from jnrrdz.cli.options import console_options
-from jnrrdz.cli.refresh import refresh
 from jnrrdz.cli.tile import tile
-from jnrrdz.cli.verify import verify
 from jnrrdz.errors import JnrrdzError
 
 EPILOG = """\b

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jnrrdz.cli.choices import index_choices
 from jnrrdz.cli.console import SOME_FAILED, Console, console_of
-from jnrrdz.cli.options import S3Access, console_options, s3_options
+from jnrrdz.cli.options import S3Access, console_options, index_choices, s3_options
 
 if TYPE_CHECKING:
     from jnrrdz.batches.item import Outcome
@@ -96,7 +95,7 @@ def batch(  # noqa: PLR0913  one parameter an option
     """
     from jnrrdz.batches import run  # noqa: PLC0415  see the package
     from jnrrdz.batches.selection import Selection  # noqa: PLC0415  the same
-    from jnrrdz.redact import redacted  # noqa: PLC0415  the same
+    from jnrrdz.errors import redacted  # noqa: PLC0415  the same
 
     if not (sources or lists or stac):
         raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
@@ -122,7 +121,7 @@ def batch(  # noqa: PLR0913  one parameter an option
 
 
 def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
-    from jnrrdz.redact import redacted  # noqa: PLC0415  see the package
+    from jnrrdz.errors import redacted  # noqa: PLC0415  see the package
 
     start = last = time.monotonic()
 

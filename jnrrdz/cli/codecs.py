@@ -61,14 +61,13 @@ def codecs(  # noqa: PLR0913  one parameter an option
 
 def _verdicts(name: str, s3: S3Access, allow: Sequence[str]) -> "list[Verdict]":
     from jnrrdz.cli.environment import verdicts  # noqa: PLC0415  see the package
-    from jnrrdz.cli.facts import Facts  # noqa: PLC0415  the same
-    from jnrrdz.cli.opened import opened  # noqa: PLC0415  the same
+    from jnrrdz.cli.facts import Facts, opened  # noqa: PLC0415  imported where it is needed
 
     return verdicts(Facts(opened(name, s3, allow).manifest))
 
 
 def _check_lines(rows: Sequence[Json]) -> list[str]:
-    from jnrrdz.cli.text import codec, counted, table  # noqa: PLC0415  see the package
+    from jnrrdz.cli.console import codec, counted, table  # noqa: PLC0415  see the package
 
     return table(
         [
@@ -84,7 +83,7 @@ def _check_lines(rows: Sequence[Json]) -> list[str]:
 
 
 def _survey_lines(found: Json) -> Iterator[str]:
-    from jnrrdz.cli.text import table  # noqa: PLC0415  see the package
+    from jnrrdz.cli.console import table  # noqa: PLC0415  see the package
 
     yield f"jnrrdz {found['jnrrdz']}"
     yield ""

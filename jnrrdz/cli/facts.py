@@ -2,20 +2,29 @@
 
 May touch read's manifests and the model.  A manifest may come from anywhere: its attributes are taken
 where they have the form that jnrrdz writes, and left out where they have another.
+
+What a command's argument leads to: a manifest that is read, or a source that is scanned.
+
+May touch the api and read's manifests.  Imported inside commands only: it costs what xarray and zarr cost.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jnrrdz import api
+from jnrrdz.cli.options import S3Access
 from jnrrdz.core.refs import WHOLE, ChunkRefs
-from jnrrdz.errors import MalformedError
+from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.documents import ZARR_JSON, parse_json
-from jnrrdz.manifests.manifest import Manifest
+from jnrrdz.manifests.manifest import Manifest, from_group
+from jnrrdz.manifests.parquet import ParquetRefs
+from jnrrdz.sources.url import local_path
 
 type Json = dict[str, Any]
 
@@ -202,3 +211,32 @@ def _nodes(manifest: Manifest) -> Iterator[Node]:
         if not isinstance(document, dict):
             raise MalformedError("metadata that are no object", field=key)
         yield Node(path, document, manifest.arrays.get(path))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Metadata and references, and what finding them took."""
+
+    name: str
+    format: str
+    manifest: Manifest
+    requests: int | None = None
+    """Requests for a source's header; None for a manifest."""
+    bytes_read: int | None = None
+
+
+def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
+    """Return what a path or URL holds."""
+    if _is_repository(name):
+        raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
+    if api.names_manifest(name):
+        store = api.open_stored(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
+        parquet = any(isinstance(refs, ParquetRefs) for refs in store.manifest.arrays.values())
+        return Opened(name, "Parquet manifest" if parquet else "JSON manifest", store.manifest)
+    found = api.scan_with_cost(name, allow=allow, storage_options=s3.options(name))
+    return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)
+
+
+def _is_repository(name: str) -> bool:
+    path = local_path(name)
+    return name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file()

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from jnrrdz.cli.choices import OVERWRITE, index_choices
 from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
-from jnrrdz.cli.options import S3Access, console_options, s3_options
+from jnrrdz.cli.options import OVERWRITE, S3Access, console_options, index_choices, s3_options
 from jnrrdz.errors import JnrrdzError
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _refuse_tree_options(sources: Sequence[str], choices: Mapping[str, Any]) -> 
     asked = [f"--{name.replace('_', '-')}" for name in TREE_OPTIONS if choices[name]]
     if not asked:
         return
-    from jnrrdz.formats.located import is_tree  # noqa: PLC0415  see the package
+    from jnrrdz.formats.scanning import is_tree  # noqa: PLC0415  see the package
 
     for source in sources:
         if not is_tree(source):
@@ -233,7 +232,7 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     if wish.relative:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
     from jnrrdz import api  # noqa: PLC0415  see the package
-    from jnrrdz.manifests.kerchunk_json import dump  # noqa: PLC0415  the same
+    from jnrrdz.manifests.json import dump  # noqa: PLC0415  the same
     from jnrrdz.options import with_whole_tiles  # noqa: PLC0415  the same
 
     (source,) = sources
@@ -248,7 +247,7 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
 
 
 def _line(done: "Indexed") -> str:
-    from jnrrdz.cli.text import counted  # noqa: PLC0415  see the package
+    from jnrrdz.cli.console import counted  # noqa: PLC0415  see the package
 
     parts = [counted(done.arrays, "array"), counted(done.chunks, "chunk"), counted(done.requests, "request")]
     return f"{done.source} -> {done.output}: {', '.join(parts)}, {counted(done.bytes_read, 'byte')} read"

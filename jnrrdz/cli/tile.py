@@ -71,8 +71,8 @@ def tile(  # noqa: PLR0913  one parameter an option
 
     SRC is a manifest, an image that jnrrdz opens, or a .npy file.  Each level is made from the one before.
     """
-    from jnrrdz.cli.text import counted  # noqa: PLC0415  see the package
-    from jnrrdz.commands.tiling import tile as run  # noqa: PLC0415  the same
+    from jnrrdz.cli.console import counted  # noqa: PLC0415  see the package
+    from jnrrdz.commands.tile import tile as run  # noqa: PLC0415  the same
 
     try:
         with console.warnings_told(src), _progress(console) as progress:

@@ -14,13 +14,12 @@ from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
 
-from jnrrdz.codecs.array_bytes import ChunkDecoder, TileCodec
-from jnrrdz.core import codec_n5
-from jnrrdz.core.codec_n5 import N5_DEFAULT, SQUEEZE
+from jnrrdz.codecs.tiles import ChunkDecoder, TileCodec
+from jnrrdz.core import codecs as codec_n5
+from jnrrdz.core.codecs import N5_DEFAULT, SQUEEZE
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.n5 import lz4
-from jnrrdz.formats.n5.lz4 import Lz4Config
-from jnrrdz.formats.n5.n5_default import BlockCoder, COrderCoder, N5DefaultConfig
+from jnrrdz.formats.n5 import decode as lz4
+from jnrrdz.formats.n5.decode import BlockCoder, COrderCoder, Lz4Config, N5DefaultConfig
 
 LZ4_SLACK = 1 << 20
 """Bytes that LZ4 data may decode to beyond the chunk's own, for headers of codecs before it."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from jnrrdz import api
-from jnrrdz.core.array import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.place import moved, named_urls

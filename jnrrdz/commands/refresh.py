@@ -10,19 +10,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from jnrrdz import api
-from jnrrdz.commands.sources import states
-from jnrrdz.core.array import VirtualGroup
-from jnrrdz.core.concat_replace import with_member
+from jnrrdz.commands.verify import states
+from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.concat import with_member
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.located import scan_located
+from jnrrdz.formats.scanning import scan_located
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.manifest_parquet import ParquetRefs
+from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import RIGHTS, ScanOptions
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
-from jnrrdz.store.pool import SourcePool
+from jnrrdz.store.sources import SourcePool
 
 JOBS = 32
 

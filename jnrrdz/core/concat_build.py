@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.array import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import LINEAR, TIFF_TILE, CodecSpec
-from jnrrdz.core.codec_n5 import N5_DEFAULT, squeeze
+from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, TIFF_TILE, CodecSpec, squeeze
 from jnrrdz.core.concat_match import JPEG_TABLES, TRANSPOSE, Facts, Role
-from jnrrdz.core.concat_refs import Grid, joined
 from jnrrdz.core.coordinate import Coordinate, Values, is_time, labels_name, variable
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.refs import ChunkRefs, Grid, joined
 from jnrrdz.errors import UnrepresentableError
 
 type Attributes = dict[str, Any]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.codec import TIFF_TILE
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_json, json_value

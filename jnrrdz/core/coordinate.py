@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.codec import BYTES, bytes_
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import BYTES, bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError
 

@@ -1,18 +1,35 @@
-"""A coordinate reference system from GeoTIFF keys, as the WKT that readers of Zarr expect.
+"""The height that GeoTIFF keys add to a horizontal CRS.
+
+May touch errors, pyproj through `crs_parts` and the model's own modules.  Follows OGC GeoTIFF 1.1,
+section 7.5.7.  Heights of GeoTIFF 1.0 files are left out, as GDAL does: their codes are often
+those of datums or of ellipsoids.
+
+A coordinate reference system from GeoTIFF keys, as the WKT that readers of Zarr expect.
 
 May touch errors, pyproj (imported only when called) and the model's own modules.  Follows OGC
 GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html), and GDAL where files do not; which
 of the two where, stands in docs/georeferencing.md.
+
+A coordinate reference system from its EPSG code, and the order of its axes.
+
+May touch errors, pyproj (imported only when called) and the model's own modules.
+
+A coordinate reference system from WKT of any dialect or a code, as files beside an image have it.
+
+May touch errors, pyproj (imported only when called) and the model's own modules.
+Spec: https://docs.ogc.org/is/18-010r7/18-010r7.html
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jnrrdz.core import crs_tables
+from jnrrdz.core import crs_geographic as crs_tables
 from jnrrdz.core.crs_geographic import angular_unit, geocentric, geographic, shift_to_wgs84, with_ellipsoid
-from jnrrdz.core.crs_parts import (
+from jnrrdz.core.crs_geokeys import (
+    USER_DEFINED,
     Json,
     Keys,
     citation,
@@ -26,8 +43,79 @@ from jnrrdz.core.crs_parts import (
     unit,
     with_unit,
 )
-from jnrrdz.core.crs_vertical import with_height
 from jnrrdz.errors import UnsupportedError
+
+_CRS, _DATUM, _UNITS = "VerticalGeoKey", "VerticalDatumGeoKey", "VerticalUnitsGeoKey"
+_CITATION = "VerticalCitationGeoKey"
+_ELLIPSOIDAL_HEIGHTS = range(5001, 5034)
+"""GeoTIFF 1.0's codes for heights above an ellipsoid, which 1.1 files still have."""
+
+
+def with_height(horizontal: Json, keys: Keys) -> Json:
+    """Return the CRS with its third dimension: compound, or three-dimensional for ellipsoidal heights.
+
+    A code that is not that of a height changes nothing; the horizontal CRS is no less true for it.
+    """
+    if keys.revision == (1, 0) or not _is_said(keys) or horizontal["type"] == "CompoundCRS":
+        return horizontal
+    epsg = code(keys, _CRS)
+    if epsg is None:
+        return _compound(horizontal, _user_defined(keys), keys)
+    if epsg in _ELLIPSOIDAL_HEIGHTS:
+        return json_of(made(horizontal, _CRS).to_3d())
+    try:
+        found = registered("crs", epsg, _CRS)
+    except UnsupportedError:
+        return horizontal
+    if found["type"] == "VerticalCRS":
+        return _compound(horizontal, found, keys)
+    return json_of(made(horizontal, _CRS).to_3d()) if _is_3d_on_datum_of(horizontal, found) else horizontal
+
+
+def _is_said(keys: Keys) -> bool:
+    values = [number(keys, name) or 0 for name in (_CRS, _DATUM, _UNITS)]
+    # codes above that of user-defined are private: nobody else knows what they are
+    return any(values) and max(values) <= USER_DEFINED
+
+
+def _is_3d_on_datum_of(horizontal: Json, other: Json) -> bool:
+    base = horizontal.get("base_crs", horizontal)
+    names = [node.get("datum", node.get("datum_ensemble", {})).get("name") for node in (base, other)]
+    axes = other.get("coordinate_system", {}).get("axis", [])
+    return other["type"] == "GeographicCRS" and names[0] == names[1] and len(axes) == 3  # noqa: PLR2004  # 3D
+
+
+def _user_defined(keys: Keys) -> Json:
+    said = citation(text(keys, _CITATION))
+    name = said.get("VCS Name") or said.get("Name") or "unknown"
+    epsg = code(keys, _DATUM)
+    datum = registered("datum", epsg, _DATUM) if epsg else _datum_named(name)
+    length = unit(keys, "LinearUnit", _UNITS) or "metre"
+    axis = {"name": "Gravity-related height", "abbreviation": "H", "direction": "up", "unit": length}
+    return {
+        "type": "VerticalCRS",
+        "name": name,
+        "datum": datum or {"type": "VerticalReferenceFrame", "name": "unknown"},
+        "coordinate_system": {"subtype": "vertical", "axis": [axis]},
+    }
+
+
+def _datum_named(name: str) -> Json | None:
+    """Return the datum of the registered vertical CRS of exactly this name."""
+    from pyproj.database import query_crs_info  # noqa: PLC0415  # see registered()
+    from pyproj.enums import PJType  # noqa: PLC0415
+
+    found = query_crs_info(auth_name="EPSG", pj_types=PJType.VERTICAL_CRS)
+    codes = [info.code for info in found if info.name == name]
+    datum: Json | None = registered("crs", int(codes[0]), _CITATION).get("datum") if codes else None
+    return datum
+
+
+def _compound(horizontal: Json, vertical: Json, keys: Keys) -> Json:
+    said = text(keys, "GTCitationGeoKey")
+    name = said if said and " = " not in said else f"{horizontal['name']} + {vertical['name']}"
+    return {"type": "CompoundCRS", "name": name, "components": [horizontal, vertical]}
+
 
 _MODEL = "GTModelTypeGeoKey"
 _PROJECTED = "ProjectedCRSGeoKey"
@@ -77,7 +165,7 @@ def _projected(keys: Keys) -> Json:
         found = _horizontal_crs(epsg, _PROJECTED)
         # files in feet on a CRS in metres are common, and their numbers are in feet
         return with_unit(found, _linear_unit(keys, _CITATIONS[1:])) if found["type"] == "ProjectedCRS" else found
-    return _esri(keys) or _user_defined(keys)
+    return _esri(keys) or _crs_user_defined(keys)
 
 
 def _geographic(keys: Keys) -> Json:
@@ -93,7 +181,7 @@ def _horizontal_crs(epsg: int, field: str) -> Json:
     return found
 
 
-def _user_defined(keys: Keys) -> Json:
+def _crs_user_defined(keys: Keys) -> Json:
     base = with_ellipsoid(geographic(keys), keys)
     length = _linear_unit(keys) or "metre"
     conversion, directions = _conversion(keys, base, length)
@@ -217,3 +305,37 @@ def cf_attributes(crs: Crs) -> dict[str, Any]:
 def _cf_attributes(crs: Crs) -> dict[str, Any]:
     attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
     return attributes | {"crs_wkt": crs.wkt}
+
+
+def crs_from_epsg(code: int, field: str) -> Crs:
+    """Return the CRS of a code."""
+    found = made(registered("crs", code, field), field)
+    text: str = found.to_wkt(version="WKT2_2019")
+    return Crs(text, f"EPSG:{code}")
+
+
+def is_north_first(crs: Crs) -> bool:
+    """Whether the register has the northing, or the latitude, before the other."""
+    axes = made(crs.wkt, "crs_wkt").axis_info
+    return bool(axes) and axes[0].direction == "north"
+
+
+REGISTERED = re.compile(r"\s*EPSG:(\d{1,9})\s*", re.IGNORECASE)
+
+
+def crs_from_wkt(wkt: str, field: str) -> Crs:
+    """Return the CRS that a text (WKT 1, ESRI's, WKT 2, or a code as `EPSG:32633`) describes."""
+    code = REGISTERED.fullmatch(wkt)
+    crs = made(registered("crs", int(code[1]), field) if code else wkt, field)
+    known = json_of(crs).get("id") or {}
+    name = f"{known['authority']}:{known['code']}" if known else None
+    text: str = crs.to_wkt(version="WKT2_2019")
+    return Crs(text, name)
+
+
+@lru_cache(KEPT)
+def height_unit(crs: Crs) -> str | None:
+    """Return the unit of the heights of a compound CRS, None for others, as GDAL has it."""
+    known = made(crs.wkt, "crs_wkt")
+    axes = known.axis_info if known.is_compound else []
+    return next((axis.unit_name for axis in axes if axis.direction in {"up", "down"}), None)

@@ -7,11 +7,11 @@ stores say the same to a stranger) is None, not an error; each that was read is 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from jnrrdz.core.array import SourceRecord
+from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources.base import ByteSource
-from jnrrdz.sources.file_sizes import MISSING, FileSizes
 from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.sources.tree import MISSING, FileSizes
 
 type Opener = Callable[[str], ByteSource]
 """Opens a URL, or raises the JnrrdzError that says why not."""

@@ -10,7 +10,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from jnrrdz.core.array import SourceRecord
+from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.keys import ChunkKeys
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from jnrrdz.core.array import VirtualGroup
+from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.place import shareable
 
-FORMATS = {"json": "kerchunk_json", "parquet": "kerchunk_parquet", "icechunk": "icechunk"}
+FORMATS = {"json": "json", "parquet": "parquet", "icechunk": "icechunk"}
 ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 
 

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.array import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.concat_refs import joined
-from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles
+from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles, joined
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
+from jnrrdz.manifests.json_refs import common_folder, indices, tree_files
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.manifest_parquet import ParquetRefs
-from jnrrdz.manifests.tree_files import common_folder, indices, tree_files
+from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources.fsspec import open_source
 

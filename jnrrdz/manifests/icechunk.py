@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.refs import ChunkRefs, TreeFiles
 from jnrrdz.core.zarr_json import dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError

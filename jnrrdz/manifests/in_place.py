@@ -11,7 +11,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from jnrrdz.core.array import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.zarr_json import ZARR_JSON, array_json, dumps, tree_json
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests.atomic import new_file

@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jnrrdz.core.array import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.documents import parse_json, source_records
+from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.keys import ChunkKeys
-from jnrrdz.manifests.manifest_json import read_json
-from jnrrdz.manifests.manifest_parquet import METADATA, read_parquet
+from jnrrdz.manifests.parquet import METADATA, read_parquet
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 from fsspec.utils import get_protocol
 
-from jnrrdz.core.array import Node, VirtualGroup
+from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.refs import ChunkRefs, TreeFiles
-from jnrrdz.errors import UnrepresentableError
-from jnrrdz.redact import without_credentials
+from jnrrdz.errors import UnrepresentableError, without_credentials
 
 _LOCAL = ("file", "local")
 

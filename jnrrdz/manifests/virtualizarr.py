@@ -14,7 +14,7 @@ from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, 
 from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import UnrepresentableError

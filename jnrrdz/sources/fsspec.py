@@ -17,7 +17,9 @@ import fsspec.asyn
 import fsspec.core
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.sources import faults, filesystems, ranges, times
+from jnrrdz.sources import base as ranges
+from jnrrdz.sources import base as times
+from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, Span, State, Validators
 from jnrrdz.sources.guard import AddressGuard
@@ -242,8 +244,7 @@ class _ThreadTransport(_AsyncTransport):
 
 def _http(url: str, options: Mapping[str, Any], guard: AddressGuard | None) -> Transport:
     # imported here: aiohttp takes a tenth of a second that local files need not pay
-    from jnrrdz.sources.http import HttpTransport  # noqa: PLC0415
-    from jnrrdz.sources.session import guarded_client  # noqa: PLC0415
+    from jnrrdz.sources.http import HttpTransport, guarded_client  # noqa: PLC0415  imported where it is needed
 
     if guard is None:
         return HttpTransport(filesystems.of("http", options), url)

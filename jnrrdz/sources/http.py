@@ -1,4 +1,14 @@
-"""Ranges over HTTP, through the session that fsspec keeps, with the answer's status looked at.
+"""An aiohttp session that asks an `AddressGuard` before it connects.
+
+May touch aiohttp.  Two places see everything: a client middleware runs for the first request and
+for every redirect, with the parsed URL; the resolver runs for every name, with its addresses.
+
+How fast a host has answered lately, and so how soon a request to it may be given up as lost.
+
+Pure, but for what it remembers.  A stalled answer costs whoever waits for it the whole patience: five seconds
+are many thousand answers of a near server.  Why these figures: docs/decisions/011-object-stores.md.
+
+Ranges over HTTP, through the session that fsspec keeps, with the answer's status looked at.
 
 May touch aiohttp (through fsspec's session).  fsspec's own `_cat_file` returns the body whatever
 the status, so a server without ranges would give wrong bytes.  RFC 9110, sections 13 and 14.
@@ -9,20 +19,108 @@ import errno
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import partial
+from ipaddress import ip_address
+from socket import AddressFamily
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
-from jnrrdz.sources import pace
-from jnrrdz.sources.base import Span, State, Validators, difference, since_scanned
+from jnrrdz.sources import retry
+from jnrrdz.sources.base import Span, State, Validators, difference, rfc3339, since_scanned
+from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.retry import Transient, persistently, retry_after, silence
-from jnrrdz.sources.times import rfc3339
+
+
+async def guarded_client(guard: AddressGuard, **kwargs: Any) -> aiohttp.ClientSession:
+    """Return a session that goes only where the guard lets it; for fsspec's `get_client`."""
+    connector = aiohttp.TCPConnector(resolver=GuardedResolver(guard, aiohttp.DefaultResolver()))
+    return aiohttp.ClientSession(connector=connector, middlewares=(_Middleware(guard),), **kwargs)
+
+
+class GuardedResolver(AbstractResolver):
+    """A resolver that refuses names with a forbidden address among theirs."""
+
+    def __init__(self, guard: AddressGuard, inner: AbstractResolver) -> None:
+        self._guard = guard
+        self._inner = inner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses, all of which may be dialled."""
+        found = await self._inner.resolve(host, port, family)
+        for result in found:
+            self._guard.check(host, port, ip_address(result["host"].partition("%")[0]))
+        return found
+
+    async def close(self) -> None:
+        """Let go of the resolver inside."""
+        await self._inner.close()
+
+
+class _Middleware:
+    def __init__(self, guard: AddressGuard) -> None:
+        self._guard = guard
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        url = request.url
+        self._guard.check_url(url.scheme, url.raw_host or "", url.port or 0)
+        return await handler(request)
+
+
+SHORTEST_SILENCE = 1.0
+"""Seconds of silence that no host is given up before: a lost packet is sent again within that time."""
+
+SLOW = 0.9
+TIMES = 4
+"""An answer may take so many times as long as one of the slow ones: this share of all answers was faster."""
+
+ENOUGH = 16
+"""Answers that have to be seen before anything is concluded."""
+
+_REMEMBERED = 64
+_HOSTS = 256
+_PACES: "dict[tuple[str, str], Pace]" = {}
+
+
+class Pace:
+    """The last answers of one host."""
+
+    def __init__(self) -> None:
+        self._seen: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def note(self, seconds: float) -> None:
+        """Remember how long an answer took, or was waited for in vain."""
+        self._seen.append(seconds)
+
+    def silence(self, attempt: int) -> float:
+        """Return for how many seconds an attempt waits for the next byte: twice as many at each."""
+        usual = retry.silence(attempt)
+        if len(self._seen) < ENOUGH:
+            return usual
+        slow = sorted(self._seen)[int(SLOW * len(self._seen))]
+        return min(max(SHORTEST_SILENCE, TIMES * slow) * 2.0**attempt, usual)
+
+
+def of(url: str) -> Pace:
+    """Return the pace of a URL's host."""
+    parts = urlsplit(url)
+    host = (parts.scheme, parts.netloc)
+    if host not in _PACES and len(_PACES) >= _HOSTS:
+        del _PACES[next(iter(_PACES))]
+    return _PACES.setdefault(host, Pace())
+
 
 WHOLE_LIMIT = 64 * 1024 * 1024
 """What may be downloaded to reach a span on a server that ignores ranges."""
@@ -92,7 +190,7 @@ class HttpTransport:
     async def _asked(self, method: str, span: Span | None, attempt: int) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the answer, its body not read yet; what may pass is raised as Transient."""
         await self._prepare()
-        host = pace.of(self._url)
+        host = of(self._url)
         # a long body may well pause for longer than an answer takes
         short = span is None or span[1] - span[0] <= _SHORT
         quiet = host.silence(attempt) if short else silence(attempt)

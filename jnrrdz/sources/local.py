@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from jnrrdz.errors import DriftError, UnsupportedError
-from jnrrdz.sources import faults, ranges, times
+from jnrrdz.sources import base as ranges
+from jnrrdz.sources import base as times
+from jnrrdz.sources import faults
 from jnrrdz.sources.base import Span, Validators
 
 

@@ -8,8 +8,7 @@ from collections import OrderedDict
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.sources import faults
-from jnrrdz.sources.base import ByteSource, Span
-from jnrrdz.sources.ranges import check
+from jnrrdz.sources.base import ByteSource, Span, check
 
 FIRST = 32 * 1024
 LARGEST = 4 * 1024 * 1024

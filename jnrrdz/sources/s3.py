@@ -21,7 +21,8 @@ import botocore.credentials
 import yarl
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.sources import filesystems, s3_faults
+from jnrrdz.sources import faults as s3_faults
+from jnrrdz.sources import filesystems
 from jnrrdz.sources.http import HttpTransport
 from jnrrdz.sources.retry import Transient
 

@@ -1,24 +1,210 @@
-"""zarr groups over references whose arrays read on zarr's fused pipeline.
+"""zarr's fused pipeline, its chunks handed to threads some at a time.
+
+May touch zarr's pipeline only.  zarr gives its pool a task for each chunk: a future, its locks and a waking of
+whoever waits for it, all of it while the threads that decode wait for the interpreter.  Here each thread
+takes the next few chunks until none are left.
+
+Chains of a compressor alone, read by a codec that never holds more than the chunk.
+
+May touch zarr's codec registry and the model's codec names.  zarr's own decompressors hold whatever a chunk
+inflates to: a few kilobytes can fill all memory.  `jnrrdz.tile` decodes the same bytes to the same elements, and
+stops where the chunk ends.  The array's metadata stay as they are.
+
+Chains that pass over an N5 block's header, read by the codec that looks at it.
+
+May touch zarr's codec registry, the layout of block headers and the model's codec names.  `offset` and `pad` drop
+a header unread, and zarr's own decompressors hold whatever a block inflates to.  Where the bytes that a chain
+would write are the header of a full block, `n5_default` reads the same chunks: it checks what each block
+declares, decodes no more than that, and names the block in its errors.  The array's metadata stay as they are.
+
+zarr groups over references whose arrays read on zarr's fused pipeline.
 
 May touch zarr and read's store.  The fused pipeline reads, decodes and places a chunk in one task of
 a thread; for local files it costs a fifth of the default one a chunk.  zarr knows one setting for the
 whole process; it is left alone, and set on the arrays that come out of these groups only.
 """
 
-from collections.abc import Generator, Iterator
+import base64
+import math
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any
 
+import numpy as np
 import zarr
+from zarr.abc.codec import Codec, GetResult
+from zarr.abc.store import ByteGetter
 from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.codec_pipeline import BatchedCodecPipeline
+from zarr.core.buffer import NDBuffer, default_buffer_prototype
+from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline, _get_pool
+from zarr.core.indexing import SelectorTuple
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
+from zarr.registry import get_codec_class
 
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.store.bounded import bounded
-from jnrrdz.store.checked import checked, in_c_order
-from jnrrdz.store.pipeline import ReferencePipeline
+from jnrrdz.core import codecs as codec_n5
+from jnrrdz.core.codecs import BYTES, MOST_BYTES, OFFSET, PAD, TILE, BlockOrder, CodecSpec, TileConfig
+from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.store.store import ReferenceStore
+
+type Item = tuple[ByteGetter, ArraySpec, SelectorTuple, SelectorTuple, bool]
+
+_MOST = 4
+"""Chunks that a thread takes at once: two save a sixth of a read of small blocks, more save nothing else."""
+
+_TURNS = 16
+"""Times that each thread comes back at least, so that none is left with much when the others have finished."""
+
+
+class ReferencePipeline(FusedCodecPipeline):
+    """Reads, decodes and places chunks on a few threads."""
+
+    def read_sync(
+        self,
+        batch_info: Iterable[Item],
+        out: NDBuffer,
+        drop_axes: tuple[int, ...] = (),
+        max_workers: int = 1,
+    ) -> tuple[GetResult, ...]:
+        """Fill an array with chunks, and return for each whether it was there; the first that fails ends the rest."""
+        batch = list(batch_info)
+        if max_workers == 1 or len(batch) <= 1:
+            return super().read_sync(batch, out, drop_axes, max_workers=1)
+        length = max(1, min(_MOST, len(batch) // (_TURNS * max_workers)))
+        found: dict[int, tuple[GetResult, ...]] = {}
+
+        def read(first: int) -> None:
+            part = batch[first : first + length]
+            found[first] = super(ReferencePipeline, self).read_sync(part, out, drop_axes, max_workers=1)
+
+        starts = range(0, len(batch), length)
+        _shared(read, deque(starts), max_workers)
+        return tuple(result for first in starts for result in found[first])
+
+
+def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
+    """Do work on several threads until nothing is pending; raises what the earliest that failed raised."""
+    begun: dict[int, int] = {}
+
+    def drain(worker: int) -> None:
+        try:
+            while (first := _next(pending)) is not None:
+                begun[worker] = first
+                work(first)
+        finally:
+            pending.clear()  # where one has failed, the others stop
+
+    pool = _get_pool(workers)
+    tasks = [pool.submit(drain, worker) for worker in range(min(workers, len(pending)))]
+    wait(tasks)
+    for worker in sorted(begun, key=begun.__getitem__):
+        tasks[worker].result()
+
+
+def _next(pending: deque[int]) -> int | None:
+    """Return the next that is pending, None where another thread took the last."""
+    try:
+        return pending.popleft()
+    except IndexError:
+        return None
+
+
+_COMPRESSIONS: Mapping[str, str] = {codec_n5.GZIP: "gzip", codec_n5.BZ2: "bzip2", codec_n5.ZSTD: "zstd"}
+_KINDS = "iufcb"
+
+
+def bounded(codecs: Sequence[Codec], chunk: Sequence[int], dtype: np.dtype[Any]) -> tuple[Codec, ...]:
+    """Return the codec that reads the same chunks within bounds; the very same codecs for any other chain."""
+    entries: list[Any] = [codec.to_dict() for codec in codecs]
+    compression = _COMPRESSIONS.get(entries[-1]["name"]) if len(entries) == len(("bytes", "compressor")) else None
+    if compression is None or entries[0]["name"] != BYTES or dtype.kind not in _KINDS or not chunk:
+        return tuple(codecs)
+    if math.prod(chunk) > MOST_BYTES:
+        return tuple(codecs)
+    endian = (entries[0].get("configuration") or {}).get("endian")
+    spec = TileConfig(tuple(((size, 0),) for size in chunk), endian, compression).to_spec()
+    return (get_codec_class(TILE).from_dict(spec.to_json()),)
+
+
+_COMPRESSORS = frozenset(
+    {codec_n5.GZIP, codec_n5.ZLIB, codec_n5.BZ2, codec_n5.LZMA, codec_n5.ZSTD, codec_n5.BLOSC, codec_n5.LZ4}
+)
+_CHECKED_MOST = 3
+"""Codecs that end such a chain: `bytes`, a compressor, the header's."""
+
+
+def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tuple[Codec, ...]:
+    """Return codecs that read the same chunks with their headers checked; the very same for any other chain."""
+    entries = [_entry(codec) for codec in codecs]
+    first = next((number for number, entry in enumerate(entries) if entry.name == BYTES), len(entries))
+    before, tail = entries[:first], entries[first:]
+    header = _header(tail, itemsize)
+    stored = None if header is None else _stored(before, list(chunk))
+    # merged along a new axis, chunks have axes of one place that their blocks do not have
+    lone = 0 if stored is None else next((axis for axis, size in enumerate(stored) if size > 1), len(stored) - 1)
+    dropped = next((n for n in range(lone + 1) if stored is not None and _is_header(header, stored[n:])), None)
+    if stored is None or dropped is None:
+        return tuple(codecs)
+    axes = len(stored) - dropped
+    order = (BlockOrder(axes).reversed,) if axes > 1 else ()
+    made = (*[codec_n5.squeeze()] * dropped, *order, codec_n5.n5_default(axes, itemsize, tail[1:-1]))
+    return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))
+
+
+def in_c_order(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
+    """Return one codec for a transposition that reverses all axes and `n5_default`; the very same for any other chain.
+
+    A codec that is the whole chain reads, decodes and selects in one step.
+    """
+    if len(codecs) != len(("transpose", "n5_default")):
+        return tuple(codecs)
+    order, block = _entry(codecs[0]), codecs[1]
+    as_c_order = getattr(block, "as_c_order", None)  # another package's `n5_default` has none
+    axes = order.configuration.get("order", ())
+    if as_c_order is None or order.name != codec_n5.TRANSPOSE or list(axes) != list(range(len(axes)))[::-1]:
+        return tuple(codecs)
+    return (as_c_order(),)
+
+
+def _entry(codec: Codec) -> CodecSpec:
+    found: dict[str, Any] = codec.to_dict()
+    return CodecSpec(found["name"], found.get("configuration") or {})
+
+
+def _header(tail: Sequence[CodecSpec], itemsize: int) -> bytes | None:
+    """Return what stands before the compressed elements, None for chains of any other form."""
+    if not _CHECKED_MOST - 1 <= len(tail) <= _CHECKED_MOST or (
+        itemsize > 1 and tail[0].configuration.get("endian") != "big"
+    ):
+        return None
+    if any(entry.name not in _COMPRESSORS for entry in tail[1:-1]):
+        return None
+    told = tail[-1].configuration
+    literal = told.get("prefix") if tail[-1].name == OFFSET else told.get("padding")
+    if tail[-1].name not in {OFFSET, PAD} or told.get("location", "start") != "start" or literal is None:
+        return None
+    return base64.b64decode(literal)
+
+
+def _stored(before: Sequence[CodecSpec], chunk: list[int]) -> list[int] | None:
+    """Return the shape that a chunk has behind transpositions and squeezes, None behind anything else."""
+    for entry in before:
+        if entry.name == codec_n5.TRANSPOSE:
+            chunk = [chunk[axis] for axis in entry.configuration["order"]]
+        elif entry.name == codec_n5.SQUEEZE:
+            chunk = chunk[1:]
+        else:
+            return None
+    return chunk
+
+
+def _is_header(header: bytes | None, shape: list[int]) -> bool:
+    """Whether a header is that of a block that fills a chunk of a shape."""
+    try:
+        return header == default_header(shape[::-1])
+    except MalformedError:
+        return False
 
 
 class ReferenceGroup(zarr.Group):

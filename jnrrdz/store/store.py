@@ -1,4 +1,8 @@
-"""A read-only Zarr store over references.
+"""Parts of a value that zarr asks for, as the first byte and the byte after the last one.
+
+May touch zarr's store interface only.
+
+A read-only Zarr store over references.
 
 May touch zarr's store interface, read's other modules, sources and errors.  Follows
 https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface.  What was
@@ -10,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
-from zarr.abc.store import ByteRequest, Store
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
 from jnrrdz.core.refs import WHOLE, ByteRange
@@ -19,10 +23,28 @@ from jnrrdz.manifests.columns import ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.store import listing
-from jnrrdz.store.batches import Batches
-from jnrrdz.store.parts import cut, window
-from jnrrdz.store.pool import Opener, SourcePool
-from jnrrdz.store.whole import WholeFiles
+from jnrrdz.store.listing import WholeFiles
+from jnrrdz.store.sources import Batches, Opener, SourcePool
+
+
+def cut(data: bytes | None, byte_range: ByteRequest | None) -> bytes | None:
+    """Return a part of a value, None where there is none."""
+    return None if data is None else data[slice(*window(byte_range, len(data)))]
+
+
+def window(byte_range: ByteRequest | None, size: int) -> tuple[int, int]:
+    """Return the first byte and the byte after the last one of a part of a value."""
+    match byte_range:
+        case None:
+            return 0, size
+        case RangeByteRequest(start, end):
+            return min(start, size), min(end, size)
+        case OffsetByteRequest(offset):
+            return min(offset, size), size
+        case SuffixByteRequest(suffix):
+            return max(size - suffix, 0), size
+    raise TypeError(f"Unexpected byte_range, got {byte_range!r}")
+
 
 type Options = Mapping[str, Any] | None
 

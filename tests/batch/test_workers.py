@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from jnrrdz.batches import processes, run
+from jnrrdz.batches import executors as processes
+from jnrrdz.batches import run
+from jnrrdz.batches.executors import Ahead
 from jnrrdz.batches.item import Found
-from jnrrdz.batches.jobs import Ahead
 from jnrrdz.batches.run import Jobs
-from jnrrdz.batches.template import Template
+from jnrrdz.batches.selection import Template
 from tests.batch.conftest import image
 
 MANY = 300

@@ -136,7 +136,7 @@ def test_nothing_stays_of_a_write_that_fails(cog, error_line, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("jnrrdz.manifests.kerchunk_json.dump", fail)
+    monkeypatch.setattr("jnrrdz.manifests.json.dump", fail)
     assert "No space left" in error_line("index", cog, "-o", "refs.json")
     assert names(cog.parent) == ["scene.tif"]
 

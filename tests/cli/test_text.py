@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.cli import text
+from jnrrdz.cli import console as text
 from jnrrdz.cli.console import printable
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.declared import check_declared, check_possible, jpeg_size, png_size, webp_size
+from jnrrdz.formats.image_streams import check_declared, check_possible, jpeg_size, png_size, webp_size
 from jnrrdz.formats.tiff.tags import Compression
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.formats.image_headers import jpeg2000_size, jpegxl_size, jpegxr_size, lerc_size
+from jnrrdz.formats.image_streams import jpeg2000_size, jpegxl_size, jpegxr_size, lerc_size
 
 READERS = {
     "lerc": (lerc_size, imagecodecs.lerc_encode),

@@ -11,13 +11,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from zarr.registry import get_codec_class
 
-from jnrrdz.core.codec_jpeg2000 import Jpeg2000Config
+from jnrrdz.core.codecs import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import openjp2
-from jnrrdz.formats.jpeg2000.codestream_scanned import codestream_array, component_groups, level_count
-from jnrrdz.formats.jpeg2000.jpeg2000_codec import Jpeg2000Decoder
-from jnrrdz.formats.jpeg2000.jpeg2000_header import parse_codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_siz import parse_siz
+from jnrrdz.formats.jpeg2000 import decode as openjp2
+from jnrrdz.formats.jpeg2000.codestream import parse_codestream
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
+from jnrrdz.formats.jpeg2000.markers import parse_siz
+from jnrrdz.formats.jpeg2000.scan import codestream_array, component_groups, level_count
 
 GOLDEN = Path(__file__).parents[1] / "layout" / "golden" / "jpeg2000"
 REGULAR = ["tiles_tlm", "odd_tiles", "offset", "by_resolution", "by_resolution_plt", "by_layer", "lossy", "signed"]

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.jpeg2000_coding import coding
-from jnrrdz.formats.jpeg2000.jpeg2000_header import parse_codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_packets import TilePart, packet_table, tile_part
-from jnrrdz.formats.jpeg2000.jpeg2000_wavelet import analysis53, synthesis
-from jnrrdz.formats.jpeg2000.jpeg2000_window import WindowDecoder
-from jnrrdz.formats.jpeg2000.jpeg2000_windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.codestream import parse_codestream
+from jnrrdz.formats.jpeg2000.decode_window import WindowDecoder, analysis53, synthesis
+from jnrrdz.formats.jpeg2000.packets import TilePart, coding, packet_table, tile_part
+from jnrrdz.formats.jpeg2000.windows import Grid, chunk_ranges
 from tests.codecs.jpeg2000_images import LOSSLESS, encoded, image
 
 

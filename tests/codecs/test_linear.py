@@ -14,9 +14,8 @@ from jsonschema import Draft202012Validator
 from zarr.codecs import BytesCodec
 from zarr.storage import MemoryStore
 
-from jnrrdz.codecs.array_array import LinearCodec
-from jnrrdz.codecs.linear import LinearConfig, decode, encode
-from jnrrdz.core import codec
+from jnrrdz.codecs.linear import LinearCodec, LinearConfig, decode, encode
+from jnrrdz.core import codecs as codec
 from jnrrdz.errors import MalformedError
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "codecs" / "jnrrdz.linear" / "schema.json"

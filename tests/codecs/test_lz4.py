@@ -10,10 +10,10 @@ import zarr
 from zarr.storage import MemoryStore
 
 from jnrrdz.codecs.n5 import Lz4Codec
-from jnrrdz.core.codec_n5 import Framing
+from jnrrdz.core.codecs import Framing
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.n5 import lz4
-from jnrrdz.formats.n5.lz4 import Lz4Config
+from jnrrdz.formats.n5 import decode as lz4
+from jnrrdz.formats.n5.decode import Lz4Config
 
 DATA = b"to be or not to be " * 9000
 FRAME, BLOCK, JAVA = (Lz4Config(framing) for framing in Framing)

@@ -17,10 +17,10 @@ from jsonschema import Draft202012Validator
 from zarr.storage import LocalStore
 
 from jnrrdz.codecs.n5 import N5DefaultCodec, SqueezeCodec
-from jnrrdz.core import codec_n5
-from jnrrdz.core.codec import CodecSpec
+from jnrrdz.core import codecs as codec_n5
+from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.n5.n5_default import BlockCoder, N5DefaultConfig
+from jnrrdz.formats.n5.decode import BlockCoder, N5DefaultConfig
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "codecs" / "n5_default" / "schema.json"
 SHAPE = (4, 3)

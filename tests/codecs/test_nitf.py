@@ -14,13 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.codecs.nitf import JbpBlockCodec, JpegCodec, NitfVqCodec
-from jnrrdz.core.codec_nitf import JbpBlockConfig, JpegConfig, NitfVqConfig
+from jnrrdz.codecs.tiles import JbpBlockCodec, JpegCodec, NitfVqCodec
+from jnrrdz.core.codecs import JbpBlockConfig, JpegConfig, NitfVqConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.jbp_block import BlockDecoder, unpacked
-from jnrrdz.formats.nitf.jpeg_block import JpegDecoder
-from jnrrdz.formats.nitf.jpeg_tables import QUANTISATION, completed, header_markers
-from jnrrdz.formats.nitf.nitf_vq_codec import VqDecoder, codes_of
+from jnrrdz.formats.nitf.decode import (
+    QUANTISATION,
+    BlockDecoder,
+    JpegDecoder,
+    VqDecoder,
+    codes_of,
+    completed,
+    header_markers,
+    unpacked,
+)
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
 BOOKS = base64.b64encode(zlib.compress(bytes(65536))).decode()

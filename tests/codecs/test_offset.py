@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.codecs.offset import OffsetConfig, decode, encode
+from jnrrdz.codecs.affixes import OffsetConfig, decode, encode
 from jnrrdz.errors import MalformedError
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -24,9 +24,19 @@ from zarr.registry import get_codec_class
 from zarr.storage import FsspecStore
 
 from jnrrdz.api import open_group, open_store
-from jnrrdz.codecs.osml_adapter import OsmlBlocksCodec, OsmlTiffTileCodec, OsmlUnreadCodec
-from jnrrdz.codecs.osml_blocks import MAKERS
-from jnrrdz.codecs.osml_codec import PREFIX, TIFF_TILE, UNREAD, OsmlTiffTile, adopted, adopted_documents, is_osml
+from jnrrdz.codecs.osml import (
+    MAKERS,
+    PREFIX,
+    TIFF_TILE,
+    UNREAD,
+    OsmlBlocksCodec,
+    OsmlTiffTile,
+    OsmlTiffTileCodec,
+    OsmlUnreadCodec,
+    adopted,
+    adopted_documents,
+    is_osml,
+)
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")  # the sources have no place

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.codecs.pad import Location, PadConfig, decode, encode
+from jnrrdz.codecs.affixes import Location, PadConfig
+from jnrrdz.codecs.affixes import pad_decode as decode
+from jnrrdz.codecs.affixes import pad_encode as encode
 from jnrrdz.errors import MalformedError
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jnrrdz.core.codec import TiffTileConfig
+from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.palette_codec import PaletteDecoder
+from jnrrdz.formats.tiff.decode import PaletteDecoder
 
 
 def config(palette, **more):

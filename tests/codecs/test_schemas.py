@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.codecs.offset import OffsetConfig
-from jnrrdz.codecs.pad import PadConfig
-from jnrrdz.core import codec
+from jnrrdz.codecs.affixes import OffsetConfig, PadConfig
+from jnrrdz.core import codecs as codec
 from jnrrdz.errors import MalformedError
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import jnrrdz
-from jnrrdz.core.codec import TiffTileConfig
+from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.synthetic_tiff import synthetic_tiff
-from jnrrdz.formats.tiff.tiff_tile import TileDecoder
+from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
 
 SCHEMA = Draft202012Validator(
     json.loads((Path(__file__).parents[2] / "docs" / "codecs" / "tiff-tile" / "schema.json").read_text("utf-8"))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.core.codec_tile import TileConfig
+from jnrrdz.core.codecs import TileConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.nrrd.tile import TileCoder
+from jnrrdz.formats.nrrd.decode import TileCoder
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/codecs/jnrrdz.tile/schema.json").read_text("utf-8"))
 PACK = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jnrrdz.core.geokeys import GroundControlPoint
+from jnrrdz.core.crs_geokeys import GroundControlPoint
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.tiff.gdal_metadata import BandMetadata, GdalMetadata, merged, parse_gdal_metadata, parse_pam
 

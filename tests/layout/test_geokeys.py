@@ -10,7 +10,7 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jnrrdz.core.geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, georeference, parse_geokeys
+from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, georeference, parse_geokeys
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.tiff.tags import Tag
 

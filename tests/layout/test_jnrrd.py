@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nrrd.jnrrd import DEEPEST, LARGEST, is_jnrrd, read_lines
-from jnrrdz.formats.nrrd.jnrrd_header import jnrrd_header
-from jnrrdz.formats.nrrd.jnrrd_keys import resolved
+from jnrrdz.formats.nrrd.jnrrd import DEEPEST, LARGEST, is_jnrrd, jnrrd_header, read_lines, resolved
 
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
 OTHER = "https://example.org/other/v2"

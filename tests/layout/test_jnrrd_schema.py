@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.nrrd.jnrrd_schema import check_tile
+from jnrrdz.formats.nrrd.tiling import check_tile
 
 SCHEMA = json.loads(resources.files("jnrrdz.formats.nrrd").joinpath("jnrrd_tile.schema.json").read_text("utf-8"))
 VALIDATOR = Draft202012Validator(SCHEMA)

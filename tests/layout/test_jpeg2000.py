@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.jp2_boxes import SIGNATURE
-from jnrrdz.formats.jpeg2000.jpeg2000_chunks import ChunkGrid
-from jnrrdz.formats.jpeg2000.jpeg2000_header import find_codestream, is_jpeg2000, parse_codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_siz import Axis, Component, Siz, parse_siz
+from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
+from jnrrdz.formats.jpeg2000.codestream import find_codestream, is_jpeg2000, parse_codestream
+from jnrrdz.formats.jpeg2000.grid import ChunkGrid
+from jnrrdz.formats.jpeg2000.markers import Axis, Component, Siz, parse_siz
 
 GOLDEN = Path(__file__).parent / "golden" / "jpeg2000"
 NAMES = [

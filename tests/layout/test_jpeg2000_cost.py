@@ -9,14 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jnrrdz
-from jnrrdz.core.codec_jpeg2000 import Jpeg2000Config
+from jnrrdz.core.codecs import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import jpeg2000_cost
-from jnrrdz.formats.jpeg2000.jpeg2000_codec import Jpeg2000Decoder
-from jnrrdz.formats.jpeg2000.jpeg2000_coding import coding
-from jnrrdz.formats.jpeg2000.jpeg2000_cost import check_pieces
-from jnrrdz.formats.jpeg2000.jpeg2000_precincts import blocks_of, resolution
-from jnrrdz.formats.jpeg2000.jpeg2000_siz import parse_siz
+from jnrrdz.formats.jpeg2000 import markers as jpeg2000_cost
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
+from jnrrdz.formats.jpeg2000.markers import check_pieces, parse_siz
+from jnrrdz.formats.jpeg2000.packets import blocks_of, coding, resolution
 
 SOD = b"\xff\x93"
 

@@ -12,12 +12,19 @@ from rasterio.io import MemoryFile
 from rasterio.shutil import copy
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.jpeg2000_coding import coding
-from jnrrdz.formats.jpeg2000.jpeg2000_header import parse_codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_packets import TilePart, packet_order, packet_table, plt_lengths, tile_part
-from jnrrdz.formats.jpeg2000.jpeg2000_precincts import blocks_of, resolution
-from jnrrdz.formats.jpeg2000.jpeg2000_windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.codestream import parse_codestream
+from jnrrdz.formats.jpeg2000.packets import (
+    TilePart,
+    blocks_of,
+    coding,
+    packet_order,
+    packet_table,
+    plt_lengths,
+    resolution,
+    tile_part,
+)
 from jnrrdz.formats.jpeg2000.tagtree import Bits, TagTree
+from jnrrdz.formats.jpeg2000.windows import Grid, chunk_ranges
 
 SIDES = "{64,32},{64,64},{32,64},{32,32}"
 

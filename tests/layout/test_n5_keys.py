@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jnrrdz.formats.n5.n5_keys import TreeKeys
+from jnrrdz.formats.n5.listing import TreeKeys
 
 
 def sorted_keys(*keys):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.header import is_nitf, parse_nitf
-from jnrrdz.formats.nitf.nitf_image import parse_image
+from jnrrdz.formats.nitf.image import parse_image
 
 logging.getLogger("jbpy").propagate = False
 

@@ -6,8 +6,7 @@ import pyproj
 import pytest
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.nitf_igeolo import parse_igeolo
-from jnrrdz.formats.nitf.nitf_mgrs import LOWEST, parse_mgrs
+from jnrrdz.formats.nitf.corners import LOWEST, parse_igeolo, parse_mgrs
 
 G = "322030N0851530E" + "322030S0851530W" * 3
 

@@ -11,8 +11,7 @@ import pytest
 import rasterio
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.nitf.nitf_tre import Tre, described
-from jnrrdz.formats.nitf.nitf_tre_layout import layout_of, read_fields
+from jnrrdz.formats.nitf.tre import Tre, described, layout_of, read_fields
 from jnrrdz.formats.nitf.tre_tables import DES, FIXED, VARYING
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

@@ -8,8 +8,8 @@ import pytest
 import tifffile
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.image import sample_dtype, segments, tiff_image
 from jnrrdz.formats.tiff.structure import TiffLayout
-from jnrrdz.formats.tiff.tiff_image import sample_dtype, segments, tiff_image
 
 
 def written(pixels, **options):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rasterio.rpc import RPC
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.tiff_rpc import COUNT, rpc_from_items, rpc_from_tag
+from jnrrdz.formats.tiff.georeference import COUNT, rpc_from_items, rpc_from_tag
 
 
 def test_every_number_stands_under_gdals_name(tmp_path):

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import CodecSpec, TiffTileConfig, bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import CodecSpec, TiffTileConfig, bytes_
 from jnrrdz.core.concat import Concatenation, concat
-from jnrrdz.core.concat_refs import joined, with_tables
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.refs import ChunkRefs, joined, with_tables
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import UnrepresentableError
 

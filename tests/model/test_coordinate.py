@@ -6,8 +6,8 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, parsed, variable
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError

@@ -20,8 +20,7 @@ import tifffile
 from rasterio.crs import CRS
 
 from jnrrdz.core.crs import Crs, cf_attributes, crs_from_geokeys
-from jnrrdz.core.crs_parts import citation
-from jnrrdz.core.geokeys import GeoKey, GeoKeys, georeference, parse_geokeys
+from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, citation, georeference, parse_geokeys
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

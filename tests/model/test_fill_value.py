@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from zarr.dtype import parse_dtype
 
-from jnrrdz.core.fill_value import DATA_TYPES, data_type, decode_fill, encode_fill
+from jnrrdz.core.zarr_json import DATA_TYPES, data_type, decode_fill, encode_fill
 from jnrrdz.errors import MalformedError, UnrepresentableError
 
 dtypes = st.sampled_from(sorted(DATA_TYPES)).map(np.dtype)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.bands import taken
-from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup, taken
+from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.physical import physical, scaling_of
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_json

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from jnrrdz.core.virtual_level import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
+from jnrrdz.core.pyramid import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
 from jnrrdz.errors import JnrrdzError
 
 LEVEL = VirtualLevel("1", "0", "data", (2, 1), (50, 7), (16, 7), "max")

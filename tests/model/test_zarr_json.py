@@ -17,8 +17,8 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json, array_json, dumps, group_json, json_value, tree_json
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError

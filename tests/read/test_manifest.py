@@ -15,13 +15,13 @@ from fsspec.implementations.reference import LazyReferenceMapper
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests import manifest_parquet
+from jnrrdz.manifests import parquet as manifest_parquet
+from jnrrdz.manifests.json_refs import Gatherer
 from jnrrdz.manifests.manifest import from_group, is_reference_manifest, load
-from jnrrdz.manifests.references import Gatherer
 from jnrrdz.store.store import ReferenceStore
 
 GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}

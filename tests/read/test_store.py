@@ -19,16 +19,15 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests.keys import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest, from_group, load
-from jnrrdz.manifests.manifest_parquet import ParquetRefs
-from jnrrdz.sources.base import Validators
+from jnrrdz.manifests.parquet import ParquetRefs
+from jnrrdz.sources.base import GAP, Validators
 from jnrrdz.sources.local import LocalSource
-from jnrrdz.sources.ranges import GAP
 from jnrrdz.store.store import ReferenceStore, open_store
 
 PROTOTYPE = default_buffer_prototype()

@@ -8,8 +8,8 @@ import pytest
 import jnrrdz
 from jnrrdz.core.refs import FEW, GridFiles
 from jnrrdz.manifests.groups import group_from_manifest
+from jnrrdz.manifests.json_refs import common_folder, indices
 from jnrrdz.manifests.manifest import load
-from jnrrdz.manifests.tree_files import common_folder, indices
 
 ROWS = [(x, y) for x in range(12) for y in range(11)]
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError, UntrustedSourceError
-from jnrrdz.manifests import kerchunk_json, kerchunk_parquet
+from jnrrdz.manifests import json as kerchunk_json
+from jnrrdz.manifests import parquet as kerchunk_parquet
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import from_group, load
 

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 import zarr
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.pyramid import VirtualLevel, virtual_levels_attribute
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.virtual_level import VirtualLevel, virtual_levels_attribute
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.manifests import kerchunk_json
+from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.manifests.manifest import from_group, load
+from jnrrdz.store.computed_levels import level_documents, with_virtual_levels
 from jnrrdz.store.group import reference_group
-from jnrrdz.store.level_documents import level_documents
 from jnrrdz.store.store import ReferenceStore
-from jnrrdz.store.virtual_levels import with_virtual_levels
 from jnrrdz.store.xarray import datasets
 
 VALUES = np.random.default_rng(3).integers(0, 60000, (24, 40), np.uint16)
@@ -142,7 +141,7 @@ def test_many_threads_get_the_same(store):
 
 
 def test_a_small_piece_at_a_time_gives_the_same(store, monkeypatch):
-    monkeypatch.setattr("jnrrdz.store.level_chunks.PIECE", 64)
+    monkeypatch.setattr("jnrrdz.store.computed_levels.PIECE", 64)
     assert np.array_equal(zarr.open_group(store, mode="r")["1/data"][...], EXPECTED)
 
 

@@ -6,8 +6,8 @@ import fsspec
 import pytest
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.sources.file_sizes import MISSING, common_folder, file_sizes
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.tree import MISSING, common_folder, file_sizes
 
 
 def never(url):

@@ -7,9 +7,10 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.sources import pace, retry
+from jnrrdz.sources import http as pace
+from jnrrdz.sources import retry
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.pace import ENOUGH, SHORTEST_SILENCE, TIMES, Pace
+from jnrrdz.sources.http import ENOUGH, SHORTEST_SILENCE, TIMES, Pace
 
 DATA = bytes(range(251)) * 40
 

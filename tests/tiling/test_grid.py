@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.formats.nrrd.grid import band, levels
+from jnrrdz.formats.nrrd.write import band, levels
 
 
 @pytest.mark.parametrize(

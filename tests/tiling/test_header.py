@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.formats.nrrd.header_tiling import Header, Table
 from jnrrdz.formats.nrrd.jnrrd import read_lines
+from jnrrdz.formats.nrrd.write import Header, Table
 
 
 @given(st.lists(st.integers(0, 10**12 - 1), min_size=1, max_size=50), st.text(max_size=20))

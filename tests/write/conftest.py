@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import zarr
 
-from jnrrdz.core.array import VirtualArray
-from jnrrdz.core.codec import CodecSpec, bytes_
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.refs import ChunkRefs
 
 GZIP = CodecSpec("gzip", {"level": 1})

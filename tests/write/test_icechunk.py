@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import zarr
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import icechunk as writer

@@ -8,11 +8,11 @@ import xarray as xr
 import zarr
 from fsspec.implementations.reference import LazyReferenceMapper, ReferenceFileSystem
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.codec import bytes_
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
-from jnrrdz.manifests import kerchunk_parquet
+from jnrrdz.manifests import parquet as kerchunk_parquet
 
 # pandas announces the end of the engine that fsspec asks it for
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")

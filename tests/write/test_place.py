@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.core.array import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codec import bytes_
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.manifests.place import is_local, local_path, relative, relocate

@@ -4,8 +4,8 @@ import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
 
-from jnrrdz.core.array import VirtualArray, VirtualGroup
-from jnrrdz.core.codec import bytes_
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.manifests.virtualizarr import to_manifest_store

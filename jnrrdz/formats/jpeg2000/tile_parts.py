@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.jpeg2000.jpeg2000_markers import BARE, Marker
-from jnrrdz.formats.jpeg2000.jpeg2000_siz import Siz
+from jnrrdz.formats.jpeg2000.markers import BARE, Marker, Siz
 
 type ReadRange = Callable[[int, int], bytes]
 type Column = NDArray[np.int64]

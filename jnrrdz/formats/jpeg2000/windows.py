@@ -1,4 +1,13 @@
-"""Whether a codestream's tiles are cut into windows by precinct, and the references of the windows.
+"""The byte ranges of each window of a regular grid over one tile, and how such a chunk's bytes are read back.
+
+May touch numpy, errors and the other `jpeg2000_*` layouts.  A codec sees a chunk's bytes and not its place
+in the grid, so the bytes say it: every chunk is a row of sections, each begun by the tile's first SOT marker
+segment (twelve bytes that packets do not hold, taken from the source by reference like all others).  The
+number of bytes in the first section is the chunk's row, in the second its column; then follow the packets of
+one resolution (of one component's resolution where the progression is by component) a section, lowest first,
+in the order of the source.
+
+Whether a codestream's tiles are cut into windows by precinct, and the references of the windows.
 
 May touch the layouts of JPEG 2000, the model, and the reads that it is given.  A window is decoded from the
 packets of the precincts that it needs, so where packets are has to be known: PLT marker segments say it in a
@@ -8,7 +17,7 @@ Spec: docs/decisions/007-precincts.md
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, get_args
@@ -18,16 +27,239 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.jpeg2000_coding import Coding, coding
-from jnrrdz.formats.jpeg2000.jpeg2000_header import Codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_packets import PacketTable, TilePart, packet_count, packet_table, tile_part
-from jnrrdz.formats.jpeg2000.jpeg2000_siz import Axis
-from jnrrdz.formats.jpeg2000.jpeg2000_windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.codestream import Codestream
+from jnrrdz.formats.jpeg2000.markers import Axis, Marker, Progression
+from jnrrdz.formats.jpeg2000.packets import (
+    REACH,
+    Box,
+    Coding,
+    PacketTable,
+    Share,
+    TilePart,
+    blocks_of,
+    coding,
+    cut,
+    packet_count,
+    packet_table,
+    resolution,
+    shares,
+    tile_part,
+)
+from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
 from jnrrdz.options import PrecinctWindows
 
-type ReadRange = Callable[[int, int], bytes]
 type Ints = NDArray[np.int64]
+
+MAX_SIDE = 1 << 16
+"""Rows or columns of windows: a chunk carries as many bytes."""
+
+DEPTH = 31
+"""Bits of the signed samples that windows are decoded to: nothing is clipped."""
+
+WORTH = 64
+SMALL = 1 << 20
+"""A window may cost as many times its own samples, or as many samples, before precincts count as too large."""
+
+MAX_COST = 1 << 27
+"""Samples of one resolution, all components together, that a window is put together from: some 2 GB of memory."""
+
+MAX_PACKETS = 1 << 20
+"""Packets of one resolution that a window is put together from; each costs a decoder some kilobytes."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Windows of one size over one level of a tile, counted from the tile's own corner."""
+
+    coding: Coding
+    tile: Box
+    level: int
+    chunk: tuple[int, int]
+    """Height and width."""
+
+    def __post_init__(self) -> None:
+        """Refuse components on different grids, which do not share windows, and levels that are not there."""
+        most = self.coding.guard + max(exponent for exponent, _ in self.coding.steps)
+        if most > DEPTH - 4:  # exact integers need room for what `codecs.jpeg2000_window` adds
+            raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
+        samplings = {(one.dx, one.dy) for one in self.coding.siz.components}
+        if len(samplings) > 1:
+            raise UnsupportedError(f"windows over components sampled {sorted(samplings)}", field="SIZ")
+        if not 0 <= self.level <= self.coding.levels:
+            raise UnsupportedError(f"level {self.level} of a codestream with {self.coding.levels}", field="COD")
+        if min(self.chunk) < 1 or max(self.shape) > MAX_SIDE:
+            raise UnsupportedError(f"a grid of {self.shape} windows of {self.chunk}", field="chunk")
+        if self.cost > max(WORTH * self.chunk[0] * self.chunk[1], SMALL):
+            raise UnsupportedError(
+                f"a window of {self.chunk} would cost {self.cost} samples: the precincts are too large for it",
+                field="COD",
+            )
+        components, packets = len(self.coding.siz.components), self.packets
+        if self.cost * components > MAX_COST or packets > MAX_PACKETS:
+            raise UnsupportedError(
+                f"a window of {self.chunk} costs {self.cost} samples of {components} components in {packets} packets; "
+                f"{MAX_COST} samples and {MAX_PACKETS} packets are the most",
+                field="COD",
+            )
+
+    @property
+    def packets(self) -> int:
+        """The packets, at most, that a window takes from one resolution."""
+        most = max(self._precincts(number) for number in range(self.coding.levels - self.level + 1))
+        return most * len(self.coding.siz.components) * self.coding.layers
+
+    @property
+    def cost(self) -> int:
+        """The samples, at most, that one resolution is decoded to for a window: whole precincts, with the reach."""
+        return max(self._cost(number) for number in range(self.coding.levels - self.level + 1))
+
+    def _cost(self, number: int) -> int:
+        level = resolution(self.coding, self.tile, 0, number)
+        sides = (level.box[3] - level.box[1], level.box[2] - level.box[0])
+        return math.prod(
+            min(side, step + (2 << exponent))
+            for side, step, exponent in zip(sides, self._needed(number), reversed(level.exponents), strict=True)
+        )
+
+    def _precincts(self, number: int) -> int:
+        level = resolution(self.coding, self.tile, 0, number)
+        return math.prod(
+            min(count, (step >> exponent) + 2)
+            for count, step, exponent in zip(
+                (level.rows, level.columns), self._needed(number), reversed(level.exponents), strict=True
+            )
+        )
+
+    def _needed(self, number: int) -> tuple[int, int]:
+        """Return the rows and columns of a resolution, at most, that a window depends on."""
+        scale, reach = 1 << (self.coding.levels - self.level - number), 2 * REACH[self.coding.reversible]
+        return -(-self.chunk[0] // scale) + 2 * reach, -(-self.chunk[1] // scale) + 2 * reach
+
+    @property
+    def box(self) -> Box:
+        """The level's samples."""
+        return resolution(self.coding, self.tile, 0, self.coding.levels - self.level).box
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of windows."""
+        x0, y0, x1, y1 = self.box
+        return -(-(y1 - y0) // self.chunk[0]), -(-(x1 - x0) // self.chunk[1])
+
+    def window(self, row: int, column: int) -> Box:
+        """Return a window, cut where the level ends."""
+        if not (0 <= row < self.shape[0] and 0 <= column < self.shape[1]):
+            raise MalformedError(f"chunk {row}, {column} of a grid of {self.shape}", field="chunk")
+        x0, y0 = self.box[0] + column * self.chunk[1], self.box[1] + row * self.chunk[0]
+        return cut((x0, y0, x0 + self.chunk[1], y0 + self.chunk[0]), self.box)
+
+    def shares(self, row: int, column: int) -> list[Share]:
+        """Return what a window takes from each resolution, lowest first."""
+        return shares(self.coding, self.tile, self.window(row, column), self.level)
+
+    def sections(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Return resolution and components of each section of packets, in a chunk's order."""
+        every = tuple(range(len(self.coding.siz.components)))
+        groups = [(c,) for c in every] if self.coding.progression == Progression.CPRL else [every]
+        return [(number, group) for number in range(self.coding.levels - self.level + 1) for group in groups]
+
+
+def chunk_ranges(grid: Grid, table: PacketTable, sot: int) -> tuple[Ints, Ints, Ints]:
+    """Return row pointers, offsets and lengths of the ranges of every chunk; the first SOT stands at `sot`."""
+    rows, columns = grid.shape
+    if max(grid.shape) > int((table.offset + table.length).max()) - sot - SOT_BYTES:
+        raise UnsupportedError(f"a grid of {grid.shape} windows over a tile of fewer bytes", offset=sot, field="chunk")
+    index = _Index(grid, table)
+    found = [_chunk(grid, table, index, sot, (row, column)) for row in range(rows) for column in range(columns)]
+    indptr = np.cumsum([0, *(len(offset) for offset, _ in found)], dtype=np.int64)
+    return indptr, np.concatenate([offset for offset, _ in found]), np.concatenate([length for _, length in found])
+
+
+class _Index:
+    """Where in the table the packets of each component's resolution are."""
+
+    def __init__(self, grid: Grid, table: PacketTable) -> None:
+        self._rows: dict[tuple[int, int], Ints] = {}
+        for component in range(len(grid.coding.siz.components)):
+            for number in range(grid.coding.levels - grid.level + 1):
+                found = np.flatnonzero((table.component == component) & (table.resolution == number))
+                order = np.lexsort((table.layer[found], table.precinct[found]))
+                level = resolution(grid.coding, grid.tile, component, number)
+                self._rows[component, number] = found[order].reshape(level.rows, level.columns, grid.coding.layers)
+
+    def packets(self, share: Share, number: int, components: Sequence[int]) -> Ints:
+        """Return the packets of a rectangle of precincts, in the order of the source."""
+        left, top, right, bottom = share.cells
+        x, y = share.level.cells[:2]
+        part = np.s_[top - y : bottom - y, left - x : right - x]
+        return np.sort(np.concatenate([self._rows[component, number][part].ravel() for component in components]))
+
+
+def _chunk(grid: Grid, table: PacketTable, index: _Index, sot: int, place: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Return offsets and lengths of one chunk's ranges."""
+    needed = grid.shares(*place)
+    offsets = [np.array([sot, sot], np.int64)]
+    lengths = [np.array([SOT_BYTES + place[0], SOT_BYTES + place[1]], np.int64)]
+    for number, components in grid.sections():
+        packets = index.packets(needed[number], number, components)
+        offset, length = _joined(table.offset[packets], table.length[packets])
+        offsets += [np.array([sot], np.int64), offset]
+        lengths += [np.array([SOT_BYTES], np.int64), length]
+    return np.concatenate(offsets), np.concatenate(lengths)
+
+
+def _joined(offset: Ints, length: Ints) -> tuple[Ints, Ints]:
+    """Return the ranges with neighbours made one."""
+    if not len(offset):
+        return offset, length
+    first = np.concatenate(([0], np.flatnonzero(offset[1:] != offset[:-1] + length[:-1]) + 1))
+    return offset[first], np.add.reduceat(length, first)
+
+
+def check_section(coding: Coding, share: Share, number: int, components: Sequence[int], packets: bytes) -> None:
+    """Refuse a section that is not exactly its resolution's packets: decoders do not miss what is not there."""
+    states: dict[tuple[int, int], list[Band]] = {}
+    bits, stop = Bits(lambda start, end: packets[start:end], 0, len(packets)), len(packets)
+    for component, precinct, layer in _order(coding, share, components):
+        state = states.get((component, precinct))
+        if state is None:
+            state = [Band(*size) for size in blocks_of(coding, share.level, number, precinct)]
+            states[component, precinct] = state
+        if bits.position >= stop or packet(state, layer, coding.style, bits) > stop:
+            break
+    else:
+        if bits.position == stop:
+            return
+    raise MalformedError(
+        f"{stop} bytes that are not all packets of resolution {number} and nothing else", field="packets"
+    )
+
+
+def _order(coding: Coding, share: Share, components: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield component, precinct and layer of a section's packets in the order of the source."""
+    layers = range(coding.layers)
+    if coding.progression in {Progression.LRCP, Progression.RLCP}:
+        yield from ((c, p, layer) for layer in layers for c in components for p in share.precincts())
+    else:
+        yield from ((c, p, layer) for p in share.precincts() for c in components for layer in layers)
+
+
+def parse_chunk(grid: Grid, sot: bytes, data: bytes) -> tuple[tuple[int, int], list[bytes]]:
+    """Return a chunk's place in the grid and its sections of packets."""
+    if len(sot) != SOT_BYTES or int.from_bytes(sot[:2], "big") != Marker.SOT:
+        raise MalformedError(f"{sot.hex(' ')} is no SOT marker segment", field="SOT")
+    before, *parts = data.split(sot)
+    expected = 2 + len(grid.sections())
+    if before or len(parts) != expected:
+        raise MalformedError(
+            f"{len(parts)} sections where a chunk has {expected}: these are not one chunk's ranges in their order",
+            field="SOT",
+        )
+    return (len(parts[0]), len(parts[1])), parts[2:]
+
+
+type ReadRange = Callable[[int, int], bytes]
 
 SIDE = 1024
 """Samples of a window's side: with precincts of 256 it costs 2.3 times what it shows, 5.8 times at half the side."""
@@ -35,7 +267,7 @@ SIDE = 1024
 LARGE = 4096 * 4096
 """Samples of a tile up to which it stays one chunk: it is decoded in some two seconds, in some 100 MB."""
 
-WORTH = 4
+WINDOWS_WORTH = 4
 """A window costs at most its tile's samples divided by this, or the tile stays one chunk."""
 
 MAX_PARSED = 50_000
@@ -124,7 +356,7 @@ class Windows:
         """Refuse windows that would cost not much less than their tile."""
         chunk = self._chunk(0)
         grid = self._grid(0, chunk, int(self.codestream.parts.tile[0]))
-        most = math.prod(tile) if self.wish == "always" else math.prod(tile) // WORTH
+        most = math.prod(tile) if self.wish == "always" else math.prod(tile) // WINDOWS_WORTH
         if max(grid.shape) == 1:
             raise UnsupportedError(f"a window of {chunk} would be a tile of {tuple(tile)}", field="COD")
         if grid.cost > most:
@@ -207,7 +439,7 @@ def side(axis: Axis, factor: int, wanted: int) -> int:
             f"tiles of {axis.tile} from {axis.tile_start} are not cut alike at {factor}", field="SIZ"
         )
     found = next(one for one in range(min(wanted, tile), 0, -1) if tile % one == 0)
-    if found < min(wanted // WORTH, tile):
+    if found < min(wanted // WINDOWS_WORTH, tile):
         raise UnsupportedError(f"tiles of {tile} samples do not divide into windows of {wanted}", field="SIZ")
     return found
 

@@ -1,23 +1,121 @@
-"""The blocks of a dataset as references, and what their headers say.
+"""The codecs that read an N5 dataset: the compression's, and what takes the block's header.
+
+May touch errors, the layout and the model.  Three chains: `offset` or `pad` skip a header that is known to be
+the chunk's own, `n5_default` reads it.  See docs/formats/n5.md.
+
+The blocks of a dataset as references, and what their headers say.
 
 May touch numpy, errors, trees, the layout and the model.  A header is read where that decides something: the
 framing of LZ4, and whether every block has the chunk's own shape, which is what lets a codec skip it.
+
+The blocks of a dataset that cannot be listed: one for each place of the grid, there or not.
+
+May touch numpy, errors, trees, the layout and the model.  Of no block is it known how long it is, what its header
+says, or whether it exists: references are to whole objects, and absent ones read as 0.
 """
 
 import math
+from collections.abc import Mapping
+from enum import StrEnum
 from itertools import batched
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codec_n5 import Framing
-from jnrrdz.core.refs import ChunkRefs, GridFiles
+from jnrrdz.core import codecs as codec
+from jnrrdz.core import codecs as codec_n5
+from jnrrdz.core.codecs import BlockOrder, CodecSpec, Framing
+from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.n5.chain import Chain, framing
-from jnrrdz.formats.n5.n5_block import Mode, block_header, default_header, header_length
-from jnrrdz.formats.n5.n5_header import N5Dataset
-from jnrrdz.formats.n5.n5_keys import Indices, Sizes, TreeKeys
-from jnrrdz.sources.tree import LocalTree, Tree
+from jnrrdz.formats.n5.attributes import Mode, N5Dataset, block_header, default_header, header_length
+from jnrrdz.formats.n5.listing import Indices, Sizes, TreeKeys
+from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
+
+_BLOSC_DEFAULT = 5
+_LEVELLED: Mapping[str, tuple[str, str, str, int, range, Mapping[str, Any]]] = {
+    "zlib": (codec_n5.ZLIB, "level", "level", 6, range(10), {}),
+    "gzip": (codec_n5.GZIP, "level", "level", 6, range(10), {}),
+    "bzip2": (codec_n5.BZ2, "blockSize", "level", 9, range(1, 10), {}),
+    "xz": (codec_n5.LZMA, "preset", "preset", 6, range(10), {"format": 1}),
+    "zstd": (codec_n5.ZSTD, "level", "level", 3, range(-131072, 23), {"checksum": False}),
+}
+"""The codec, N5's name of its parameter, the codec's own, the default, what is possible, and what is fixed."""
+
+
+class Chain(StrEnum):
+    """What takes the header of a block."""
+
+    AUTO = "auto"
+    OFFSET = "offset"
+    PAD = "pad"
+    N5_DEFAULT = "n5_default"
+
+
+def chain_of(name: str | None) -> Chain:
+    """Return the chain of a name, `auto` for none."""
+    for known in Chain:
+        if name in {None, known}:
+            return Chain.AUTO if name is None else known
+    raise UnsupportedError(f"chain {name!r}; there are {', '.join(Chain)}", field="chain")
+
+
+def codecs(dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bool) -> tuple[CodecSpec, ...]:
+    """Return a dataset's codecs, for an array in C order (last axis fastest) or in N5's own order."""
+    axes, itemsize = len(dataset.dimensions), dataset.dtype.itemsize
+    compressors = compressor(dataset, framing)
+    order = (BlockOrder(axes).reversed,) if axes > 1 else ()
+    if chain == Chain.N5_DEFAULT:
+        return (*(order if in_c_order else ()), codec_n5.n5_default(axes, itemsize, compressors))
+    header, length = default_header(dataset.block_size), header_length(axes)
+    affix = codec.pad("start", length, header) if chain == Chain.PAD else codec.offset(length, header)
+    return (*(() if in_c_order else order), codec_n5.big_endian(itemsize), *compressors, affix)
+
+
+def compressor(dataset: N5Dataset, framing: Framing) -> tuple[CodecSpec, ...]:
+    """Return the codec of the compression, none for raw."""
+    if dataset.compression == "raw":
+        return ()
+    if dataset.compression == "lz4":
+        return (codec_n5.lz4(framing),)
+    if dataset.compression == "blosc":
+        return (_blosc(dataset.options, dataset.dtype.itemsize),)
+    zlib = dataset.compression == "gzip" and dataset.options.get("useZlib") is True
+    name, theirs, ours, default, known, fixed = _LEVELLED["zlib" if zlib else dataset.compression]
+    return (CodecSpec(name, {ours: _number(dataset.options, theirs, default, known), **fixed}),)
+
+
+def _number(options: Mapping[str, Any], name: str, default: int, known: range) -> int:
+    """Return a parameter that matters for writing only: one that is out of range stands for the default."""
+    found = options.get(name, default)
+    return found if type(found) is int and found in known else default
+
+
+def _blosc(options: Mapping[str, Any], itemsize: int) -> CodecSpec:
+    shuffle = _number(options, "shuffle", 0, range(3))
+    cname = options.get("cname", options.get("codec", "lz4"))
+    return CodecSpec(
+        codec_n5.BLOSC,
+        {
+            "cname": cname if cname in codec_n5.CNAMES else "lz4",
+            "clevel": _number(options, "clevel", _BLOSC_DEFAULT, range(10)),
+            "shuffle": codec_n5.SHUFFLES[shuffle],
+            "typesize": itemsize,
+            "blocksize": _number(options, "blocksize", 0, range(1 << 31)),
+        },
+    )
+
+
+def framing(dataset: N5Dataset, body: bytes | None) -> Framing:
+    """Return the framing of LZ4 blocks, from one of them if there is any, else from what its writer noted."""
+    if body is not None and body.startswith(b"LZ4Block"):
+        return Framing.JAVA
+    if dataset.options.get("id") == "lz4":
+        return Framing.FRAME
+    if body is None and "blockSize" in dataset.options:
+        return Framing.JAVA
+    return Framing.BLOCK
+
 
 LOCAL_HEADERS = 4096
 REMOTE_HEADERS = 64
@@ -116,3 +214,56 @@ class Blocks:
             if found is not None:
                 return found
         return None
+
+
+MOST_BLOCKS = 1 << 24
+"""Of one array: each of them has its row, 28 bytes for three axes."""
+
+
+class GeneratedBlocks:
+    """Every block that the dimensions have room for, in C order of the reversed grid."""
+
+    def __init__(self, tree: UnlistedTree, path: str, dataset: N5Dataset) -> None:
+        self._tree, self._dataset = tree, dataset
+        self._folder = f"{path}/" if path else ""
+        self.chunks = math.prod(dataset.grid)
+
+    def refs(self) -> ChunkRefs:
+        """Return each block as the whole of its object."""
+        if self.chunks > MOST_BLOCKS:
+            raise UnsupportedError(
+                f"a grid of {self.chunks} blocks, none of which is known to be there without a listing; "
+                f"{MOST_BLOCKS} are taken; index the container where it can be listed",
+                field="blockSize",
+            )
+        numbers = np.arange(self.chunks, dtype=np.int32)
+        rows = np.zeros((self.chunks, 1 + len(self._dataset.grid)), np.int32)
+        stride = self.chunks
+        for axis, size in reversed(list(enumerate(self._dataset.grid, start=1))):
+            stride //= max(size, 1)
+            rows[:, axis] = numbers // max(stride, 1) % max(size, 1)
+        files = GridFiles(self._tree.url, (self._tree.url + self._folder,), rows)
+        offset, length = (np.broadcast_to(np.int64(value), self.chunks) for value in (0, WHOLE))
+        return ChunkRefs(files, np.arange(self.chunks + 1, dtype=np.int64), numbers, offset, length)
+
+    def framing(self) -> Framing:
+        """Return how LZ4 blocks are framed, as the first or the middle one shows if it is there."""
+        if self._dataset.compression != "lz4" or not self.chunks:
+            return framing(self._dataset, None)
+        axes = len(self._dataset.dimensions)
+        places = {(0,) * axes, tuple(size // 2 for size in self._dataset.grid)}
+        keys = [self._folder + "/".join(map(str, place)) for place in sorted(places)]
+        heads = self._tree.find(keys, header_length(axes, Mode.VARLENGTH) + MAGIC)
+        head = next((head for head in heads if head is not None), None)
+        return framing(self._dataset, None if head is None else head[block_header(head, axes).nbytes :])
+
+    def chain(self, wish: Chain) -> Chain:
+        """Return the chain that looks at every header when it is read: here nothing else can."""
+        if wish in {Chain.OFFSET, Chain.PAD}:
+            raise UnrepresentableError(
+                f"{wish} needs the header of every block to be known, and HTTP has no listing of them; "
+                "--chain n5_default reads each header",
+                url=self._tree.url,
+                field="chain",
+            )
+        return Chain.N5_DEFAULT

@@ -12,8 +12,8 @@ from typing import Any
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.nitf.header import Extension, NitfLayout, ReadRange, Segment, header_cursor, parse_extension
-from jnrrdz.formats.nitf.nitf_image import NitfImage
-from jnrrdz.formats.nitf.nitf_tre import Tre, described, split_tres
+from jnrrdz.formats.nitf.image import NitfImage
+from jnrrdz.formats.nitf.tre import Tre, described, split_tres
 
 XML = "XML_DATA_CONTENT"
 SICD_20 = {"SICD_XML", "SIDD_XML"}

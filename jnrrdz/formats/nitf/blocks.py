@@ -3,16 +3,34 @@
 May touch numpy, the NITF layout and the model.  A band of IMODE B or S is a chunk of its own, since
 it stands in one piece.  A block of more than a megabyte, as images of one block have, is cut into
 groups of rows: a reader that wants a window would else fetch the whole image.
+
+The JPEG streams of a compressed image, one after the other without a table of their places.
+
+May touch numpy and errors; bytes come through `read(start, stop)`, a bounded piece at a time.  The
+markers before the first scan are walked by their lengths; in the scans FF D9 can only be the end.
+Spec: MIL-STD-188-198A, https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex B)
+
+The codebooks of a vector-quantised image (C4, M4), which stand before its blocks.
+
+May touch errors; bytes come through `read(start, stop)`.  Pixels are kept four by four: a code of
+12 bits names four rows of four values, one row in each of four tables.
+Spec: MIL-STD-188-199, MIL-STD-2411 (the compression lookup subsection)
+
+Where the chunks of a JPEG, facsimile or vector-quantised image segment stand.
+
+May touch numpy, the NITF layout and the model.  A mask tells where blocks begin, the next one where
+they end; JPEG without a mask has to be looked through, a piece at a time.
 """
 
+import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.nitf_image import NitfImage
-from jnrrdz.formats.nitf.nitf_mask import Mask
+from jnrrdz.formats.nitf.image import Mask, NitfImage
 
 type Shape = tuple[int, ...]
 
@@ -150,3 +168,264 @@ def _check_chunk(image: NitfImage, nbytes: int) -> None:
             offset=image.segment.start,
             field=f"{image.what} NPPBH, NPPBV",
         )
+
+
+type ReadRange = Callable[[int, int], bytes]
+type Spans = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Offsets and lengths."""
+
+PIECE = 1 << 20
+SOI, EOI = b"\xff\xd8", b"\xff\xd9"
+MARK, SOS = 0xFF, 0xDA
+SEGMENT_HEAD = 4
+FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+FRAME_HEAD = 5
+"""Bytes of a frame header up to its size: precision, rows, columns."""
+
+MAX_SEGMENTS = 1 << 12
+FIELD = "JPEG"
+
+
+def find_streams(read: ReadRange, start: int, stop: int, count: int) -> Spans:
+    """Return where `count` JPEG streams between two offsets begin, and how long they are."""
+    offsets, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    at = start
+    for number in range(count):
+        begin = _find(read, SOI, at, stop)
+        if begin < 0:
+            raise MalformedError(f"{number} streams where {count} belong", offset=at, field=FIELD)
+        end = _find(read, EOI, _first_scan(read, begin, stop), stop)
+        if end < 0:
+            raise MalformedError("a stream without its end (FF D9)", offset=begin, field=FIELD)
+        at = end + len(EOI)
+        offsets[number], lengths[number] = begin, at - begin
+    return offsets, lengths
+
+
+def frame_size(read: ReadRange, begin: int, stop: int) -> tuple[int, int]:
+    """Return the rows and columns that a stream's frame header declares."""
+    for marker, start, end in _segments(read, begin, stop):
+        if marker in FRAMES:
+            found = read(start, min(end, stop))[SEGMENT_HEAD : SEGMENT_HEAD + FRAME_HEAD]
+            if len(found) == FRAME_HEAD:
+                return int.from_bytes(found[1:3], "big"), int.from_bytes(found[3:5], "big")
+    raise MalformedError("no frame header before the first scan", offset=begin, field=FIELD)
+
+
+def _first_scan(read: ReadRange, begin: int, stop: int) -> int:
+    """Return where the data of the first scan begin."""
+    return next(end for marker, _, end in _segments(read, begin, stop) if marker == SOS)
+
+
+def _segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the marker segments up to that of the first scan: each one's marker, beginning and end."""
+    at = begin + len(SOI)
+    for _ in range(MAX_SEGMENTS):
+        head = read(at, min(at + SEGMENT_HEAD, stop))
+        if len(head) < SEGMENT_HEAD or head[0] != MARK:
+            raise MalformedError(f"{head.hex(' ')} where a marker belongs", offset=at, field=FIELD)
+        if head[1] == MARK:  # fill
+            at += 1
+            continue
+        end = at + 2 + int.from_bytes(head[2:], "big")
+        yield head[1], at, end
+        if head[1] == SOS:
+            return
+        at = end
+    raise MalformedError(f"more than {MAX_SEGMENTS} segments before the first scan", offset=begin, field=FIELD)
+
+
+def _find(read: ReadRange, mark: bytes, start: int, stop: int) -> int:
+    """Return where two bytes first stand between two offsets, -1 where they do not."""
+    at = start
+    while at < stop:
+        data = read(at, min(at + PIECE, stop))
+        place = data.find(mark)
+        if place >= 0:
+            return at + place
+        if len(data) < PIECE:
+            return -1
+        at += len(data) - 1  # the mark may be cut in two
+    return -1
+
+
+DISPLAY = struct.Struct(">IIB")
+"""The image display parameters: rows and columns of codes in a block, bits of a code."""
+
+SECTION = struct.Struct(">HHH")
+"""The compression section: algorithm, number of lookup tables, number of parameters."""
+
+HEAD = struct.Struct(">IH")
+RECORD = struct.Struct(">HIHHI")
+TABLES = 4
+VECTOR_QUANTIZATION = 1
+SIDE = 4
+CODES = 4096
+CODE_BITS = 12
+TABLE_BYTES = CODES * SIDE
+NITF_VQ_HEADER_FIELD = "VQ tables"
+
+
+def parse_codebooks(read: ReadRange, start: int, stop: int) -> tuple[bytes, int]:
+    """Return the four tables, one after the other, and where the codes begin."""
+    need = DISPLAY.size + SECTION.size + HEAD.size
+    head = read(start, min(start + need, stop))
+    if len(head) < need:
+        raise MalformedError(f"{len(head)} bytes where {need} belong", offset=start, field=NITF_VQ_HEADER_FIELD)
+    *_, bits = DISPLAY.unpack_from(head)
+    algorithm, tables, _ = SECTION.unpack_from(head, DISPLAY.size)
+    if (bits, algorithm, tables) != (CODE_BITS, VECTOR_QUANTIZATION, TABLES):
+        found = f"algorithm {algorithm}, {tables} tables, codes of {bits} bits"
+        raise UnsupportedError(
+            f"{found}; 1 (vector quantisation), {TABLES} and {CODE_BITS} are read",
+            offset=start,
+            field=NITF_VQ_HEADER_FIELD,
+        )
+    start += DISPLAY.size + SECTION.size
+    offset, width = HEAD.unpack_from(head, DISPLAY.size + SECTION.size)
+    if width != RECORD.size:
+        raise MalformedError(f"records of {width} bytes, not {RECORD.size}", offset=start, field=NITF_VQ_HEADER_FIELD)
+    at = start + offset
+    records = read(at, min(at + TABLES * RECORD.size, stop)) if at < stop else b""
+    if len(records) < TABLES * RECORD.size:
+        raise MalformedError(f"{len(records)} bytes of records", offset=at, field=NITF_VQ_HEADER_FIELD)
+    tables_found = [_table(read, start, stop, record) for record in RECORD.iter_unpack(records)]
+    return b"".join(data for data, _ in tables_found), max(end for _, end in tables_found)
+
+
+def _table(read: ReadRange, start: int, stop: int, record: tuple[int, ...]) -> tuple[bytes, int]:
+    _, codes, values, bits, offset = record
+    if (codes, values, bits) != (CODES, SIDE, 8):
+        found = f"{codes} codes of {values} values of {bits} bits"
+        raise UnsupportedError(f"{found}; {CODES} of {SIDE} of 8 are read", offset=start, field=NITF_VQ_HEADER_FIELD)
+    at = start + offset
+    data = read(at, min(at + TABLE_BYTES, stop)) if at < stop else b""
+    if len(data) < TABLE_BYTES:
+        raise MalformedError(f"{len(data)} bytes of {TABLE_BYTES}", offset=at, field=NITF_VQ_HEADER_FIELD)
+    return data, at + TABLE_BYTES
+
+
+STREAMS_SOI = b"\xff\xd8"
+DOWNSAMPLED = "I1"
+MAX_PIXELS = 1 << 30
+"""Of a stream that is not as large as its block: what it declares is decoded at once."""
+
+
+def block_spans(image: NitfImage, mask: Mask | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each block of a mask begins (-1 for a missing one) and its length: up to the next one."""
+    stop = image.segment.stop
+    count = block_count(image)
+    if mask is None or mask.offsets is None:
+        if count > 1:
+            raise MalformedError(
+                f"{count} blocks and no table of their places", offset=image.segment.data, field=f"{image.what} IC"
+            )
+        begin = image.segment.data if mask is None else mask.start
+        return np.array([begin]), np.array([stop - begin])
+    present = mask.offsets >= 0
+    begins = mask.start + mask.offsets[present]
+    if begins.size and begins.max() >= stop:
+        raise MalformedError(
+            f"a block would begin at {begins.max()}, the data end at {stop}",
+            offset=image.segment.data,
+            field=f"{image.what} BMR",
+        )
+    ordered = np.unique(begins)
+    ends = np.append(ordered[1:], stop)
+    offset, length = np.full(count, -1), np.zeros(count, np.int64)
+    offset[present] = begins
+    length[present] = ends[np.searchsorted(ordered, begins)] - begins
+    return offset, length
+
+
+def whole_block_chunks(image: NitfImage, mask: Mask | None) -> Chunks:
+    """Return chunks that are blocks, each with all that stands up to the next one."""
+    offset, length = (per_block(image, part).ravel() for part in block_spans(image, mask))
+    return Chunks((1, *image.block), offset, length, offset < 0)
+
+
+def jpeg_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> Chunks:
+    """Return chunks that are JPEG streams: of a block, or of one band of a block."""
+    bands = len(image.bands)
+    inside = bands if image.mode == "B" else 1
+    check_count(image, block_count(image) * inside)
+    if mask is not None and mask.offsets is not None:
+        offset, length = _masked(read, image, mask, inside)
+    else:
+        offset, length = _followed(read, image, mask, block_count(image) * inside)
+    down, across = needed_grid(image)
+    if image.mode == "B":  # block by block, in each band by band
+        parts = (part.reshape(*image.grid, inside)[:down, :across].transpose(2, 0, 1) for part in (offset, length))
+    else:
+        parts = (per_block(image, part) for part in (offset, length))
+    offset, length = (part.ravel() for part in parts)
+    return Chunks((1 if image.mode in PLANAR else bands, *image.block), offset, length, offset < 0)
+
+
+def with_frame_size(read: ReadRange, image: NitfImage, chunks: Chunks) -> tuple[Chunks, tuple[int, int]]:
+    """Return the chunks of an image of one block in the size that its stream has, and that size.
+
+    A stream may be larger than the image, up to whole units of its compression and more; a smaller one
+    is stored in its upper left corner if the image is downsampled, and else leaves pixels out.
+    """
+    begin = int(chunks.offset[0])
+    rows, columns = found = frame_size(read, begin, begin + int(chunks.length[0]))
+    wanted = (image.rows, image.columns)
+    is_larger = rows >= image.rows and columns >= image.columns
+    is_smaller = 0 < rows <= image.rows and 0 < columns <= image.columns
+    if not (is_larger or (is_smaller and image.compression == DOWNSAMPLED)) or rows * columns > MAX_PIXELS:
+        raise MalformedError(
+            f"a stream of {rows} x {columns} pixels for an image of {wanted[0]} x {wanted[1]}",
+            offset=begin,
+            field=f"{image.what} NROWS, NCOLS",
+        )
+    grid = (chunks.offset.size, -(-image.rows // rows), -(-image.columns // columns))
+    check_count(image, grid[0] * grid[1] * grid[2])
+    offset, length = np.full(grid, -1), np.zeros(grid, np.int64)
+    offset[:, 0, 0], length[:, 0, 0] = chunks.offset, chunks.length
+    return Chunks((chunks.shape[0], *found), offset.ravel(), length.ravel(), offset.ravel() < 0), found
+
+
+def _followed(
+    read: ReadRange, image: NitfImage, mask: Mask | None, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return streams that stand one after the other."""
+    begin = image.segment.data if mask is None else mask.start
+    stop = image.segment.stop
+    if count == 1 and read(begin, min(begin + len(STREAMS_SOI), stop)) == STREAMS_SOI:
+        return np.array([begin]), np.array([stop - begin])
+    return find_streams(read, begin, stop, count)
+
+
+def _masked(read: ReadRange, image: NitfImage, mask: Mask, inside: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the streams of the blocks that a mask tells, `inside` of them in each."""
+    offset, length = block_spans(image, mask)
+    if inside == 1:
+        return offset, length
+    check_count(image, offset.size * inside)
+    offsets, lengths = np.full((offset.size, inside), -1), np.zeros((offset.size, inside), np.int64)
+    for block in np.flatnonzero(offset >= 0).tolist():
+        begin = int(offset[block])
+        offsets[block], lengths[block] = find_streams(read, begin, begin + int(length[block]), inside)
+    return offsets.ravel(), lengths.ravel()
+
+
+def vq_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> tuple[Chunks, bytes]:
+    """Return the chunks of codes, and the codebooks that they need."""
+    stop = image.segment.stop
+    books, end = parse_codebooks(read, image.segment.data if mask is None else mask.end, stop)
+    rows, columns = image.block
+    nbytes = -(-(rows // SIDE) * (columns // SIDE) * CODE_BITS // BYTE)
+    begin = max(end, image.segment.data if mask is None else mask.start)
+    count = block_count(image)
+    check_count(image, count)
+    listed = mask.offsets if mask is not None else None
+    offsets = np.arange(count, dtype=np.int64) * nbytes if listed is None else listed
+    offset = per_block(image, np.where(offsets < 0, -1, begin + offsets)).ravel()
+    if offset.size and offset.max() + nbytes > stop:
+        raise MalformedError(
+            f"codes would end at {offset.max() + nbytes}, the data end at {stop}",
+            offset=begin,
+            field=f"{image.what} blocks",
+        )
+    return Chunks((1, rows, columns), offset, np.full(offset.size, nbytes), offset < 0), books

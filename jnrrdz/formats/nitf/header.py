@@ -12,10 +12,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.nitf20 import NITF20
-from jnrrdz.formats.nitf.nitf_fields import Cursor, Fields
-from jnrrdz.formats.nitf.nitf_tables import COPIES, EXTENSION, FILE, NITF21, OVERFLOWED, SegmentLengths, Version
-from jnrrdz.formats.nitf.nitf_tre_layout import layout_of, read_fields
+from jnrrdz.formats.nitf.fields import (
+    COPIES,
+    EXTENSION,
+    FILE,
+    NITF20,
+    NITF21,
+    OVERFLOWED,
+    Cursor,
+    Fields,
+    SegmentLengths,
+    Version,
+)
+from jnrrdz.formats.nitf.tre import layout_of, read_fields
 from jnrrdz.formats.nitf.tre_tables import DES
 
 type ReadRange = Callable[[int, int], bytes]

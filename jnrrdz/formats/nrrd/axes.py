@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jnrrdz.core import ome
-from jnrrdz.core.levels import axis_attributes
-from jnrrdz.formats.nrrd.common_header import Header, Steps, axis_names, steps_of
+from jnrrdz.core.pyramid import axis_attributes
+from jnrrdz.formats.nrrd.header import Header, Steps, axis_names, steps_of
 
 type Attributes = dict[str, Any]
 type Numbers = tuple[float, ...]

@@ -3,15 +3,39 @@
 May touch errors; opens nothing.  Rules in docs/formats/jnrrd.md: lines end with LF or CRLF; a blank line ends
 the header and is skipped; a line that is no JSON object is the first bytes of the data.  White space around a
 line is nothing: https://github.com/mhalle/jnrrd/blob/main/spec/JNRRD-SPECIFICATION.md (2.3).
+
+The keys of a JNRRD header: prefixes resolved by their URIs, nested and flattened keys made one document.
+
+May touch errors; opens nothing.  Rules in docs/formats/jnrrd.md: `p:a.b[1].c` is the same as
+`{"p:a": {"b": [.., {"c": ..}]}}`, the more specific path wins whatever the order, and an index one past the
+end appends.
+
+The core keys of a JNRRD header as a `Header`.
+
+May touch numpy and errors; opens nothing.  Rules in docs/formats/jnrrd.md.
 """
 
 import json
+import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from jnrrdz.errors import MalformedError
+import numpy as np
+
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nrrd.header import (
+    MOST_FILES,
+    Axes,
+    DataFiles,
+    Header,
+    checked_encoding,
+    checked_endian,
+    checked_sizes,
+    checked_skip,
+    numbered_names,
+)
 
 type Read = Callable[[int, int], bytes]
 """`read(start, stop)`: fewer bytes only at the end of the source."""
@@ -150,3 +174,305 @@ def _checked(items: list[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
     if items[0][1] not in VERSIONS:
         raise MalformedError(f"version {items[0][1]!r}; {', '.join(VERSIONS)} is read", offset=0, field="jnrrd")
     return tuple(items)
+
+
+TILE = "https://jnrrd.org/extensions/tile/"
+_TILE_VERSION = re.compile(r"https?://jnrrd\.org/extensions/tile/v1(\.\d+)*/?", re.IGNORECASE)
+_TILE_ANY = re.compile(r"https?://jnrrd\.org/extensions/tile(/.*)?", re.DOTALL | re.IGNORECASE)
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]")
+
+type Step = str | int
+type Path = tuple[Step, ...]
+
+
+@dataclass
+class Document:
+    """A header, resolved."""
+
+    core: dict[str, Any] = field(default_factory=dict)
+    """The keys without a prefix, and those whose prefix nothing declares."""
+
+    extensions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The keys of each extension, by its URI."""
+
+    prefixes: dict[str, str] = field(default_factory=dict)
+    """The URI of each prefix."""
+
+    @property
+    def tile(self) -> tuple[str, Mapping[str, Any]] | None:
+        """The prefix of the tiling extension as it is written here, and its keys; None where it is not declared."""
+        for prefix, uri in self.prefixes.items():
+            if _TILE_VERSION.fullmatch(uri):
+                return prefix, self.extensions.get(uri, {})
+        return None
+
+
+def resolved(items: Sequence[tuple[str, Any]]) -> Document:
+    """Return the document that the lines of a header make."""
+    document = Document(prefixes=_prefixes(items))
+    entries = [_entry(key, value, document.prefixes) for key, value in items if key != "extensions"]
+    # the more specific path wins, whatever the order; and an index comes after those before it
+    entries.sort(key=lambda entry: (len(entry.path), [(isinstance(step, str), step) for step in entry.path]))
+    seen: dict[tuple[str, Path], _Entry] = {}
+    for entry in entries:
+        twin = seen.setdefault((entry.uri, entry.path), entry)
+        if twin is entry:
+            space = document.extensions.setdefault(entry.uri, {}) if entry.uri else document.core
+            _put(space, entry)
+        elif twin.value != entry.value:
+            raise MalformedError("given twice, with different values", field=entry.key)
+    return document
+
+
+@dataclass(frozen=True)
+class _Entry:
+    key: str
+    uri: str
+    path: Path
+    value: Any
+
+
+def _prefixes(items: Sequence[tuple[str, Any]]) -> dict[str, str]:
+    """Return the union of all declarations."""
+    found: dict[str, str] = {}
+    for key, value in items:
+        if key != "extensions":
+            continue
+        if not isinstance(value, dict):
+            raise MalformedError(f"{value!r:.80}; an object of prefixes and URIs is needed", field=key)
+        for prefix, uri in value.items():
+            _declare(found, prefix, uri)
+    return found
+
+
+def _declare(found: dict[str, str], prefix: str, uri: Any) -> None:
+    if not isinstance(uri, str) or not uri:
+        raise MalformedError(f"prefix {prefix!r} stands for {uri!r:.80}, no URI", field="extensions")
+    if found.setdefault(prefix, uri) != uri:
+        raise MalformedError(f"prefix {prefix!r} stands for {found[prefix]} and for {uri}", field="extensions")
+    if _TILE_ANY.fullmatch(uri) and not _TILE_VERSION.fullmatch(uri):
+        raise UnsupportedError(f"tiling extension {uri!r}; version 1 is read: {TILE}v1.0.0", field="extensions")
+
+
+def _entry(key: str, value: Any, prefixes: Mapping[str, str]) -> _Entry:
+    prefix, colon, rest = key.partition(":")
+    if colon and prefix in prefixes:
+        return _Entry(key, prefixes[prefix], _path(rest, key), value)
+    if key in prefixes and isinstance(value, dict):
+        return _Entry(key, prefixes[key], (), value)
+    if colon and prefix == "tile":
+        raise MalformedError(f"a prefix that `extensions` does not declare; {TILE}v1.0.0 is its URI", field=key)
+    return _Entry(key, "", (key,) if colon else _path(key, key), value)
+
+
+def _path(text: str, key: str) -> Path:
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None or (found[1] and (at == 0) == text[at].startswith(".")) or (not steps and found[2]):
+            raise MalformedError("no path; names with dots between them and indices in brackets are", field=key[:80])
+        steps.append(found[1] or int(found[2]))
+        at = found.end()
+    if not steps:
+        raise MalformedError("a key without a name", field=key[:80])
+    return tuple(steps)
+
+
+def _put(space: dict[str, Any], entry: _Entry) -> None:
+    """Put a value at its path, making what leads there."""
+    if not entry.path:
+        _merge(space, entry.value)
+        return
+    holder: Any = space
+    for step, following in zip(entry.path, entry.path[1:], strict=False):
+        holder = _below(holder, step, [] if isinstance(following, int) else {}, entry.key)
+    last = entry.path[-1]
+    if isinstance(last, str) and isinstance(holder, dict):
+        _merge(holder, {last: entry.value})
+    elif isinstance(last, int) and isinstance(holder, list) and last < len(holder):
+        both = {last: holder[last]}
+        _merge(both, {last: entry.value})
+        holder[last] = both[last]
+    else:
+        _added(holder, last, entry.value, entry.key)
+
+
+def _merge(holder: dict[Any, Any], given: Mapping[Any, Any]) -> None:
+    """Put members into an object; objects in both become one, since nested is the same as flattened."""
+    for name, value in given.items():
+        old = holder.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(old, value)
+        else:
+            holder[name] = value
+
+
+def _below(holder: Any, step: Step, empty: Any, key: str) -> Any:
+    """Return what stands at a step, made empty where there is nothing."""
+    if isinstance(step, int) and isinstance(holder, list) and step < len(holder):
+        return holder[step]
+    if isinstance(step, str) and isinstance(holder, dict) and step in holder:
+        return holder[step]
+    _added(holder, step, empty, key)
+    return empty
+
+
+def _added(holder: Any, step: Step, value: Any, key: str) -> None:
+    if isinstance(step, str) and isinstance(holder, dict):
+        holder[step] = value
+    elif isinstance(step, int) and isinstance(holder, list) and step == len(holder):
+        holder.append(value)
+    elif isinstance(step, int) and isinstance(holder, list):
+        raise MalformedError(f"index {step} of a list of {len(holder)}; one past the end appends", field=key)
+    else:
+        kind = "an index" if isinstance(step, int) else "a name"
+        raise MalformedError(f"{kind} into {holder!r:.40}", field=key)
+
+
+TYPES: Mapping[str, np.dtype[Any]] = {
+    **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    "complex64": np.dtype("complex64"),
+    "complex128": np.dtype("complex128"),
+}
+REQUIRED = ("type", "dimension", "sizes")
+_UNREAD = {
+    "bfloat16": "Zarr has no such type",
+    "block": "elements of opaque bytes have no type in Zarr",
+}
+_PATTERN = ("format", "min", "max")
+_OF_TILES = {"zstd", "lz4"}
+
+
+def jnrrd_header(document: Document, data_start: int) -> Header:
+    """Return the header that the core keys make."""
+    core = document.core
+    missing = [name for name in REQUIRED if core.get(name) is None]
+    if missing:
+        raise MalformedError("missing", field=", ".join(missing))
+    dtype = _dtype(core["type"])
+    if not isinstance(core["sizes"], list):
+        raise MalformedError(f"{core['sizes']!r:.80} is no list", field="sizes")
+    sizes = checked_sizes(core["sizes"], core["dimension"], dtype.itemsize)
+    return Header(
+        dtype,
+        sizes,
+        _encoding(core.get("encoding")),
+        checked_endian(core.get("endian"), dtype.itemsize),
+        data_start,
+        _files(core),
+        checked_skip(core.get("line_skip") or 0, "line_skip", 0),
+        checked_skip(core.get("byte_skip") or 0, "byte_skip", -1),
+        _axes(core, len(sizes)),
+        {name: value for name, value in core.items() if name != "data_files"},
+        "line_skip",
+        "byte_skip",
+    )
+
+
+def _encoding(name: Any) -> str:
+    """Return the encoding; those that only tiles have may stand here too, where it says what tiles are packed with."""
+    if isinstance(name, str) and name.lower() in _OF_TILES:
+        return name.lower()
+    return checked_encoding("raw" if name is None else name)
+
+
+def _dtype(name: Any) -> np.dtype[Any]:
+    if isinstance(name, str) and name in TYPES:
+        return TYPES[name]
+    if isinstance(name, str) and name in _UNREAD:
+        raise UnsupportedError(f"{name}: {_UNREAD[name]}; {', '.join(TYPES)} are read", field="type")
+    raise MalformedError(f"{name!r:.80}; {', '.join(TYPES)} are read", field="type")
+
+
+def _files(core: Mapping[str, Any]) -> DataFiles | None:
+    given = [name for name in ("data_file", "data_files", "data_file_pattern") if core.get(name) is not None]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise MalformedError("only one of them can say where the data are", field=", ".join(given))
+    (name,) = given
+    value, subdim = core[name], core.get("subdim")
+    if subdim is not None:
+        checked_skip(subdim, "subdim", 1)
+    return DataFiles(_NAMES[name](value, name), subdim, name)
+
+
+def _one(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, str) or not value:
+        raise MalformedError(f"{value!r:.80} is no name of a file", field=name)
+    return (value,)
+
+
+def _several(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or len(value) > MOST_FILES:
+        raise MalformedError(f"{value!r:.80} is no list of files", field=name)
+    return tuple(_one(item, name)[0] for item in value)
+
+
+def _numbered(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, dict) or any(part not in value for part in _PATTERN):
+        raise MalformedError(f"{value!r:.80}; format, min, max and step are needed", field=name)
+    first, last, step = value["min"], value["max"], value.get("step", 1)
+    if not isinstance(value["format"], str) or any(type(number) is not int for number in (first, last, step)):
+        raise MalformedError(f"{value!r:.80}; format is text, the others whole numbers", field=name)
+    pattern = re.sub(r"\{(?:\w*:)?(0?\d{0,2})d?\}", r"%\1d", value["format"])  # `{:03d}` as Python has it
+    return numbered_names(pattern, first, last, step, name)
+
+
+_NAMES: Mapping[str, Callable[[Any, str], tuple[str, ...]]] = {
+    "data_file": _one,
+    "data_files": _several,
+    "data_file_pattern": _numbered,
+}
+
+
+def _axes(core: Mapping[str, Any], count: int) -> Axes:
+    return Axes(
+        labels=_texts(core, "labels", count),
+        units=_texts(core, "units", count),
+        kinds=_texts(core, "kinds", count),
+        spacings=tuple(_number(value, "spacings") for value in _list(core, "spacings", count)),
+        directions=tuple(_vector(value) for value in _list(core, "space_directions", count)),
+        origin=tuple(_number(value, "space_origin") for value in _list(core, "space_origin", None)),
+        space_units=_texts(core, "space_units", None),
+    )
+
+
+def _list(core: Mapping[str, Any], name: str, count: int | None) -> list[Any]:
+    value = core.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        wanted = "a list" if count is None else f"a list of {count}"
+        raise MalformedError(f"{value!r:.80}; {wanted} is needed", field=name)
+    return value
+
+
+def _texts(core: Mapping[str, Any], name: str, count: int | None) -> tuple[str, ...]:
+    values = _list(core, name, count)
+    if any(value is not None and not isinstance(value, str) for value in values):
+        raise MalformedError(f"{values!r:.80}; texts are needed", field=name)
+    return tuple(value or "" for value in values)
+
+
+def _number(value: Any, name: str) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MalformedError(f"{value!r:.80} is no number", field=name)
+    try:
+        return float(value)
+    except OverflowError:
+        raise MalformedError("a number larger than any float", field=name) from None
+
+
+def _vector(value: Any) -> tuple[float, ...] | None:
+    """Return the direction of an axis; `null` or "none" of one that does not lie in space."""
+    if value is None or value == "none":
+        return None
+    if not isinstance(value, list):
+        raise MalformedError(f"{value!r:.80} is no vector", field="space_directions")
+    found = tuple(_number(part, "space_directions") for part in value)
+    return None if all(map(math.isnan, found)) else found

@@ -1,23 +1,260 @@
-"""Arrays without tiles: raw data as slabs of whole rows, compressed data as a chunk a file.
+"""Arrays that lie in files row after row: cut into slabs of whole rows.
+
+May touch numpy, errors and the model; reads nothing.
+
+Files that a header names: where they are, and whether they may be read.
+
+May touch errors, URLs and neighbours.  A header speaks for its own folder; whatever leads out of it needs the
+user's word (`--allow PREFIX`), for a file from a stranger could name any other.
+
+The files with the data of an array, opened: where they begin, and how long they are.
+
+May touch errors, neighbours, the source protocol and the layout.
+
+Arrays without tiles: raw data as slabs of whole rows, compressed data as a chunk a file.
 
 May touch numpy, errors, the layout and the model.  Axes are in C order here: the file's first one is the last.
 """
 
+import re
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core import codec, codec_n5
-from jnrrdz.core.array import VirtualArray
-from jnrrdz.core.codec import CodecSpec
-from jnrrdz.core.codec_tile import TileConfig, can_hold
+from jnrrdz.core import codecs as codec
+from jnrrdz.core import codecs as codec_n5
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.codecs import CodecSpec, TileConfig, can_hold
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
+from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.nrrd.axes import Meaning
-from jnrrdz.formats.nrrd.common_header import Header
-from jnrrdz.formats.nrrd.files import Beside, DataFile, data_files
-from jnrrdz.formats.nrrd.slabs import Slabs, file_slabs, slabs_of
+from jnrrdz.formats.nrrd.header import Header
+from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.sources.url import LocalFile, Location, is_absolute, place
+
+TARGET = 1 << 18
+"""Bytes of a slab, about: a request's worth, and little enough to read for one row."""
+
+LEAST = TARGET // 16
+MOST_CHUNKS = 1 << 26
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """A grid of slabs: leading axes one by one, one axis in steps, the others whole."""
+
+    shape: tuple[int, ...]
+    axis: int
+    step: int
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The chunk shape."""
+        return (*(1,) * self.axis, self.step, *self.shape[self.axis + 1 :])
+
+    @property
+    def inner(self) -> int:
+        """Elements of one place along the axis."""
+        return _product(self.shape[self.axis + 1 :])
+
+    @property
+    def short(self) -> int:
+        """Size of the last slab along the axis, 0 where all are alike."""
+        return self.shape[self.axis] % self.step
+
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the first element of every slab, and how many it has."""
+        size = self.shape[self.axis]
+        first = np.arange(0, size, self.step, dtype=np.int64)
+        lengths = np.minimum(self.step, size - first) * self.inner
+        outer = np.arange(_product(self.shape[: self.axis]), dtype=np.int64)
+        if len(outer) * len(first) > MOST_CHUNKS:
+            raise UnsupportedError(f"{len(outer) * len(first)} slabs; {MOST_CHUNKS} are the most", field="sizes")
+        starts = (outer[:, np.newaxis] * size + first) * self.inner
+        return starts.ravel(), np.tile(lengths, len(outer))
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    found = 1
+    for size in sizes:
+        found *= size
+    return found
+
+
+def slabs_of(shape: tuple[int, ...], itemsize: int, per_file: int) -> Slabs:
+    """Return slabs of about `TARGET` bytes, none in two files of so many elements; rows are never cut."""
+    inner = 1
+    for axis in range(len(shape) - 1, -1, -1):
+        size = shape[axis]
+        is_row = axis == len(shape) - 1 and axis > 0
+        if per_file % (inner * size) == 0 and (is_row or inner * size * itemsize <= TARGET):
+            inner *= size
+            continue
+        return Slabs(shape, axis, _step(size, inner, itemsize, per_file))
+    return Slabs(shape, 0, shape[0])
+
+
+def _step(size: int, inner: int, itemsize: int, per_file: int) -> int:
+    """Return how many places a slab has: a divisor if one is large enough, so that no slab is short."""
+    wish = min(size, max(1, TARGET // (inner * itemsize)))
+    even = next(step for step in range(wish, 0, -1) if size % step == 0 and per_file % (step * inner) == 0)
+    several = per_file != 0 and per_file % (size * inner) != 0
+    return even if several or even * inner * itemsize >= min(LEAST, wish * inner * itemsize) else wish
+
+
+def file_slabs(shape: tuple[int, ...], per_file: int) -> Slabs | None:
+    """Return slabs that are a whole file each, None where files end within rows."""
+    inner = 1
+    for axis in range(len(shape) - 1, -1, -1):
+        if per_file % (inner * shape[axis]) == 0:
+            inner *= shape[axis]
+            continue
+        step, rest = divmod(per_file, inner)
+        return Slabs(shape, axis, step) if rest == 0 and step and shape[axis] % step == 0 else None
+    return Slabs(shape, 0, shape[0])
+
+
+_PLAIN = re.compile(r"(?!\.\.?(?:/|$))[^/\\?#:%\x00-\x1f~]+(?:/(?!\.\.?(?:/|$))[^/\\?#:%\x00-\x1f]+)*")
+"""Names that stay below their folder whatever a file system makes of them."""
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is relative, with neither dots that lead up nor anything that a URL gives a meaning."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder of a header, and what else its names may lead to."""
+
+    header: str
+    allow: tuple[str, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """The folder with a slash at its end."""
+        return self._split()[0]
+
+    def _split(self) -> tuple[str, str]:
+        """Return the folder, and what stands behind the name: a query, the rest of a chain."""
+        first, chain, rest = self.header.partition("::")
+        is_http = first.lower().startswith(("http://", "https://"))
+        path, question, query = first.partition("?") if is_http else (first, "", "")
+        return path[: path.rfind("/") + 1], question + query + chain + rest
+
+    def resolve(self, name: str, field: str) -> str:
+        """Return the URL of a file (or folder) that the header names."""
+        folder, behind = self._split()
+        try:
+            found = place(name if is_absolute(name) else folder + name + behind)
+        except JnrrdzError as error:
+            raise error.at(url=self.header, field=field) from error.__cause__
+        home = place(folder + behind) if folder or behind else place(".")
+        if not found.within(home) and not any(_allows(prefix, found) for prefix in self.allow):
+            raise UntrustedSourceError(
+                f"{name!r:.200} leads out of the header's folder; --allow {found.url()} would let it",
+                url=self.header,
+                field=field,
+            )
+        return found.url() if isinstance(found, LocalFile | Location) else folder + name + behind
+
+
+def _allows(prefix: str, found: object) -> bool:
+    return prefix == "*" or (hasattr(found, "within") and bool(found.within(place(prefix))))
+
+
+def resolved_all(folder: Folder, names: Sequence[str], field: str) -> list[str]:
+    """Return the URLs of files; a plain name needs no look at where it leads."""
+    base = folder.resolve("", field) if any(map(is_plain, names)) else ""
+    start = base if base.endswith("/") else f"{base}/"
+    return [start + name if is_plain(name) else folder.resolve(name, field) for name in names]
+
+
+_BLOCK = 1 << 16
+LARGEST_LINES = 1 << 26
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file: where its data begin, and where they end."""
+
+    url: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside a header."""
+
+    read: ReadAhead
+    url: str
+    neighbours: Neighbours
+    folder: Folder
+
+    def opened(self, url: str, field: str) -> ReadAhead:
+        """Return a reader of a file that the header names."""
+        reader = self.neighbours.open(url)
+        if reader is None:
+            raise MalformedError(f"{url} is not there", url=self.url, field=field)
+        _ = reader.size
+        reader.source.close()  # it opens itself again; a header may name thousands
+        return reader
+
+
+def data_files(header: Header, beside: Beside, count: int) -> list[DataFile]:
+    """Return the files of an array of so many bytes a file; lines and bytes to skip are skipped in each."""
+    if header.files is None:
+        return [_data_of(beside.read, header.data_start, header, count)]
+    urls = resolved_all(beside.folder, header.files.names, header.files.field)
+    readers: Sequence[ReadAhead] = [beside.opened(url, header.files.field) for url in urls]
+    found = [_data_of(reader, 0, header, count) for reader in readers]
+    for reader in readers:
+        reader.source.close()
+    return found
+
+
+def _data_of(read: ReadAhead, start: int, header: Header, count: int) -> DataFile:
+    size = read.size
+    if header.byte_skip < 0:
+        if header.encoding != "raw":
+            raise MalformedError("-1 counts from the end of raw data, not of compressed", field=header.byte_field)
+        start = size - count
+    else:
+        start = _behind_lines(read, start, header)
+        start += header.byte_skip if header.encoding == "raw" else 0
+    if start < 0 or start > size or (header.encoding == "raw" and start + count > size):
+        message = f"{count} bytes are declared, of which {max(size - start, 0)} are there"
+        is_skipped = start > size and header.byte_skip > 0
+        field = header.byte_field if is_skipped else "sizes"
+        raise MalformedError(message, url=read.source.url, offset=max(start, 0), field=field)
+    return DataFile(read.source.url, start, size)
+
+
+def _behind_lines(read: ReadAhead, at: int, header: Header) -> int:
+    """Return the offset behind the lines to skip."""
+    limit, lines = at + LARGEST_LINES, header.line_skip
+    while lines:
+        block = read(at, at + _BLOCK)
+        if not block or at > limit:
+            raise MalformedError(
+                f"{lines} lines to skip are missing", url=read.source.url, offset=at, field=header.line_field
+            )
+        ends = block.count(b"\n")
+        if ends < lines:
+            lines -= ends
+            at += len(block)
+            continue
+        for _ in range(lines):
+            end = block.index(b"\n") + 1
+            at, block = at + end, block[end:]
+        lines = 0
+    return at
+
 
 COMPRESSORS = {
     "gzip": CodecSpec(codec_n5.GZIP, {"level": 6}),

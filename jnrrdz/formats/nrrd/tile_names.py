@@ -12,8 +12,8 @@ from string import Formatter
 from typing import Any
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.nrrd.common_header import MOST_FILES
-from jnrrdz.formats.nrrd.jnrrd_levels import TileLevel, Tiling
+from jnrrdz.formats.nrrd.header import MOST_FILES
+from jnrrdz.formats.nrrd.tiling import TileLevel, Tiling
 
 SPATIAL = ("x", "y", "z")
 _WIDE = re.compile(r"\d{4}")

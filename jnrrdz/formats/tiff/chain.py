@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.planes import Column
+from jnrrdz.formats.tiff.arrays import Column
+from jnrrdz.formats.tiff.image import TiffImage, segments, tiff_image
 from jnrrdz.formats.tiff.structure import MAX_ENTRIES, MAX_IFDS, Ifd, TiffLayout
 from jnrrdz.formats.tiff.tags import NUMPY_CODE, Compression, SubfileType, Tag
-from jnrrdz.formats.tiff.tiff_image import TiffImage, segments, tiff_image
 
 type Rows = NDArray[np.uint8]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html import unescape
 
-from jnrrdz.core.geokeys import Affine, GroundControlPoint
+from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
 from jnrrdz.core.xml_tree import Element, parse_xml
 from jnrrdz.errors import MalformedError
 

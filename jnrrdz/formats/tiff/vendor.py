@@ -1,4 +1,15 @@
-"""Series of microscopy and slide formats, as tifffile finds them: which IFDs make which image.
+"""NDPI's two departures from TIFF: offsets of 64 bits in a classic file, and tiles inside one JPEG.
+
+May touch the TIFF layout and the planes of this folder.  After its entries an IFD has a link of 8
+bytes and then the upper 32 bits of every entry's value.  A level is one JPEG whose restart
+intervals serve as tiles: each decodes by itself behind the header of the whole, its size changed.
+Spec: https://openslide.org/formats/hamamatsu/
+
+A read-ahead as a file object, for libraries that read from one.
+
+May touch numpy and the read-ahead it is given.
+
+Series of microscopy and slide formats, as tifffile finds them: which IFDs make which image.
 
 May touch tifffile, the TIFF layout, and the pages and planes of this folder.  tifffile knows the
 formats; that the pages of a series can stand in one array is checked here, and where it says that
@@ -6,9 +17,10 @@ an image is larger than the file, it is not believed.
 Spec: https://github.com/cgohlke/tifffile (the formats have no common one)
 """
 
+import io
 import struct
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Buffer, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from typing import Any
@@ -17,21 +29,150 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 import tifffile
 
-from jnrrdz.core.array import VirtualGroup
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.ome import Axis, Channel
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.assembly import Series, check_levels, file_group, refusal
-from jnrrdz.formats.tiff.axes import axis_names
+from jnrrdz.formats.tiff.arrays import Column, Keyframe, Level, axis_names
 from jnrrdz.formats.tiff.chain import pages_at
-from jnrrdz.formats.tiff.meaning import meaning_of
-from jnrrdz.formats.tiff.ndpi import JpegTiles
-from jnrrdz.formats.tiff.planes import Column, Keyframe, Level
-from jnrrdz.formats.tiff.range_file import RangeFile
-from jnrrdz.formats.tiff.stack import gathered
-from jnrrdz.formats.tiff.structure import TiffLayout
-from jnrrdz.formats.tiff.tiff_image import TiffImage, tiff_image
+from jnrrdz.formats.tiff.image import TiffImage, sample_dtype, tiff_image
+from jnrrdz.formats.tiff.metadata import meaning_of
+from jnrrdz.formats.tiff.stack import Series, check_levels, file_group, gathered, refusal
+from jnrrdz.formats.tiff.structure import Entry, Ifd, ReadRange, TiffLayout
+from jnrrdz.formats.tiff.tags import Compression, FieldType
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
+
+MARK = 65420
+"""A tag that all NDPI files have."""
+
+HEADER = 12
+
+
+class NdpiLayout(TiffLayout):
+    """The directories of an NDPI file."""
+
+    def __init__(self, read: ReadRange, size: int) -> None:
+        super().__init__(read, size)
+        self.first = int.from_bytes(self.exactly(4, 8, "first IFD"), "little")
+
+    def ifd(self, offset: int) -> Ifd:
+        """Return the IFD at `offset`, its values where they really are."""
+        plain = super().ifd(offset)
+        start = offset + 2
+        count = int.from_bytes(self.exactly(offset, 2, "IFD entry count"), "little")
+        end = start + 12 * count
+        tail = self.exactly(end, 8 + 4 * count, "IFD upper halves")
+        high = np.frombuffer(tail, "<u4", offset=8).astype(np.int64) << 32
+        body = np.frombuffer(self.exactly(start, 12 * count, "IFD entries"), "<u2").reshape(count, 6)
+        uppers = dict(zip(reversed(body[:, 0].tolist()), reversed(high.tolist()), strict=True))
+        entries = {tag: self._moved(entry, start, end, uppers[tag]) for tag, entry in plain.entries.items()}
+        return Ifd(offset, entries, int.from_bytes(tail[:8], "little"))
+
+    def _moved(self, entry: Entry, start: int, end: int, upper: int) -> Entry:
+        if not start <= entry.position < end:
+            return entry._replace(position=entry.position + upper)
+        if entry.type != FieldType.ASCII:
+            return entry
+        # texts never stand in the IFD, however short
+        return entry._replace(position=upper + int.from_bytes(self.exactly(entry.position, 4, entry.name), "little"))
+
+
+def ndpi_layout(read: ReadRange, layout: TiffLayout) -> NdpiLayout | None:
+    """Return the layout of an NDPI file, None for any other; no further read tells them apart below 4 GB."""
+    if layout.big or layout.order != "<" or layout.size < HEADER:
+        return None
+    if layout.size >> 32 and _far(layout):
+        found = NdpiLayout(read, layout.size)
+        return found if MARK in found.ifd(found.first) else None
+    return NdpiLayout(read, layout.size) if layout.first and MARK in layout.ifd(layout.first) else None
+
+
+def _far(layout: TiffLayout) -> bool:
+    """Whether the first 8 bytes behind the magic are an offset beyond 4 GB; those of a TIFF are absurd as one."""
+    first = int.from_bytes(layout.exactly(4, 8, "first IFD"), "little")
+    return 1 << 32 <= first < layout.size
+
+
+@dataclass(frozen=True)
+class JpegTiles:
+    """The tiles that tifffile finds in a level's JPEG."""
+
+    width: int
+    length: int
+    header: bytes
+
+    @classmethod
+    def of(cls, page: Any) -> "JpegTiles | None":
+        """Return the tiles of one of tifffile's pages, None where it is stored in another way."""
+        header = page.jpegheader
+        return None if header is None else cls(page.tilewidth, page.tilelength, header)
+
+    def keyframe(self, image: TiffImage) -> Keyframe:
+        """Return what all pages are like whose JPEG has these tiles."""
+        tiled = replace(image, tiled=True, segment_width=self.width, segment_length=self.length)
+        config = TiffTileConfig(
+            tile_width=self.width,
+            tile_height=self.length,
+            image_width=image.width,
+            image_height=image.length,
+            compression=Compression.JPEG,
+            photometric=image.photometric,
+            samples_per_pixel=image.samples,
+            bits_per_sample=image.bits,
+            sample_format=image.formats,
+            jpeg_header=self.header,
+        )
+        lead: Mapping[str, int] = {"band": image.samples} if image.samples > 1 else {}
+        alone = VirtualArray(
+            shape=(*lead.values(), image.length, image.width),
+            dtype=sample_dtype(image),
+            chunks=(*lead.values(), self.length, self.width),
+            codecs=(config.to_spec(),),
+            refs=ChunkRefs.empty(tiled.segments),
+            dimension_names=(*lead, "y", "x"),
+        )
+        return Keyframe(tiled, alone, config)
+
+
+class RangeFile(io.RawIOBase):
+    """Bytes of a source from a position that moves; nothing is written."""
+
+    def __init__(self, read: ReadAhead, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._read = read
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position from the start, from here, or from the end."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._read.size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"a position of {base + offset}")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Fill a buffer, of whatever items, as far as the source goes."""
+        view = np.frombuffer(buffer, np.uint8)
+        data = self._read(self._at, self._at + len(view))
+        view[: len(data)] = np.frombuffer(data, np.uint8)
+        self._at += len(data)
+        return len(data)
+
 
 TIFFFILE_ERRORS = (
     tifffile.TiffFileError,

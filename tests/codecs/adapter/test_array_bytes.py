@@ -14,7 +14,7 @@ from zarr.core.dtype import get_data_type_from_native_dtype
 from zarr.registry import get_codec_class
 
 import jnrrdz
-from jnrrdz.codecs.array_bytes import TiffTileCodec
+from jnrrdz.codecs.tiles import TiffTileCodec
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 CONFIGURATION = {

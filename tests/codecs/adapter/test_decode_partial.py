@@ -8,8 +8,8 @@ from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.dtype import UInt8
 
-from jnrrdz.codecs.array_bytes import TiffTileCodec
-from jnrrdz.core.codec import TiffTileConfig
+from jnrrdz.codecs.tiles import TiffTileCodec
+from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import DriftError
 
 SPEC = ArraySpec((4, 4), UInt8(), np.uint8(0), ArrayConfig.from_dict({}), default_buffer_prototype())

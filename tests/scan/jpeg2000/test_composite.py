@@ -15,13 +15,13 @@ import xarray as xr
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import openjp2
-from jnrrdz.formats.jpeg2000.codestream_scanned import component_groups, level_count
-from jnrrdz.formats.jpeg2000.jp2_boxes import SIGNATURE
-from jnrrdz.formats.jpeg2000.jpeg2000_composite_codec import Composite
-from jnrrdz.formats.jpeg2000.jpeg2000_composite_header import check_composite, is_sycc
-from jnrrdz.formats.jpeg2000.jpeg2000_header import parse_codestream
-from jnrrdz.formats.jpeg2000.jpeg2000_siz import Axis, Component, Siz
+from jnrrdz.formats.jpeg2000 import decode as openjp2
+from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
+from jnrrdz.formats.jpeg2000.codestream import parse_codestream
+from jnrrdz.formats.jpeg2000.decode import Composite
+from jnrrdz.formats.jpeg2000.grid import check_composite, is_sycc
+from jnrrdz.formats.jpeg2000.markers import Axis, Component, Siz
+from jnrrdz.formats.jpeg2000.scan import component_groups, level_count
 
 GOLDEN = Path(__file__).parents[2] / "layout" / "golden" / "jpeg2000"
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"
@@ -66,7 +66,7 @@ def opened(tmp_path):
 @pytest.mark.parametrize("name", LEVELS)
 def test_sycc_is_the_rgb_that_imagecodecs_shows_at_every_level(opened, name, monkeypatch):
     # for this no other library is needed
-    monkeypatch.setattr("jnrrdz.formats.jpeg2000.jpeg2000_codec.decode_components", None)
+    monkeypatch.setattr("jnrrdz.formats.jpeg2000.decode.decode_components", None)
     data = jp2(name, SYCC)
     group = opened(data)["composite"]
     assert sorted(group.group_keys()) == [str(level) for level in range(LEVELS[name])]

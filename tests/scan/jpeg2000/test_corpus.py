@@ -17,7 +17,7 @@ import pytest
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import openjp2
+from jnrrdz.formats.jpeg2000 import decode as openjp2
 
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"
 FILES = sorted(path for path in CORPUS.rglob("*.j*") if path.suffix in {".jp2", ".j2k", ".j2c", ".jhc", ".jph"})

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.core.codec_jpeg2000 import Jpeg2000Config
-from jnrrdz.core.codec_jpeg2000_window import JPEG2000_WINDOW, Jpeg2000WindowConfig
+from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000 import windows
-from jnrrdz.formats.jpeg2000.jpeg2000_codec import Jpeg2000Decoder
-from jnrrdz.formats.jpeg2000.jpeg2000_windowed import WindowedDecoder
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
+from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder
 
 CORPORA = [Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / name for name in ("jpeg2000", "nitf")]
 SUFFIXES = {".jp2", ".j2k", ".j2c", ".ntf", ".nitf", ".nsf"}

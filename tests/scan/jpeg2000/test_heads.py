@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.core.codec_jpeg2000 import Jpeg2000Config
-from jnrrdz.formats.jpeg2000.jpeg2000_codec import Jpeg2000Decoder
+from jnrrdz.core.codecs import Jpeg2000Config
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from tests.codecs.jpeg2000_images import LOSSLESS, encoded, image
 
 TILES = {"BLOCKXSIZE": "256", "BLOCKYSIZE": "256", "PRECINCTS": "{128,128}", "PLT": "YES"}

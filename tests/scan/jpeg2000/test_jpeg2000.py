@@ -12,7 +12,7 @@ from rasterio.control import GroundControlPoint
 from rasterio.transform import from_origin
 
 import jnrrdz
-from jnrrdz.formats.jpeg2000.jp2_boxes import SIGNATURE
+from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
 
 GOLDEN = Path(__file__).parents[2] / "layout" / "golden" / "jpeg2000"
 

@@ -17,7 +17,7 @@ import zarr
 
 import jnrrdz
 from jnrrdz import api
-from jnrrdz.formats.n5.n5_block import default_header
+from jnrrdz.formats.n5.attributes import default_header
 
 CHAINS = [None, "offset", "pad", "n5_default"]
 TYPES = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64"]

@@ -8,7 +8,7 @@ import pytest
 import rasterio
 
 import jnrrdz
-from jnrrdz.formats.nitf.nitf_jpeg import PIECE, find_streams
+from jnrrdz.formats.nitf.blocks import PIECE, find_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

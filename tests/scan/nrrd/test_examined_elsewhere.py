@@ -28,7 +28,7 @@ MEMBERS = {packed: pack for packed, pack in PACK.items() if packed != "raw"}
 SCRIPT = """
 import resource, sys
 import jnrrdz, zarr
-import jnrrdz.formats.nrrd.tile, jnrrdz.formats.nrrd.nrrd_scanned, numcodecs, imagecodecs
+import jnrrdz.formats.nrrd.decode, jnrrdz.formats.nrrd.scan, numcodecs, imagecodecs
 with open("/proc/self/status") as status:
     now = next(int(line.split()[1]) for line in status if line.startswith("VmSize")) * 1024
 resource.setrlimit(resource.RLIMIT_AS, (now + 2 * 2**30, now + 2 * 2**30))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rasterio.enums import ColorInterp
 
 import jnrrdz
-from jnrrdz.core.array import VirtualGroup
-from jnrrdz.formats.tiff.description import iso_time
+from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.formats.tiff.metadata import iso_time
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

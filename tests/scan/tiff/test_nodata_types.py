@@ -8,7 +8,7 @@ import rasterio
 import tifffile
 
 import jnrrdz
-from jnrrdz.formats.tiff.nodata import nodata_value
+from jnrrdz.formats.tiff.arrays import nodata_value
 
 NAN = float("nan")
 

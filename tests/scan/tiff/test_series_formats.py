@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.formats.tiff.axes import axis_names, order_of
+from jnrrdz.formats.tiff.arrays import axis_names, order_of
 from jnrrdz.formats.tiff.structure import TiffLayout
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,7 +7,7 @@ import tifffile
 import jnrrdz
 from jnrrdz.api import open_store
 from jnrrdz.core.ome import Axis
-from jnrrdz.formats.tiff.ome_xml import parse_ome
+from jnrrdz.formats.tiff.ome import parse_ome
 
 HERE = "0a0a0a0a-0000-0000-0000-000000000001"
 OTHER = "0a0a0a0a-0000-0000-0000-000000000002"

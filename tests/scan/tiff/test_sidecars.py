@@ -14,7 +14,7 @@ from rasterio.transform import Affine
 
 import jnrrdz
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.sidecars import world_affine
+from jnrrdz.formats.tiff.georeference import world_affine
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 

@@ -1,0 +1,466 @@
+"""The codecs of osml-imagery-io in jnrrdz's own terms: what its manifests say, and what that means here.
+
+May touch numpy, errors, the layout tables and the model; no I/O, no zarr.  Follows docs/interop/osml.md, which records
+what osml-imagery-io 0.2.2 writes.  Its `tiff-tile` says less than an IFD; what it leaves out is
+taken from the source's first bytes where they are known, and refused where pixels depend on it.
+
+osml-imagery-io's codecs of NITF and JPEG 2000 in jnrrdz's own terms.
+
+May touch numpy, errors, the model and the decoders of blocks and tiles; no I/O, no zarr.  Follows
+docs/interop/osml.md.  What the configurations say is enough for the decoders here, which take a
+tile's place on the reference grid from the main header, where osml-imagery-io moves it to the
+origin.  What they leave open is refused: bands that stand apart, and colours that are not told.
+
+The codecs of osml-imagery-io as zarr's bytes->bytes codecs.
+
+May touch zarr, errors, and the codecs' pure modules.  Follows zarr.abc.codec as of zarr 3.4, and
+docs/interop/osml.md: after `bytes`, a codec of osml-imagery-io turns a chunk's bytes into its pixels,
+little-endian, in C order of the chunk's shape.  zarr looks the codecs up by URI among the entry points.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from zarr.abc.codec import BytesBytesCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer
+from zarr.core.common import JSON
+
+from jnrrdz.codecs.tiles import decoding_threads
+from jnrrdz.core.codecs import BYTES, CodecSpec, JbpBlockConfig, Jpeg2000Config, JpegConfig, TiffTileConfig
+from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, dumps
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
+from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder
+from jnrrdz.formats.tiff.decode import TileDecoder
+from jnrrdz.formats.tiff.tags import Compression, Photometric, Planar, SampleFormat
+
+PREFIX = "https://awslabs.github.io/osml-imagery-io/codecs/"
+TIFF_TILE = f"{PREFIX}tiff-tile"
+UNREAD = (f"{PREFIX}dted",)
+"""What nothing here decodes yet."""
+
+BYTE_ORDERS = {b"II*\0": "little", b"II+\0": "little", b"MM\0*": "big", b"MM\0+": "big"}
+"""The first four bytes of a TIFF and of a BigTIFF."""
+
+COMPRESSIONS = {
+    Compression.NONE,
+    Compression.LZW,
+    Compression.JPEG,
+    Compression.DEFLATE,
+    Compression.PACKBITS,
+    Compression.DEFLATE_OLD,
+}
+"""Those that osml-imagery-io indexes and that need nothing which its configuration leaves out."""
+
+COLOURS = {
+    Photometric.RGB: 3,
+    Photometric.SEPARATED: 4,
+    Photometric.YCBCR: 3,
+    Photometric.CIELAB: 3,
+    Photometric.ICCLAB: 3,
+    Photometric.ITULAB: 3,
+}
+"""Samples that a colour takes; other photometric interpretations take one."""
+
+FORMATS = {"u": SampleFormat.UINT, "i": SampleFormat.INT, "f": SampleFormat.IEEEFP}
+MAX_TAG = 0xFFFF_FFFF
+BITS_OF_A_BYTE = 8
+
+
+@dataclass(frozen=True)
+class OsmlTiffTile:
+    """The configuration of its `tiff-tile`, with the defaults that its reader has."""
+
+    compression: int = 1
+    bits_per_sample: int = 8
+    samples_per_pixel: int = 1
+    photometric: int = 1
+    planar_config: int = 1
+    predictor: int = 1
+    tile_width: int = 256
+    tile_height: int = 256
+    sample_format: int = 1
+    jpeg_tables: bytes | None = None
+
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, Any]) -> "OsmlTiffTile":
+        """Return the checked configuration; a member that is not known here is refused."""
+        if unknown := sorted(set(configuration) - {item.name for item in fields(cls)}):
+            raise UnsupportedError(f"members {', '.join(unknown)}, which osml-imagery-io 0.2 has not", field=TIFF_TILE)
+        values = {name: _checked(name, value) for name, value in configuration.items()}
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every member, as osml-imagery-io writes them."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if self.jpeg_tables is not None:
+            values["jpeg_tables"] = base64.b64encode(self.jpeg_tables).decode("ascii")
+        return values
+
+    def config(self, image: tuple[int, int], dtype: np.dtype[Any], byte_order: str = "little") -> TiffTileConfig:
+        """Return the configuration of jnrrdz's `tiff-tile` for an image of (height, width)."""
+        self._refuse_what_is_not_said()
+        self._check_type(dtype)
+        colours = COLOURS.get(self.photometric, 1) if self.photometric in Photometric else 1  # type: ignore[call-overload]
+        samples = self.samples_per_pixel
+        # it hands over the planes of a planar file one by one as if each were the file, RGB of one sample
+        plane = samples < colours
+        return TiffTileConfig(
+            tile_width=self.tile_width,
+            tile_height=self.tile_height,
+            image_width=image[1],
+            image_height=image[0],
+            byte_order=byte_order,
+            compression=self.compression,
+            photometric=Photometric.MINISBLACK if plane else self.photometric,
+            samples_per_pixel=samples,
+            bits_per_sample=(self.bits_per_sample,) * samples,
+            sample_format=(self.sample_format,) * samples,
+            predictor=self.predictor,
+            extra_samples=() if plane else (0,) * (samples - colours),
+            jpeg_tables=self.jpeg_tables,
+        )
+
+    def _refuse_what_is_not_said(self) -> None:
+        if self.compression not in COMPRESSIONS:
+            known = ", ".join(str(int(scheme)) for scheme in sorted(COMPRESSIONS))
+            raise UnsupportedError(f"compression {self.compression}; {known} are read", field=TIFF_TILE)
+        if self.planar_config != Planar.CHUNKY:
+            raise UnsupportedError(f"planar_config {self.planar_config} in one chunk; 1 is read", field=TIFF_TILE)
+        jpeg_colours = self.compression == Compression.JPEG and self.samples_per_pixel == COLOURS[Photometric.YCBCR]
+        if self.photometric == Photometric.YCBCR and not jpeg_colours:
+            raise UnsupportedError("YCbCr without JPEG: the manifest does not tell its subsampling", field=TIFF_TILE)
+
+    def _check_type(self, dtype: np.dtype[Any]) -> None:
+        """Refuse an array whose type is not that of the samples: casting would change pixels silently."""
+        unsigned = self.sample_format in (SampleFormat.UINT, SampleFormat.VOID)
+        bits = BITS_OF_A_BYTE if unsigned and self.bits_per_sample < BITS_OF_A_BYTE else self.bits_per_sample
+        kind = SampleFormat.UINT if unsigned else self.sample_format
+        if FORMATS.get(dtype.kind) != kind or dtype.itemsize * BITS_OF_A_BYTE != bits:
+            raise UnsupportedError(
+                f"samples of {self.bits_per_sample} bits in format {self.sample_format} for an array of {dtype}",
+                field=TIFF_TILE,
+            )
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return a member of the configuration in its type here."""
+    if name == "jpeg_tables":
+        return None if value is None else _decoded(value)
+    least = 0 if name == "photometric" else 1
+    if type(value) is not int or not least <= value <= MAX_TAG:
+        raise MalformedError(f"{name} {value!r}; an integer from {least} is needed", field=TIFF_TILE)
+    return value
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError, TypeError) as error:
+        raise MalformedError(f"jpeg_tables are not base64: {error}", field=TIFF_TILE) from error
+
+
+def refusal(name: str) -> UnsupportedError:
+    """Return the error for a codec of osml-imagery-io that is not read."""
+    return UnsupportedError(
+        f"codec {name} of osml-imagery-io is not read; those of TIFF, NITF and JPEG 2000 are", field="codecs"
+    )
+
+
+def adopted_documents(documents: Mapping[str, bytes], magic_of: Callable[[str], bytes]) -> Mapping[str, bytes]:
+    """Return a manifest's metadata documents, with every array adopted where osml-imagery-io made it.
+
+    `magic_of` is given an array's path and returns the first four bytes of the source of its chunks.
+    """
+    if not is_osml(_parsed(documents, ZARR_JSON)):
+        return documents
+    found = dict(documents)
+    for key in documents:
+        if key.endswith(f"/{ZARR_JSON}"):
+            document = _parsed(documents, key)
+            if document.get("node_type") == "array":
+                found[key] = dumps(adopted(document, magic_of(key.removesuffix(f"/{ZARR_JSON}")))).encode()
+    return found
+
+
+def _parsed(documents: Mapping[str, bytes], key: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(documents.get(key, b"{}"))
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"not JSON: {error}", field=key) from error
+    return document if isinstance(document, dict) else {}
+
+
+def is_osml(root: Mapping[str, Any]) -> bool:
+    """Whether a manifest's root zarr.json looks as osml-imagery-io writes it, and jnrrdz does not."""
+    attributes = root.get("attributes")
+    marks = {"source", "multiscales", "zarr_conventions"}
+    return isinstance(attributes, Mapping) and marks <= set(attributes) and "jnrrdz" not in attributes
+
+
+def adopted(metadata: Mapping[str, Any], magic: bytes) -> dict[str, Any]:
+    """Return an array's zarr.json with jnrrdz's `tiff-tile` for its codecs, where its source is a TIFF.
+
+    `magic` is the first four bytes of the source: they tell the byte order, which the manifest does
+    not, and whether an array without codec is an uncompressed TIFF.  Other arrays come back as they are.
+    """
+    facts = array_from_json(metadata)
+    for codec in facts.codecs:
+        if codec.name in UNREAD:
+            raise refusal(codec.name)
+    tile = _tile_of(facts, magic)
+    if tile is None:
+        return dict(metadata)
+    order = BYTE_ORDERS.get(magic[:4])
+    if order is None:
+        raise MalformedError(f"the source of TIFF tiles begins with {magic[:4]!r}, which is no TIFF", offset=0)
+    height, width = facts.shape[-2:]
+    spec = tile.config((height, width), facts.dtype, order).to_spec()
+    return {**metadata, "codecs": [spec.to_json()]}
+
+
+def _tile_of(facts: ArrayFacts, magic: bytes) -> OsmlTiffTile | None:
+    """Return how the array's chunks are stored; None where they are no tiles of a TIFF."""
+    names = [codec.name for codec in facts.codecs]
+    if names == [BYTES, TIFF_TILE]:
+        return OsmlTiffTile.from_json(facts.codecs[1].configuration)
+    bare = facts.codecs == (CodecSpec(BYTES),) or names == [BYTES]
+    if bare and magic[:4] in BYTE_ORDERS and facts.chunks[:-2] == (1,) and facts.dtype.kind in FORMATS:
+        height, width = facts.chunks[-2:]
+        bits = facts.dtype.itemsize * BITS_OF_A_BYTE
+        return OsmlTiffTile(
+            bits_per_sample=bits, sample_format=FORMATS[facts.dtype.kind], tile_width=width, tile_height=height
+        )
+    return None
+
+
+type Shape = tuple[int, ...]
+type Configuration = Mapping[str, Any]
+
+JPEG2000 = f"{PREFIX}jpeg2000"
+JBP_BLOCK = f"{PREFIX}jbp-block"
+JPEG = f"{PREFIX}jpeg"
+
+BANDS_Y_X = 3
+OSML_BLOCKS_COLOURS = 3
+COLOUR_SPACES = ("MONO", "RGB", "YCbCr601")
+
+
+class Decoder(Protocol):
+    """What the decoders of chunks offer."""
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's pixels."""
+
+
+def _osml_blocks_checked(name: str, configuration: Configuration, members: set[str]) -> Configuration:
+    """Return a configuration that has just these members."""
+    if set(configuration) != members:
+        found = ", ".join(sorted(configuration))
+        raise UnsupportedError(f"members {found}; osml-imagery-io 0.2 writes {', '.join(sorted(members))}", field=name)
+    return configuration
+
+
+def _check_shape(name: str, configuration: Configuration, shape: Shape) -> None:
+    told = tuple(configuration[member] for member in ("num_bands", "block_height", "block_width"))
+    if told != shape:
+        raise MalformedError(f"blocks of {told} for chunks of {shape}", field=name)
+
+
+def _mode(name: str, configuration: Configuration, known: str) -> str:
+    """Return the interleave of several bands that stand in one chunk."""
+    mode = configuration["imode"]
+    if configuration["num_bands"] == 1 and mode in {"B", "P", "R", "S"}:
+        return "B"
+    if not isinstance(mode, str) or mode not in known.split():
+        raise UnsupportedError(f"imode {mode!r} of several bands in one chunk; {known} are read", field=name)
+    return mode
+
+
+def _jbp_block(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
+    members = {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"}
+    said = _osml_blocks_checked(name, configuration, members)
+    _check_shape(name, said, shape)
+    own = {"pixel_type": said["pvtype"], "bits_per_pixel": said["nbpp"], "interleave": _mode(name, said, "B P R")}
+    return BlockDecoder(JbpBlockConfig.from_json(own), shape, dtype, fill)
+
+
+def _jpeg(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
+    members = {"bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space"}
+    said = _osml_blocks_checked(name, configuration, members)
+    _check_shape(name, said, shape)
+    _mode(name, said, "P")
+    space, bands = said["color_space"], said["num_bands"]
+    if space not in COLOUR_SPACES or (space == "MONO") is not (bands == 1) or bands not in {1, OSML_BLOCKS_COLOURS}:
+        raise UnsupportedError(f"color_space {space!r} of {bands} bands; MONO of 1, others of 3 are read", field=name)
+    return JpegDecoder(JpegConfig(), shape, dtype, fill)
+
+
+def _jpeg2000(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
+    said = _osml_blocks_checked(name, configuration, {"main_header", "resolution_level"})
+    plain = shape if shape[0] > 1 else shape[1:]
+    return Jpeg2000Decoder(Jpeg2000Config.from_json(said), plain, dtype, fill)
+
+
+MAKERS: Mapping[str, Callable[[str, Configuration, Shape, np.dtype[Any], Any], Decoder]] = {
+    JPEG2000: _jpeg2000,
+    JBP_BLOCK: _jbp_block,
+    JPEG: _jpeg,
+}
+"""What makes the decoder of each codec."""
+
+
+def decoder_of(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
+    """Return the decoder for the chunks of an array that has one of these codecs."""
+    if len(shape) != BANDS_Y_X or math.prod(shape) < 1:
+        raise MalformedError(f"chunks of {shape}; bands, y, x are needed", field=name)
+    return MAKERS[name](name, configuration, shape, dtype, fill)
+
+
+class ReadOnlyCodec(BytesBytesCodec):
+    """A codec that decodes only."""
+
+    is_fixed_size = False
+
+    def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:  # noqa: ARG002  # zarr's
+        raise UnsupportedError("osml-imagery-io's codecs are for reading", field="codecs")
+
+    async def _encode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return self._encode_sync(chunk_data, chunk_spec)
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
+        """Refuse: no chunk is written with this codec."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class OsmlTiffTileCodec(ReadOnlyCodec):
+    """osml-imagery-io's `tiff-tile`."""
+
+    tile: OsmlTiffTile
+    image: tuple[int, int] | None = None
+    """Height and width of the whole array, which zarr tells first; edges are short by them."""
+    _decoders: dict[ArraySpec, TileDecoder] = field(
+        default_factory=dict, init=False, repr=False, compare=False, hash=False
+    )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Return the codec of an entry of zarr.json."""
+        configuration = data.get("configuration", {})
+        if not isinstance(configuration, Mapping):
+            raise MalformedError(f"a configuration {configuration!r}", field=TIFF_TILE)
+        return cls(OsmlTiffTile.from_json(configuration))
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the entry for zarr.json."""
+        return {"name": TIFF_TILE, "configuration": self.tile.to_json()}
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        """Return the codec knowing the array's size: the first shape that zarr shows is the array's."""
+        return self if self.image is not None else replace(self, image=_rows_columns(array_spec))
+
+    def _decoder(self, spec: ArraySpec) -> TileDecoder:
+        known = self._decoders.get(spec)
+        if known is None:
+            dtype = spec.dtype.to_native_dtype()
+            config = self.tile.config(self.image or _rows_columns(spec), dtype)
+            known = TileDecoder(config, spec.shape, dtype, spec.fill_value)
+            self._decoders[spec] = known
+        return known
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        pixels = self._decoder(chunk_spec).decode(memoryview(chunk_data.as_numpy_array()))
+        return _little(pixels, chunk_spec)
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(decoding_threads(), self._decode_sync, chunk_data, chunk_spec)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what the decoders are made from; they are made again."""
+        return {"tile": self.tile, "image": self.image}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the configuration with no decoders yet."""
+        for name, value in {**state, "_decoders": {}}.items():
+            object.__setattr__(self, name, value)
+
+
+def _little(pixels: NDArray[Any], spec: ArraySpec) -> Buffer:
+    """Return pixels as the bytes that the codec `bytes` reads, which osml-imagery-io always lets be little-endian."""
+    little = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("<"))
+    return spec.prototype.buffer.from_array_like(little.reshape(-1).view("B"))
+
+
+def _rows_columns(spec: ArraySpec) -> tuple[int, int]:
+    if len(spec.shape) != BANDS_Y_X:
+        raise MalformedError(f"an array of {len(spec.shape)} axes; bands, y, x are needed", field=TIFF_TILE)
+    return spec.shape[1], spec.shape[2]
+
+
+@dataclass(frozen=True)
+class OsmlBlocksCodec(ReadOnlyCodec):
+    """osml-imagery-io's codecs of NITF and JPEG 2000: what a chunk's bytes mean is in `osml_blocks`."""
+
+    name: str
+    configuration: Mapping[str, Any]
+    _decoders: dict[ArraySpec, Decoder] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Return the codec of an entry of zarr.json."""
+        name, configuration = str(data.get("name")), data.get("configuration", {})
+        if not isinstance(configuration, Mapping):
+            raise MalformedError(f"a configuration {configuration!r}", field=name)
+        return cls(name, configuration)
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the entry for zarr.json."""
+        return {"name": self.name, "configuration": dict(self.configuration)}
+
+    def __hash__(self) -> int:
+        return hash((self.name, *sorted(map(str, self.configuration.items()))))
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        known = self._decoders.get(chunk_spec)
+        if known is None:
+            dtype = chunk_spec.dtype.to_native_dtype()
+            known = decoder_of(self.name, self.configuration, chunk_spec.shape, dtype, chunk_spec.fill_value)
+            self._decoders[chunk_spec] = known
+        pixels = known.decode(memoryview(chunk_data.as_numpy_array()))
+        return _little(pixels, chunk_spec)
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(decoding_threads(), self._decode_sync, chunk_data, chunk_spec)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what the decoders are made from; they are made again."""
+        return {"name": self.name, "configuration": dict(self.configuration)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the configuration with no decoders yet."""
+        for name, value in {**state, "_decoders": {}}.items():
+            object.__setattr__(self, name, value)
+
+
+class OsmlUnreadCodec(ReadOnlyCodec):
+    """Any other codec of osml-imagery-io: an array that has it is refused by the codec's name."""
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Refuse the codec."""
+        raise refusal(str(data.get("name")))
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:  # noqa: ARG002  # zarr's
+        raise UnsupportedError("a codec that is not read", field="codecs")

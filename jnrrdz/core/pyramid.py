@@ -1,0 +1,221 @@
+"""A volume's place and its levels as attributes: axes, multiscales, OME-Zarr.
+
+May touch errors and the model's own modules.  Follows https://github.com/zarr-conventions/multiscales
+(version 1) and https://ngff.openmicroscopy.org/0.5/.  Axes are in the array's order, last one fastest.
+
+A level of a pyramid that is not stored: which level it is computed from, by what, and its grid.
+
+May touch errors only.  A group lists such levels in its attribute `jnrrdz:virtual_levels`; a reader that
+does not know the attribute sees the stored levels and nothing else.  What each method computes is told
+in docs/howto/virtual-levels.md.
+
+Attributes that tell of a level's tiles one by one, and of an image's levels.
+
+Touches nothing.  Written by scanners of formats that have such values, left out of levels that are computed,
+and compared by `verify`.  docs/formats/jnrrd.md tells them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from jnrrdz.core import ome
+from jnrrdz.core.georeference import MULTISCALES
+from jnrrdz.errors import MalformedError, UnsupportedError
+
+type Attributes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class VolumeLevel:
+    """One level: the names of its group and of the array in it, and where it lies."""
+
+    group: str
+    variable: str
+    """Empty where the group is the array."""
+
+    factors: tuple[float, ...]
+    """Elements of the finest level that one spans, along each axis."""
+
+    scale: tuple[float, ...] | None = None
+    translation: tuple[float, ...] = ()
+
+
+def axis_attributes(
+    names: Sequence[str],
+    units: Sequence[str | None],
+    scale: Sequence[float] | None,
+    translation: Sequence[float],
+) -> Attributes:
+    """Return the attribute `axes` of an array, from which coordinates are computed; nothing where no step is known."""
+    if scale is None:
+        return {}
+    axes: Attributes = {}
+    for name, unit, step, start in zip(names, units, scale, translation, strict=True):
+        axes[name] = {"step": step, "start": start, **({} if unit is None else {"unit": unit})}
+    return {"axes": axes}
+
+
+def level_attributes(
+    name: str, names: Sequence[str], units: Sequence[str | None], levels: Sequence[VolumeLevel]
+) -> Attributes:
+    """Return the attributes of the group that holds the levels, finest first."""
+    layout = [_layout(level, levels[0]) for level in levels]
+    found: Attributes = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
+    return found | _ome(name, names, units, levels)
+
+
+def _layout(level: VolumeLevel, finest: VolumeLevel) -> Attributes:
+    origin = {} if level is finest else {"derived_from": finest.group}
+    transform = {"scale": list(level.factors), "translation": [0.0] * len(level.factors)}
+    return {"asset": level.group, **origin, "transform": transform}
+
+
+def _ome(name: str, names: Sequence[str], units: Sequence[str | None], levels: Sequence[VolumeLevel]) -> Attributes:
+    if not ome.is_expressible(names):
+        return {}
+    multiscales = {
+        **({"name": name} if name else {}),
+        "axes": [ome.axis_entry(ome.Axis(axis, unit=unit)) for axis, unit in zip(names, units, strict=True)],
+        "datasets": [_dataset(level) for level in levels],
+    }
+    return {"ome": {"version": ome.VERSION, "multiscales": [multiscales]}}
+
+
+def _dataset(level: VolumeLevel) -> Attributes:
+    """Return one level in units, in elements of the finest level where no step is known."""
+    scale = level.scale or level.factors
+    shift = level.translation if level.scale else tuple((factor - 1) / 2 for factor in level.factors)
+    transforms: list[Attributes] = [{"type": "scale", "scale": list(scale)}]
+    if any(shift):
+        transforms.append({"type": "translation", "translation": list(shift)})
+    path = f"{level.group}/{level.variable}".rstrip("/")
+    return {"path": path, "coordinateTransformations": transforms}
+
+
+VIRTUAL_LEVELS = "jnrrdz:virtual_levels"
+"""The attribute of the group that holds the levels: a list of objects as `to_json` makes them."""
+
+type Method = Literal["average", "gaussian", "lanczos", "max", "min", "mode"]
+METHODS: tuple[Method, ...] = get_args(Method.__value__)
+
+LARGEST_FACTOR = 1 << 16
+LARGEST_SIZE = 1 << 62
+MOST_LEVELS = 64
+MOST_AXES = 64
+
+
+@dataclass(frozen=True)
+class VirtualLevel:
+    """One level that is computed where it is read; sizes are in the array's order, last axis fastest."""
+
+    name: str
+    """The group of this level, below the group whose attribute lists it."""
+
+    source: str
+    """The group beside it that holds the stored, finer level."""
+
+    variable: str
+    """The name of the array in both groups."""
+
+    factors: tuple[int, ...]
+    """How many elements of the source one element spans, along each axis."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    method: Method = "average"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a level, by the field that says so."""
+        for field in ("name", "source", "variable"):
+            _check_name(getattr(self, field), field)
+        for field in ("factors", "shape", "chunks"):
+            _check_sizes(getattr(self, field), field)
+        if not len(self.factors) == len(self.shape) == len(self.chunks):
+            raise MalformedError("factors, shape and chunks differ in length", field="factors")
+        if self.name == self.source:
+            raise MalformedError(f"the level {self.name!r} is computed from itself", field="source")
+        check_method(self.method)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that stands for this level in the attribute."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "VirtualLevel":
+        """Return the level that an object of the attribute tells; anything else is refused by its field."""
+        if not isinstance(value, dict):
+            raise MalformedError(f"a level that is no object but {type(value).__name__}", field=VIRTUAL_LEVELS)
+        known = {"name", "source", "variable", "factors", "shape", "chunks", "method"}
+        if value.keys() - known:
+            raise UnsupportedError(f"unknown members {sorted(value.keys() - known)}", field=VIRTUAL_LEVELS)
+        missing = known - {"method"} - value.keys()
+        if missing:
+            raise MalformedError(f"a level without {', '.join(sorted(missing))}", field=VIRTUAL_LEVELS)
+        members: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
+        return cls(**members)
+
+
+def virtual_levels_attribute(levels: Iterable[VirtualLevel]) -> dict[str, Any]:
+    """Return the attribute that lists levels; nothing where there are none."""
+    listed = [level.to_json() for level in levels]
+    return {VIRTUAL_LEVELS: listed} if listed else {}
+
+
+def virtual_levels_of(attributes: Mapping[str, Any]) -> tuple[VirtualLevel, ...]:
+    """Return the levels that a group's attributes list."""
+    listed = attributes.get(VIRTUAL_LEVELS, [])
+    if not isinstance(listed, list):
+        raise MalformedError(f"no list but {type(listed).__name__}", field=VIRTUAL_LEVELS)
+    if len(listed) > MOST_LEVELS:
+        raise UnsupportedError(f"{len(listed)} virtual levels; no more than {MOST_LEVELS}", field=VIRTUAL_LEVELS)
+    levels = tuple(map(VirtualLevel.from_json, listed))
+    names = [level.name for level in levels]
+    if len(set(names)) < len(names):
+        raise MalformedError(f"a level is listed twice: {', '.join(names)}", field=VIRTUAL_LEVELS)
+    chained = next((level for level in levels if level.source in names), None)
+    if chained is not None:
+        raise UnsupportedError(
+            f"level {chained.name!r} is computed from {chained.source!r}, which is virtual too; name a stored one",
+            field=VIRTUAL_LEVELS,
+        )
+    return levels
+
+
+def check_method(method: Any) -> None:
+    """Refuse what is no method of making a coarser level."""
+    if method not in METHODS:
+        raise UnsupportedError(f"a downsampling method {method!r}; there are {', '.join(METHODS)}", field="method")
+
+
+def _check_name(value: Any, field: str) -> None:
+    if not isinstance(value, str) or not value.strip(".") or "/" in value or value.startswith("__"):
+        raise MalformedError(f"{value!r} is no name of a Zarr node", field=field)
+
+
+def _check_sizes(value: Any, field: str) -> None:
+    if not isinstance(value, tuple) or not all(type(size) is int for size in value):
+        raise MalformedError(f"{value!r} is no list of whole numbers", field=field)
+    most = LARGEST_FACTOR if field == "factors" else LARGEST_SIZE
+    least = 0 if field == "shape" else 1
+    if len(value) > MOST_AXES or not all(least <= size <= most for size in value):
+        raise MalformedError(f"{value}: each of them has to be {least} to {most}", field=field)
+
+
+TILE_CHECKSUMS = "tile_checksums"
+"""SHA-256 of each tile's stored bytes as 64 hexadecimal digits, null where there is none."""
+
+TILE_METADATA = "tile_metadata"
+"""What a file says of each tile, null where it says nothing."""
+
+TILE_COMPRESSION_LEVELS = "tile_compression_levels"
+"""How hard each tile was compressed."""
+
+PER_TILE = (TILE_CHECKSUMS, TILE_METADATA, TILE_COMPRESSION_LEVELS)
+"""Attributes of a level's array: a list with a value for each tile, in C order of the grid of tiles."""
+
+LEVEL_OFFSETS = "level_offsets"
+"""Where a file says that each level begins: the byte's number by the name of the level's group."""
+
+LEVEL_QUALITY = "level_quality"
+"""What a file says of each level's quality, by the name of the level's group."""

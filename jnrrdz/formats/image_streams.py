@@ -1,0 +1,268 @@
+"""What LERC, JPEG 2000, JPEG XL and JPEG XR data say of their own size, from their headers.
+
+May touch the layout of JP2 boxes only.  A few bytes of each may stand for any number of pixels, so
+these are read before a decoder is called.  Each function gives None where it finds no header: then
+no decoder finds one either.
+Spec: https://github.com/Esri/lerc; ITU-T T.800, A.5.1; ISO/IEC 18181-1, SizeHeader; ITU-T T.832, 8.3
+
+What the bytes of an image codec say of their own size, compared with the chunk that they must fill.
+
+May touch errors and the layout tables only.  A few bytes can declare gigabytes: this is looked at
+before a decoder allocates anything.  Schemes that are told the size of their output (deflate, LZW,
+ZSTD, LZMA, PackBits) stop there by themselves and need no look.
+
+Colours of JPEG and WebP as planes, without paying for the order of their samples.
+
+May touch numpy and imagecodecs.  Zarr wants (band, y, x), the formats give pixel by pixel, and
+gathering every third byte costs a third of a JPEG's decoding.  Decoded with a fourth, unused byte a
+pixel, a plane is a cast of 32-bit words to their lowest byte, which costs a quarter of that.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.errors import MalformedError
+from jnrrdz.formats.jpeg2000.boxes import parse_boxes
+from jnrrdz.formats.tiff.tags import JPEG2000S, Compression
+
+type Size = tuple[int, int, int]
+"""Height, width, samples."""
+
+J2K_SIZ = b"\xff\x4f\xff\x51"
+JXL_CODESTREAM = b"\xff\x0a"
+JXL_CONTAINER = b"\0\0\0\x0cJXL \r\n\x87\n"
+JXL_BITS = (9, 13, 18, 30)
+JXL_RATIOS = ((1, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
+JXR_CONTAINER = b"II\xbc"
+JXR_IMAGE = b"WMPHOTO\0"
+JXR_IMAGE_OFFSET = 0xBCC0
+JXR_SHORT = 0x80
+
+
+def lerc_size(data: bytes | memoryview) -> Size | None:
+    """Return what a LERC blob's header declares, of the second version or the first."""
+    head = bytes(data[:34])
+    if head[:10] == b"CntZImage " and len(head) >= 26:  # noqa: PLR2004  name, version, type, height, width
+        height, width = struct.unpack_from("<ii", head, 18)
+        return height, width, 1
+    if head[:6] != b"Lerc2 ":
+        return None
+    version = int.from_bytes(head[6:10], "little")
+    start = 14 if version >= 3 else 10  # noqa: PLR2004  a checksum stands there from version 3 on
+    height, width = (int.from_bytes(head[i : i + 4], "little") for i in (start, start + 4))
+    depth = int.from_bytes(head[start + 8 : start + 12], "little") if version >= 4 else 1  # noqa: PLR2004
+    return height, width, depth
+
+
+def jpeg2000_size(data: bytes | memoryview) -> Size | None:
+    """Return what the SIZ marker segment declares, of a codestream or of the first one in a JP2."""
+    start = 0 if bytes(data[:2]) == J2K_SIZ[:2] else _codestream(data)
+    head = bytes(data[start : start + 42])
+    if head[:4] != J2K_SIZ or len(head) < 42:  # noqa: PLR2004  up to Csiz
+        return None
+    right, bottom, left, top = struct.unpack_from(">4I", head, 8)
+    return bottom - top, right - left, int.from_bytes(head[40:42], "big")
+
+
+def _codestream(data: bytes | memoryview) -> int:
+    spans = parse_boxes(lambda start, stop: bytes(data[start:stop]), 0, len(data)).codestreams
+    return spans[0][0] if spans else 0
+
+
+def jpegxl_size(data: bytes | memoryview) -> Size | None:
+    """Return what a JPEG XL's SizeHeader declares, of a codestream or of one in boxes."""
+    head = bytes(data[:16])
+    if head[:12] == JXL_CONTAINER:
+        boxes = parse_boxes(lambda start, stop: bytes(data[start:stop]), 0, len(data)).top
+        skip = {b"jxlc": 0, b"jxlp": 4}  # a part begins with its number
+        parts = (data[box.start + skip[box.kind] : box.stop] for box in boxes if box.kind in skip)
+        head = b"".join(bytes(part[:16]) for part in parts)[:16]
+    if head[:2] != JXL_CODESTREAM:
+        return None
+    bits = _Bits(head[2:])
+    small = bits.take(1)
+    height = bits.side(small)
+    ratio = bits.take(3)
+    over, under = JXL_RATIOS[ratio]
+    return height, height * over // under if ratio else bits.side(small), 1
+
+
+class _Bits:
+    """Bits of JPEG XL, the lowest of a byte first."""
+
+    def __init__(self, data: bytes) -> None:
+        self.value = int.from_bytes(data, "little")
+
+    def take(self, count: int) -> int:
+        """Return the next bits as a number."""
+        found = self.value & ((1 << count) - 1)
+        self.value >>= count
+        return found
+
+    def side(self, small: int) -> int:
+        """Return a height or width: five bits for eighths of it, or as many as two bits say."""
+        return (self.take(5) + 1) * 8 if small else 1 + self.take(JXL_BITS[self.take(2)])
+
+
+def jpegxr_size(data: bytes | memoryview) -> Size | None:
+    """Return what the image header declares that a JPEG XR's directory points to."""
+    if bytes(data[:3]) != JXR_CONTAINER:
+        return None
+    at = int.from_bytes(data[4:8], "little")
+    count = int.from_bytes(data[at : at + 2], "little")
+    for entry in range(at + 2, min(at + 2 + 12 * count, len(data) - 11), 12):
+        if int.from_bytes(data[entry : entry + 2], "little") == JXR_IMAGE_OFFSET:
+            return _jpegxr_image(data, int.from_bytes(data[entry + 8 : entry + 12], "little"))
+    return None
+
+
+def _jpegxr_image(data: bytes | memoryview, at: int) -> Size | None:
+    head = bytes(data[at : at + 20])
+    if head[:8] != JXR_IMAGE or len(head) < 20:  # noqa: PLR2004  up to HEIGHT_MINUS1
+        return None
+    width, height = struct.unpack_from(">HH" if head[10] & JXR_SHORT else ">II", head, 12)
+    return height + 1, width + 1, 1
+
+
+MARK = 0xFF
+JPEG_END = b"\xff\xd9"
+JPEG_TAIL = 1024  # writers pad their tiles
+ALPHA_TOO = 4  # PNG and WebP may leave out an opaque alpha channel, or add one
+SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
+STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
+
+
+def jpeg_size(data: bytes | memoryview) -> Size | None:
+    """Return what a JPEG's frame header declares; None where there is no frame header."""
+    at, end = 0, len(data) - 9
+    while at < end:
+        if data[at] != MARK:
+            return None
+        marker = data[at + 1]
+        if marker == MARK:
+            at += 1
+        elif marker in STANDALONE:
+            at += 2
+        elif marker in SOF:
+            height = int.from_bytes(data[at + 5 : at + 7], "big")
+            return height, int.from_bytes(data[at + 7 : at + 9], "big"), data[at + 9]
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
+
+
+def png_size(data: bytes | memoryview) -> Size | None:
+    """Return what a PNG's IHDR declares."""
+    if bytes(data[12:16]) != b"IHDR":
+        return None
+    return int.from_bytes(data[20:24], "big"), int.from_bytes(data[16:20], "big"), 1
+
+
+def webp_size(data: bytes | memoryview) -> Size | None:
+    """Return what a WebP's first chunk declares."""
+    head = bytes(data[:30])
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(head[27:30], "little"), 1 + int.from_bytes(head[24:27], "little"), 3
+    if kind == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return 1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF), 3
+    if kind == b"VP8 ":
+        return int.from_bytes(head[28:30], "little") & 0x3FFF, int.from_bytes(head[26:28], "little") & 0x3FFF, 3
+    return None
+
+
+READERS: dict[int, Callable[[bytes | memoryview], Size | None]] = {
+    Compression.JPEG: jpeg_size,
+    Compression.OLD_JPEG: jpeg_size,
+    Compression.ALT_JPEG: jpeg_size,
+    Compression.JPEG_LOSSY: jpeg_size,
+    Compression.PNG: png_size,
+    Compression.WEBP: webp_size,
+    Compression.WEBP_OLD: webp_size,
+    Compression.LERC: lerc_size,
+    Compression.JPEGXL: jpegxl_size,
+    Compression.JPEGXL_DNG: jpegxl_size,
+    Compression.JPEGXR: jpegxr_size,
+    Compression.JPEGXR_NDPI: jpegxr_size,
+    **dict.fromkeys(JPEG2000S, jpeg2000_size),
+}
+
+
+def check_declared(compression: int, data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
+    """Return what data declare, and refuse more pixels than a chunk of `height` x `width` x `samples` has."""
+    read = READERS.get(compression)
+    size = None if read is None else read(data)
+    if size is None:
+        return None
+    is_jpeg = read is jpeg_size
+    most = samples if is_jpeg else max(samples, ALPHA_TOO)
+    if size[0] > height or size[1] > width or size[2] > most:
+        raise MalformedError(
+            f"{Compression(compression).name} data declare {size[0]} x {size[1]} x {size[2]} "
+            f"in a chunk of {height} x {width} x {samples}"
+        )
+    if is_jpeg and bytes(data[-JPEG_TAIL:]).rfind(JPEG_END) < 0:
+        # libjpeg would only warn, and leave the rest of the pixels grey
+        raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them")
+    return size
+
+
+MOST_TIMES: dict[int, int] = {
+    Compression.NONE: 1,
+    Compression.PACKBITS: 64,
+    Compression.DEFLATE: 1032,
+    Compression.DEFLATE_OLD: 1032,
+    Compression.LZW: 4096,
+}
+"""How many times its length a stream can become at the most, where its format has a limit."""
+
+
+def check_possible(compression: int, nbytes: int, need: int) -> None:
+    """Refuse a stream that cannot become as many bytes as the smallest chunk has, before room is made for them."""
+    times = MOST_TIMES.get(compression)
+    if times is not None and nbytes * times < need:
+        raise MalformedError(
+            f"{Compression(compression).name} data of {nbytes} bytes become {nbytes * times} at the most, "
+            f"{need} are needed"
+        )
+
+
+WORD = 4
+COLOURS = 3
+
+
+def jpeg_planes(
+    data: bytes | memoryview, height: int, width: int, *, tables: bytes | None, stored_as_rgb: bool
+) -> NDArray[np.uint8]:
+    """Return red, green and blue of a JPEG of exactly this size; what the decoder raises goes through."""
+    colorspace: dict[str, Any] = {"colorspace": "RGB"} if stored_as_rgb else {}
+
+    def decode(words: NDArray[np.uint8]) -> None:
+        imagecodecs.jpeg8_decode(data, tables=tables, outcolorspace="RGBX", out=words, **colorspace)
+
+    return _planes(decode, height, width)
+
+
+def webp_planes(data: bytes | memoryview, height: int, width: int) -> NDArray[np.uint8]:
+    """Return red, green and blue of a WebP of exactly this size; what the decoder raises goes through."""
+
+    def decode(words: NDArray[np.uint8]) -> None:
+        imagecodecs.webp_decode(data, hasalpha=True, out=words)
+
+    return _planes(decode, height, width)
+
+
+def _planes(decode: Callable[[NDArray[np.uint8]], None], height: int, width: int) -> NDArray[np.uint8]:
+    pixels = height * width
+    room = np.empty(pixels * WORD + WORD, np.uint8)  # a word more, for the planes that begin inside of one
+    decode(room[: pixels * WORD].reshape(height, width, WORD))
+    planes = np.empty((COLOURS, pixels), np.uint8)
+    for band in range(COLOURS):
+        np.copyto(planes[band], np.ndarray((pixels,), "<u4", room.data, offset=band), casting="unsafe")
+    return planes.reshape(COLOURS, height, width)

@@ -1,0 +1,279 @@
+"""The boxes of a JP2, JPX or JPH file: where codestreams are, and what their samples mean.
+
+May touch errors only; bytes come through `read(start, stop)`.  Boxes of unknown types are passed
+over; contents are read only where they are small or asked for.
+Spec: ITU-T T.800, annex I; T.801, annex M (labels, associations)
+
+What the samples of a JP2 file mean: colour space, palette, channels, resolution.
+
+May touch numpy, errors and the boxes.
+Spec: ITU-T T.800, I.5.3; T.801, M.11.7 (further colour spaces)
+"""
+
+import math
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.errors import MalformedError
+
+type ReadRange = Callable[[int, int], bytes]
+type Span = tuple[int, int]
+
+SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
+CONTENTS = {b"jp2h", b"jpch", b"jplh", b"asoc", b"res ", b"cgrp", b"uinf"}
+"""Boxes that hold boxes."""
+
+MAX_BOXES = 1 << 16
+MAX_DEPTH = 16
+MAX_BODY = 16 << 20
+XL = struct.Struct(">Q")
+UUID_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Box:
+    """One box: its type, its contents' place, and the boxes in it."""
+
+    kind: bytes
+    start: int
+    stop: int
+    children: tuple["Box", ...] = ()
+
+    def walk(self) -> Iterator["Box"]:
+        """Yield this box and all in it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """The boxes of one file, and their contents as far as they are asked for."""
+
+    top: tuple[Box, ...]
+    read: ReadRange = field(repr=False)
+    problems: tuple[str, ...] = ()
+    """What is broken about boxes that the pixels do not depend on."""
+
+    @property
+    def codestreams(self) -> list[Span]:
+        """Where the contiguous codestreams are."""
+        return [(box.start, box.stop) for box in self.top if box.kind == b"jp2c"]
+
+    def all(self, kind: bytes) -> Iterator[Box]:
+        """Yield the boxes of one type, wherever they are."""
+        return (box for top in self.top for box in top.walk() if box.kind == kind)
+
+    def body(self, box: Box) -> bytes:
+        """Return a box's contents."""
+        if box.stop - box.start > MAX_BODY:
+            raise MalformedError(
+                f"a box of {box.stop - box.start} bytes", offset=box.start, field=box.kind.decode("latin-1").strip()
+            )
+        return self.read(box.start, box.stop)
+
+    def first(self, kind: bytes) -> bytes | None:
+        """Return the contents of the first box of one type, None where there is none."""
+        box = next(self.all(kind), None)
+        return None if box is None else self.body(box)
+
+    def uuid(self, identifier: bytes) -> list[bytes]:
+        """Return the contents of the UUID boxes of one identifier."""
+        return [
+            self.body(box)[UUID_BYTES:]
+            for box in self.all(b"uuid")
+            if self.read(box.start, min(box.start + UUID_BYTES, box.stop)) == identifier
+        ]
+
+
+def parse_boxes(read: ReadRange, start: int, stop: int) -> Boxes:
+    """Return the boxes of a window; one that would end behind the box around it is left out, with all after it."""
+    walk = _Walk(read)
+    top = tuple(walk.boxes(start, stop, 0))
+    return Boxes(top, read, tuple(walk.problems))
+
+
+class _Walk:
+    """Counts the boxes of one file and notes what is broken."""
+
+    def __init__(self, read: ReadRange) -> None:
+        self.read = read
+        self.count = 0
+        self.problems: list[str] = []
+
+    def boxes(self, start: int, stop: int, depth: int) -> Iterator[Box]:
+        """Yield the boxes between two places."""
+        at = start
+        while at + 8 <= stop:
+            self.count += 1
+            if self.count > MAX_BOXES or depth > MAX_DEPTH:
+                raise MalformedError(
+                    f"more than {MAX_BOXES} boxes, or {MAX_DEPTH} in each other", offset=at, field="box"
+                )
+            box = self._box(at, stop)
+            if box is None:
+                return
+            inside = tuple(self.boxes(box.start, box.stop, depth + 1)) if box.kind in CONTENTS else ()
+            yield Box(box.kind, box.start, box.stop, inside)
+            at = box.stop
+
+    def _box(self, at: int, stop: int) -> Box | None:
+        """Return the box at `at` without what it holds; None where no further box can be read."""
+        head = self.read(at, min(at + 16, stop))
+        size, kind = int.from_bytes(head[:4], "big"), head[4:8]
+        if size == 0 and kind == b"\0\0\0\0":
+            return None  # zeros, with which some files are filled up
+        start = at + 8
+        if size == 1 and len(head) == 16:  # noqa: PLR2004  XLBox stands there
+            size, start = XL.unpack(head[8:])[0], at + 16
+        end = stop if size == 0 else at + size
+        if end > stop and kind == b"jp2c":
+            end = stop  # the codestream says itself where it ends
+        if not start <= end <= stop:
+            shown = kind.decode("latin-1").strip()
+            self.problems.append(f"{shown}: a box of {size} bytes at byte {at}, {stop - at} are left")
+            return None
+        return Box(kind, start, end)
+
+
+COLOUR_SPACES = {
+    0: "bilevel",
+    1: "YCbCr(1)",
+    3: "YCbCr(2)",
+    4: "YCbCr(3)",
+    9: "PhotoYCC",
+    11: "CMY",
+    12: "CMYK",
+    13: "YCCK",
+    14: "CIELab",
+    15: "bilevel(2)",
+    16: "sRGB",
+    17: "greyscale",
+    18: "sYCC",
+    19: "CIEJab",
+    20: "e-sRGB",
+    21: "ROMM-RGB",
+    24: "e-sYCC",
+}
+CHANNELS = {
+    0: ("bilevel",),
+    12: ("cyan", "magenta", "yellow", "black"),
+    16: ("red", "green", "blue"),
+    17: ("gray",),
+    18: ("Y", "Cb", "Cr"),
+    20: ("red", "green", "blue"),
+    21: ("red", "green", "blue"),
+}
+"""What the colours of a space are, in the order of their numbers."""
+
+ENUMERATED = 1
+PROFILES = {2, 3}
+OPACITY = {1, 2}
+PREMULTIPLIED = 2
+WHOLE_IMAGE = 0
+NO_COLOUR = 65535
+MAX_ENTRIES = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Palette:
+    """The columns of a palette: entries by columns."""
+
+    values: NDArray[np.int64]
+    bits: tuple[int, ...]
+
+    @property
+    def colours(self) -> NDArray[np.uint8] | None:
+        """Red, green and blue (and opacity) of each entry in 8 bits; None where the columns are something else."""
+        count = self.values.shape[1]
+        if count not in {1, 3, 4} or max(self.bits) > 8:  # noqa: PLR2004
+            return None
+        table = (self.values * 255 // ((1 << np.array(self.bits)) - 1)).astype(np.uint8)
+        return np.repeat(table, 3, axis=1) if count == 1 else table
+
+
+@dataclass(frozen=True, eq=False)
+class Colour:
+    """All of it, as far as a file says it."""
+
+    space: int | None = None
+    profile: bytes | None = None
+    palette: Palette | None = None
+    channels: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By channel: its type (colour, opacity) and the colour that it belongs to."""
+
+    resolution: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Samples a metre, down and across, at capture and for display."""
+
+    @property
+    def is_premultiplied(self) -> bool:
+        """Whether colours are multiplied by an opacity already."""
+        return any(kind == PREMULTIPLIED for kind, _ in self.channels.values())
+
+    def names(self, count: int) -> list[str]:
+        """Return what each of so many channels shows, by the names that rasterio gives to GDAL's interpretations."""
+        colours = CHANNELS.get(-1 if self.space is None else self.space, ())
+        return [self._name(number, colours) for number in range(count)]
+
+    def _name(self, channel: int, colours: tuple[str, ...]) -> str:
+        kind, belongs = self.channels.get(channel, (0, channel + 1))
+        if kind in OPACITY:
+            return "alpha"
+        if kind == 0 and belongs not in {WHOLE_IMAGE, NO_COLOUR} and belongs <= len(colours):
+            return colours[belongs - 1]
+        return "undefined"
+
+
+def parse_colour(boxes: Boxes) -> Colour:
+    """Return what the boxes say; the first colour specification counts, as the standard has it."""
+    colr = boxes.first(b"colr") or b""
+    space = int.from_bytes(colr[3:7], "big") if colr[:1] == bytes([ENUMERATED]) and len(colr) >= 7 else None  # noqa: PLR2004
+    profile = colr[3:] if colr[:1] and colr[0] in PROFILES else None
+    resolution = {name: _resolution(boxes.first(kind)) for name, kind in (("capture", b"resc"), ("display", b"resd"))}
+    return Colour(
+        space,
+        profile,
+        _palette(boxes.first(b"pclr")),
+        _channels(boxes.first(b"cdef")),
+        {name: found for name, found in resolution.items() if found is not None},
+    )
+
+
+def _palette(body: bytes | None) -> Palette | None:
+    if body is None:
+        return None
+    entries, columns = (int.from_bytes(body[:2], "big"), body[2]) if len(body) > 2 else (0, 0)  # noqa: PLR2004
+    bits = tuple((value & 0x7F) + 1 for value in body[3 : 3 + columns])
+    widths = [(one + 7) // 8 for one in bits]
+    if not 1 <= entries <= MAX_ENTRIES or not columns or len(body) < 3 + columns + entries * sum(widths):
+        raise MalformedError(f"{len(body)} bytes for {entries} entries of {columns} columns", field="pclr")
+    rows = np.frombuffer(body, np.uint8, entries * sum(widths), 3 + columns).reshape(entries, -1)
+    ends = np.cumsum([0, *widths])
+    values = [
+        sum(rows[:, start + byte].astype(np.int64) << 8 * (width - 1 - byte) for byte in range(width))
+        for start, width in zip(ends[:-1].tolist(), widths, strict=True)
+    ]
+    return Palette(np.stack([np.asarray(one) for one in values], axis=1), bits)
+
+
+def _channels(body: bytes | None) -> dict[int, tuple[int, int]]:
+    if body is None:
+        return {}
+    count = int.from_bytes(body[:2], "big")
+    if len(body) < 2 + 6 * count:
+        raise MalformedError(f"{len(body)} bytes for {count} channels", field="cdef")
+    return {number: (kind, belongs) for number, kind, belongs in struct.iter_unpack(">HHH", body[2 : 2 + 6 * count])}
+
+
+def _resolution(body: bytes | None) -> tuple[float, float] | None:
+    if body is None or len(body) < 10:  # noqa: PLR2004
+        return None
+    vn, vd, hn, hd, ve, he = struct.unpack(">HHHHbb", body[:10])
+    if not vd or not hd:
+        raise MalformedError(f"a resolution of {vn}/{vd}, {hn}/{hd}", field="res")
+    found = (vn / vd * math.pow(10, ve), hn / hd * math.pow(10, he))
+    return found if min(found) > 0 else None

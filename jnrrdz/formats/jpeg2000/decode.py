@@ -1,0 +1,512 @@
+"""Reversible HTJ2K through OpenJPH, which takes a third of OpenJPEG's time.
+
+May touch numpy, imagecodecs and the layouts of JPEG 2000; pure.  OpenJPH lets samples that leave
+their range wrap around, which they do at every reduced resolution; OpenJPEG clips them.  So it is
+told of signed samples with bits to spare, for which it shifts and clips nothing, and both is done here.
+Spec: ITU-T T.814; T.800, G.1 (DC level shift)
+
+Components of several sizes to one array: the coarse ones repeated, or as sYCC for a decoder that makes RGB of it.
+
+May touch numpy, errors and the layouts of JPEG 2000; no I/O.  The conversion is that of imagecodecs' OpenJPEG,
+so that pixels are those which its readers show; a tile has to be in a JP2 file for it to be done.
+Spec: IEC 61966-2-1, amendment 1 (sYCC); ITU-T T.800, annex I (JP2); docs/codecs/jpeg2000/README.md
+
+A tile's tile-parts and the main header, put together to a codestream of this tile alone.
+
+May touch errors and the layouts of JPEG 2000; pure.  The tile stays where it is on the reference
+grid and gets a new number; pointers into the file go; packed packet headers (PPM) are dealt out again.
+Spec: docs/codecs/jpeg2000/README.md
+
+Components of any size and precision out of a codestream, through glymur's binding of libopenjp2.
+
+May touch numpy, glymur (imported when called) and errors.  imagecodecs decodes what is regular;
+this is for components that differ in precision, sign or size.  The library reads a path, which is
+that of a file in memory where the system has such.
+
+Tile-parts of a JPEG 2000 codestream to arrays.
+
+May touch numpy, imagecodecs, the layouts of JPEG 2000 and the model; no I/O, no zarr.  Which chunk
+it is, and so which samples of its tiles, follows from the numbers of the tiles in it.  The sizes
+that the main header declares are compared with the chunk's before anything is decoded.
+Spec: docs/codecs/jpeg2000/README.md
+"""
+
+import ctypes
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
+from jnrrdz.formats.jpeg2000.codestream import HT_BIT, check_packets
+from jnrrdz.formats.jpeg2000.grid import Boxes, ChunkGrid, check_composite, is_sycc
+from jnrrdz.formats.jpeg2000.markers import (
+    Component,
+    Marker,
+    Segment,
+    Siz,
+    check_pieces,
+    parse_cod,
+    parse_siz,
+    segments,
+)
+from jnrrdz.formats.jpeg2000.packets import tile_part
+from jnrrdz.formats.jpeg2000.tile_parts import SOT, SOT_BYTES, SOT_LENGTH
+
+SPARE = 3
+"""Bits by which samples may leave their range: the wavelet's gain, and that of the colour transform."""
+
+WIDTHS = (16, 24)
+"""Bits to declare: imagecodecs gives two bytes a sample for the first, four for the second."""
+
+
+def spare_bits(header: bytes, found: list[Segment], component: Component) -> int | None:
+    """Return as how many bits samples are to be declared to OpenJPH; None where it is not to decode them."""
+    by_marker = {one.marker: header[one.start : one.stop] for one in found}
+    if Marker.CAP not in by_marker or Marker.COD not in by_marker:
+        return None
+    is_ht = bool(int.from_bytes(by_marker[Marker.CAP][4:8], "big") & HT_BIT)
+    # irreversible samples are rounded, and each library has its own way
+    if not is_ht or not parse_cod(by_marker[Marker.COD]).reversible:
+        return None
+    return next((width for width in WIDTHS if component.bits + SPARE <= width), None)
+
+
+def decode_wide(stream: bytes, level: int, component: Component) -> NDArray[Any]:
+    """Return the components of a codestream declared with spare bits, in the range that `component` has."""
+    samples: NDArray[Any] = np.asarray(imagecodecs.htj2k_decode(stream, planar=True, skipres=level))
+    half = 1 << (component.bits - 1)
+    if component.signed:
+        return np.clip(samples, -half, half - 1, out=samples)
+    np.add(samples, half, out=samples)
+    return np.clip(samples, 0, 2 * half - 1, out=samples)
+
+
+SIZ_AT = 8
+"""Where a codestream says where its image ends and begins: behind SOC, and marker, length and Rsiz of SIZ."""
+
+SYCC = 18
+"""The colour space's number in `colr`."""
+
+
+class Composite:
+    """Puts the components of one codestream's tiles together at one resolution level."""
+
+    def __init__(self, siz: Siz, level: int, *, is_rgb: bool) -> None:
+        """Refuse what has no one answer."""
+        self.finest = check_composite(siz, level)
+        self.level = level
+        self.is_rgb = is_rgb
+        self.steps = [(one.dy, one.dx) for one in siz.components]
+        if is_rgb and not is_sycc(siz.components):
+            raise MalformedError("sycc_to_rgb where the components are not those of sYCC", field="jpeg2000")
+        self.bits = siz.components[0].bits
+
+    def planes(self, found: Sequence[NDArray[np.int32]], size: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return the components of a tile of `size` rows and columns, which begins where all have a sample."""
+        if len(found) != len(self.steps):
+            raise MalformedError(f"{len(found)} components where {len(self.steps)} belong", field="jpeg2000")
+        whole = np.empty((len(found), *size), dtype)
+        for plane, (down, across), target in zip(found, self.steps, whole, strict=True):
+            needed = -(-size[0] // down), -(-size[1] // across)
+            if plane.shape[0] < needed[0] or plane.shape[1] < needed[1]:
+                raise MalformedError(f"{plane.shape} samples where a tile has {needed}", field="jpeg2000")
+            for row in range(down):
+                for column in range(across):
+                    place = target[row::down, column::across]
+                    place[...] = plane[: place.shape[0], : place.shape[1]]
+        return whole
+
+    def sycc(self, codestream: bytes) -> bytes:
+        """Return a JP2 file of one tile that says of its components that they are those of sYCC."""
+        right, bottom, left, top = struct.unpack_from(">4I", codestream, SIZ_AT)
+        ihdr = struct.pack(">IIHBBBB", bottom - top, right - left, len(self.steps), self.bits - 1, 7, 0, 0)
+        colr = struct.pack(">BBBI", 1, 0, 0, SYCC)
+        head = _box(b"ftyp", b"jp2 \0\0\0\0jp2 ") + _box(b"jp2h", _box(b"ihdr", ihdr) + _box(b"colr", colr))
+        return SIGNATURE + head + _box(b"jp2c", codestream)
+
+
+def _box(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + len(body), kind) + body
+
+
+SOC = b"\xff\x4f"
+SOD = b"\xff\x93"
+EOC = b"\xff\xd9"
+REPLACED = {Marker.SIZ, Marker.TLM, Marker.PLM, Marker.PPM}
+PPM_ROOM = 65532
+MAX_PPM = 256
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tile-part in a chunk's bytes."""
+
+    tile: int
+    start: int
+    stop: int
+    rank: int
+    """How many tile-parts of its tile stand before it."""
+
+    announced: int
+    """How many tile-parts its tile has by TNsot; 0 where that is not said."""
+
+    is_cut: bool = False
+    """Whether it goes on after the chunk ends."""
+
+
+def parts_of(data: bytes | memoryview, tiles: int, *, may_cut: bool = False) -> list[Part]:
+    """Return the tile-parts that stand one after the other in a chunk; one that is alone may be cut off."""
+    found: list[Part] = []
+    ranks: dict[int, int] = {}
+    at = 0
+    while at < len(data) and bytes(data[at : at + 2]) != EOC:
+        part = _part(data, at, tiles, ranks, may_cut=may_cut and not at)
+        found.append(part)
+        at = part.stop
+    if not found:
+        raise MalformedError(f"no tile-part in {len(data)} bytes", field="SOT")
+    return found
+
+
+def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int], *, may_cut: bool) -> Part:
+    head = bytes(data[at : at + SOT_BYTES])
+    if len(head) < SOT_BYTES or not head.startswith(b"\xff\x90\0\x0a"):
+        raise MalformedError(f"{head[:4].hex(' ')} in a chunk where a tile-part begins", field="SOT")
+    _, _, tile, length, _, announced = SOT.unpack(head)
+    # only the last tile-part of a file may leave its length open, and a chunk ends with it
+    stop = at + length if length else len(data)
+    if tile >= tiles:
+        raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", field="Isot")
+    is_cut = may_cut and stop > len(data)
+    stop = len(data) if is_cut else stop
+    if (length and length <= SOT_BYTES) or stop > len(data):
+        raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
+    rank = ranks.get(tile, 0)
+    ranks[tile] = rank + 1
+    return Part(tile, at, stop, rank, announced, is_cut)
+
+
+class Header:
+    """The main header of one array, taken apart once."""
+
+    def __init__(self, header: bytes, siz: Siz, tile_parts: Sequence[int]) -> None:
+        self.siz = siz
+        found = list(segments(header))
+        self.kept = b"".join(header[one.start : one.stop] for one in found if one.marker not in REPLACED)
+        bodies = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.PPM]
+        self._packed = _series(bodies) if bodies else []
+        self._ranks: dict[tuple[int, int], int] = {}
+        seen: dict[int, int] = {}
+        for number, tile in enumerate(tile_parts):
+            self._ranks[tile, seen.get(tile, 0)] = number
+            seen[tile] = seen.get(tile, 0) + 1
+
+    def codestream(self, data: bytes | memoryview, parts: Sequence[Part], signed_bits: int | None = None) -> bytes:
+        """Return a codestream of the tile-parts of one tile, its samples declared as signed ones of so many bits."""
+        siz = self.siz.tile(*divmod(parts[0].tile, self.siz.x.tiles))
+        if signed_bits is not None:
+            wide = tuple(replace(one, bits=signed_bits, signed=True) for one in siz.components)
+            siz = replace(siz, components=wide)
+        pieces = [SOC, siz.encode(), self.kept, *self._ppm(parts)]
+        for part in parts:
+            pieces.append(SOT.pack(Marker.SOT, SOT_LENGTH, 0, part.stop - part.start, part.rank, len(parts)))
+            pieces.append(bytes(data[part.start + SOT_BYTES : part.stop]))
+        return b"".join([*pieces, EOC])
+
+    def _ppm(self, parts: Sequence[Part]) -> Iterator[bytes]:
+        """Yield PPM segments with the packet headers of some tile-parts."""
+        if not self._packed:
+            return
+        chosen = [self._headers_of(part) for part in parts]
+        stream = b"".join(struct.pack(">I", len(one)) + one for one in chosen)
+        for number, at in enumerate(range(0, len(stream), PPM_ROOM)):
+            body = stream[at : at + PPM_ROOM]
+            if number >= MAX_PPM:
+                raise MalformedError("more packed packet headers than PPM segments hold", field="PPM")
+            yield struct.pack(">HHB", Marker.PPM, len(body) + 3, number) + body
+
+    def _headers_of(self, part: Part) -> bytes:
+        number = self._ranks.get((part.tile, part.rank))
+        if number is None or number >= len(self._packed):
+            raise MalformedError(f"no packet headers for tile-part {part.rank} of tile {part.tile}", field="PPM")
+        return self._packed[number]
+
+
+def completed(data: bytes | memoryview, part: Part, packets: bytes) -> tuple[bytes, Part]:
+    """Return a tile-part that was cut with other packets in place of those that are not there, and where it stands.
+
+    Of its header nothing is left: packet lengths (PLT) are not true any more.
+    """
+    body = tile_part(lambda start, stop: bytes(data[start:stop]), part.start, part.stop)
+    whole = bytes(data[part.start : part.start + SOT_BYTES]) + SOD + bytes(data[body.start : body.stop]) + packets
+    return whole, replace(part, start=0, stop=len(whole), is_cut=False)
+
+
+def _series(bodies: Sequence[bytes]) -> list[bytes]:
+    """Return the packet headers of each tile-part of the file, in its order."""
+    stream = b"".join(body[1:] for body in sorted(bodies, key=lambda body: body[:1]))
+    found: list[bytes] = []
+    at = 0
+    while at + 4 <= len(stream):
+        length = int.from_bytes(stream[at : at + 4], "big")
+        if at + 4 + length > len(stream):
+            raise MalformedError(f"{length} bytes of packet headers, {len(stream) - at - 4} are left", field="PPM")
+        found.append(stream[at + 4 : at + 4 + length])
+        at += 4 + length
+    return found
+
+
+INSTALL = "libopenjp2 is not installed: on Debian `apt-get install libopenjp2-7`, with conda `openjpeg`"
+HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def binding() -> Any:
+    """Return glymur's module of libopenjp2, or an error that says how to get the library."""
+    try:
+        from glymur.lib import openjp2  # noqa: PLC0415  half a second, for few files
+    except ImportError as error:
+        raise UnsupportedError(f"glymur does not import: {error}; pip install glymur", field="jpeg2000") from error
+    if openjp2.OPENJP2 is None:
+        raise UnsupportedError(INSTALL, field="jpeg2000")
+    return openjp2
+
+
+def decode_components(codestream: bytes, level: int) -> list[NDArray[np.int32]]:
+    """Return the samples of every component at a resolution level."""
+    library = binding()
+    messages: list[str] = []
+    handler = HANDLER(lambda text, _: messages.append((text or b"").decode(errors="replace").strip()))
+    with ExitStack() as stack:
+        path = stack.enter_context(_path(codestream))
+        try:
+            image = _decoded(library, stack, path, level, handler)
+        except (library.OpenJPEGLibraryError, RuntimeError) as error:
+            said = "; ".join(messages) or str(error)
+            raise MalformedError(f"libopenjp2 does not decode the codestream: {said}", field="jpeg2000") from error
+        return [_samples(image.comps[number]) for number in range(image.numcomps)]
+
+
+def _decoded(library: Any, stack: ExitStack, path: str, level: int, handler: Any) -> Any:
+    """Return the decoded image, which lives as long as `stack` does."""
+    stream = library.stream_create_default_file_stream(path, True)  # noqa: FBT003  glymur's own signature: to read
+    stack.callback(library.stream_destroy, stream)
+    codec = library.create_decompress(library.CODEC_J2K)
+    stack.callback(library.destroy_codec, codec)
+    library.set_error_handler(codec, handler)
+    parameters = library.set_default_decoder_parameters()
+    parameters.cp_reduce = level
+    library.setup_decoder(codec, parameters)
+    image = library.read_header(stream, codec)
+    stack.callback(library.image_destroy, image)
+    library.decode(codec, stream, image)
+    library.end_decompress(codec, stream)
+    return image.contents
+
+
+def _samples(component: Any) -> NDArray[np.int32]:
+    if not component.data:
+        raise MalformedError("a component without samples", field="jpeg2000")
+    samples: NDArray[np.int32] = np.ctypeslib.as_array(component.data, (component.h, component.w)).copy()
+    return samples
+
+
+@contextmanager
+def _path(data: bytes) -> Iterator[str]:
+    """Give a path at which the library finds these bytes."""
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create("codestream")
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            yield f"/proc/self/fd/{number}"
+        return
+    with tempfile.NamedTemporaryFile(suffix=".j2k", delete_on_close=False) as named:
+        named.write(data)
+        named.close()
+        yield named.name
+
+
+type Shape = tuple[int, ...]
+
+COLOURS = 3
+IMAGECODECS_BITS = 26
+"""As many as imagecodecs' decoder holds exactly."""
+
+DECODER_ERRORS = (RuntimeError, ValueError, TypeError, NotImplementedError, OverflowError, MemoryError)
+"""What imagecodecs raises at bytes that it cannot decode."""
+
+
+class Jpeg2000Decoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: Jpeg2000Config, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config = config
+        self.shape = shape
+        self.dtype = dtype
+        self.fill_value = fill_value
+        header = config.main_header
+        found = list(segments(header))
+        if not found or found[0].marker != Marker.SIZ:
+            raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
+        siz = parse_siz(header[found[0].start : found[0].stop])
+        check_pieces(siz, header)
+        self._header = Header(header, siz, config.tile_parts)
+        self._components = config.components or tuple(range(len(siz.components)))
+        if max(self._components) >= len(siz.components):
+            raise MalformedError(f"component {max(self._components)} of {len(siz.components)}", field=JPEG2000)
+        self._composite = self._composed(siz)
+        first = self._components[0] if self._composite is None else self._composite.finest
+        self._grid = ChunkGrid(siz, siz.components[first], config.resolution_level)
+        self._is_regular = _is_regular(siz.components)
+        self._wide = spare_bits(header, found, siz.components[0]) if self._is_regular else None
+        self._table = self._palette()
+        self._check_shape()
+
+    def _composed(self, siz: Siz) -> Composite | None:
+        """Return what brings components of several sizes together, where that is asked for."""
+        config = self.config
+        if config.upsample:
+            if config.components or config.palette is not None:
+                raise MalformedError("upsample is for all components, and for no palette", field=JPEG2000)
+            return Composite(siz, config.resolution_level, is_rgb=config.sycc_to_rgb)
+        if config.sycc_to_rgb:
+            raise MalformedError("sycc_to_rgb without upsample", field=JPEG2000)
+        if len({(siz.components[one].dx, siz.components[one].dy) for one in self._components}) > 1:
+            raise MalformedError("components of several sizes in one array", field=JPEG2000)
+        return None
+
+    def _palette(self) -> NDArray[np.uint8] | None:
+        entries = self.config.palette
+        if entries is None:
+            return None
+        if len(entries) % COLOURS or self.dtype != np.uint8 or len(self._components) != 1:
+            raise MalformedError(
+                f"a palette of {len(entries)} bytes for {len(self._components)} components of {self.dtype}",
+                field=JPEG2000,
+            )
+        return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
+
+    def _check_shape(self) -> None:
+        self._grid.check_samples()
+        bands = len(self._components) if self._table is None else COLOURS
+        expected = (*((bands,) if bands > 1 else ()), *self._grid.chunk)
+        if self.shape != expected:
+            raise MalformedError(
+                f"chunks of shape {self.shape} where the main header makes them {expected}", field=JPEG2000
+            )
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's pixels, short ones padded with the fill value."""
+        by_tile: dict[int, list[Part]] = {}
+        for part in parts_of(data, self._grid.siz.tiles, may_cut=bool(self.config.resolution_level)):
+            by_tile.setdefault(part.tile, []).append(part)
+        row, column = self._grid.place(list(by_tile))
+        rows, columns = self._grid.tiles(row, column)
+        boxes = self._grid.box(row, column)
+        if len(rows) == len(columns) == 1 and tuple(stop - start for start, stop in boxes) == self.shape[-2:]:
+            # the common case, spared the copy into a larger array
+            (first,) = self._grid.numbers((rows, columns))
+            return self._tile(data, by_tile[first]).astype(self.dtype, copy=False).reshape(self.shape)
+        bands = self.shape[0] if len(self.shape) == COLOURS else 1
+        whole = np.full((bands, *self.shape[-2:]), self.fill_value, self.dtype)
+        for number in self._grid.numbers((rows, columns)):
+            self._paste(whole, data, by_tile[number], boxes)
+        return whole.reshape(self.shape)
+
+    def _paste(self, whole: NDArray[Any], data: bytes | memoryview, parts: list[Part], boxes: Boxes) -> None:
+        """Put what a chunk has of one tile where it belongs."""
+        tile = self._grid.tile_box(parts[0].tile)
+        cut = [(max(start, low), min(stop, high)) for (start, stop), (low, high) in zip(tile, boxes, strict=True)]
+        if any(start >= stop for start, stop in cut):
+            return  # a tile without samples at this level, which decoders refuse
+        (top, bottom), (left, right) = cut
+        (y, _), (x, _) = tile
+        pixels = self._tile(data, parts)[:, top - y : bottom - y, left - x : right - x]
+        (y, _), (x, _) = boxes
+        whole[:, top - y : bottom - y, left - x : right - x] = pixels
+
+    def _tile(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
+        """Return the wanted components of one tile, as bands, rows and columns."""
+        level = self.config.resolution_level
+        for part in parts:
+            check_pieces(self._grid.siz, data, part.start + SOT_BYTES)
+        if level and (parts[0].is_cut or max(part.announced for part in parts) != len(parts)):
+            spans = [(part.start, part.stop) for part in parts]
+            empty = check_packets(data, spans, self.config.main_header, parts[0].tile, level)
+            if parts[0].is_cut:
+                data, parts[0] = completed(data, parts[0], empty)
+        rows, columns = (stop - start for start, stop in self._grid.tile_box(parts[0].tile))
+        planes = self._decoded(data, parts)
+        if planes.shape[1] < rows or planes.shape[2] < columns:
+            raise MalformedError(f"{planes.shape[1:]} samples where a tile has {(rows, columns)}", field=JPEG2000)
+        # at an odd origin OpenJPEG gives a row or column too many
+        planes = planes[:, :rows, :columns]
+        return planes if self._table is None else self._colours(planes[0])
+
+    def _decoded(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
+        """Return the wanted components of one tile, perhaps with a row or column too many."""
+        is_rgb = self._composite is not None and self._composite.is_rgb
+        if not self._is_regular and not is_rgb:
+            found = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
+            if self._composite is not None:
+                rows, columns = self._grid.tile_box(parts[0].tile)
+                return self._composite.planes(found, (rows[1] - rows[0], columns[1] - columns[0]), self.dtype)
+            return np.stack([found[one] for one in self._components])
+        try:
+            pixels = self._by_imagecodecs(data, parts)
+        except DECODER_ERRORS as error:
+            nbytes = sum(part.stop - part.start for part in parts)
+            raise MalformedError(
+                f"tile {parts[0].tile}, {nbytes} bytes in {len(parts)} tile-parts, does not decode: {error}",
+                field=JPEG2000,
+            ) from error
+        planes = pixels if pixels.ndim == COLOURS else pixels[np.newaxis]
+        if len(planes) != len(self._grid.siz.components):
+            raise MalformedError(f"{len(planes)} components where {len(self._components)} belong", field=JPEG2000)
+        return planes[list(self._components)] if self.config.components else planes
+
+    def _by_imagecodecs(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
+        level = self.config.resolution_level
+        if self._wide is not None:
+            stream = self._header.codestream(data, parts, self._wide)
+            with suppress(*DECODER_ERRORS):  # OpenJPEG reads more of the standard
+                return decode_wide(stream, level, self._grid.siz.components[0])
+        stream = self._header.codestream(data, parts)
+        if self._composite is not None:
+            stream = self._composite.sycc(stream)
+        return np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level))
+
+    def _colours(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
+        table = self._table
+        if table is None or int(indices.max()) >= table.shape[1] or int(indices.min()) < 0:
+            raise MalformedError(f"index {int(indices.max())} into a palette of colours", field=JPEG2000)
+        colours: NDArray[np.uint8] = table[:, indices]
+        return colours
+
+
+def missing_library(config: Jpeg2000Config) -> str | None:
+    """Return what keeps chunks of this configuration from being decoded here, None where nothing does."""
+    header = config.main_header
+    components = parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]).components
+    if _is_regular(components) or config.sycc_to_rgb:
+        return None
+    try:
+        binding()
+    except UnsupportedError as error:
+        return error.message
+    return None
+
+
+def _is_regular(components: Sequence[Component]) -> bool:
+    """Whether imagecodecs decodes components: they are all alike, and not too wide."""
+    return len(set(components)) == 1 and components[0].bits <= IMAGECODECS_BITS

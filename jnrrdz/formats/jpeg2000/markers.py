@@ -1,0 +1,386 @@
+"""The SIZ marker segment of a JPEG 2000 codestream, and which tiles make up which pixels.
+
+May touch errors only; pure.  All positions are on the reference grid until a factor (subsampling
+times 2^level) brings them to the samples of a component at a resolution: `ceil(position / factor)`.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.5.1 and B.2 to B.5
+
+Marker segments of JPEG 2000 headers, and what the coding style says in them.
+
+May touch errors and the SIZ segment; pure.
+Spec: ITU-T T.800, annex A; T.801 (extensions are refused), T.814 (HTJ2K: CAP)
+
+What a decoder keeps beside the samples of a tile: something for every code-block and for every precinct.
+
+May touch errors, the markers and the SIZ segment; pure.  OpenJPEG makes room for all of them before it decodes,
+at reduced resolutions too.  Blocks of 4 x 4 samples, which a header of a hundred bytes can ask for, cost
+25 bytes a sample: more than the samples.
+Spec: ITU-T T.800, A.6.1 (COD), A.6.2 (COC), B.6 and B.7 (precincts, code-blocks)
+"""
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import lru_cache
+
+from jnrrdz.errors import MalformedError, UnsupportedError
+
+FIELDS = struct.Struct(">HH8IH")  # Lsiz, Rsiz, X, Y, XO, YO, XT, YT, XTO, YTO, Csiz
+SIZ = 0xFF51
+HEAD = 2 + FIELDS.size
+PER_COMPONENT = 3
+MAX_COMPONENTS = 16384
+MAX_BITS = 38
+MAX_TILES = 65535
+
+
+@dataclass(frozen=True)
+class Component:
+    """One component: how its samples are stored, and every how many grid points there is one."""
+
+    bits: int
+    signed: bool
+    dx: int
+    dy: int
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the reference grid: the image's extent, and where its tiles begin."""
+
+    start: int
+    stop: int
+    tile_start: int
+    tile: int
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles."""
+        return -(-(self.stop - self.tile_start) // self.tile)
+
+    def size(self, factor: int) -> int:
+        """Return the number of samples at one every `factor` points."""
+        first, stop = self.samples(factor)
+        return stop - first
+
+    def samples(self, factor: int) -> tuple[int, int]:
+        """Return the first sample and the one after the last, likewise."""
+        return -(-self.start // factor), -(-self.stop // factor)
+
+    def part(self, first: int, count: int) -> "Axis":
+        """Return the axis of `count` tiles from the tile `first` on, at the same place."""
+        begin = self.tile_start + first * self.tile
+        return Axis(max(self.start, begin), min(self.stop, begin + count * self.tile), begin, self.tile)
+
+    def chunk(self, factor: int) -> int:
+        """Return the samples of a chunk: those of so many tiles that all such chunks are as long.
+
+        Tiles whose size is no multiple of the factor differ by a sample; `together` of them do not.
+        """
+        return min(self.size(factor), self.together(factor) * self.tile // factor)
+
+    def together(self, factor: int) -> int:
+        """Return the number of tiles from one chunk's beginning to the next one's."""
+        return factor // math.gcd(factor, self.tile)
+
+    def chunk_box(self, index: int, factor: int) -> tuple[int, int]:
+        """Return a chunk's first sample and the one after its last, counted as the component counts them."""
+        first = -(-self.start // factor) + index * self.chunk(factor)
+        return first, min(first + self.chunk(factor), -(-self.stop // factor))
+
+    def chunk_tiles(self, index: int, factor: int) -> tuple[int, int]:
+        """Return the first tile that a chunk has samples of, and the one after the last."""
+        first, stop = self.chunk_box(index, factor)
+        return self._tile_of(first, factor), self._tile_of(stop - 1, factor) + 1
+
+    def _tile_of(self, sample: int, factor: int) -> int:
+        # a sample belongs to the tile that holds its point of the grid; before the image there is none
+        point = max(sample * factor, self.start)
+        return min((point - self.tile_start) // self.tile, self.tiles - 1)
+
+    def chunk_of(self, tile: int, factor: int) -> int:
+        """Return the chunk whose first tile is `tile`."""
+        base = self.chunk_tiles(0, factor)[0]
+        return (tile - base) // self.together(factor)
+
+
+def _alone(axis: Axis, factor: int) -> Axis:
+    """Return an axis of one tile that is all of the image, a point every `factor`."""
+    start = -(-axis.start // factor)
+    return Axis(start, start + axis.size(factor), start, axis.size(factor))
+
+
+@dataclass(frozen=True)
+class Siz:
+    """What a codestream says of its image, tiles and components."""
+
+    capabilities: int
+    x: Axis
+    y: Axis
+    components: tuple[Component, ...]
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles."""
+        return self.x.tiles * self.y.tiles
+
+    def has_samples(self, row: int, column: int) -> bool:
+        """Whether any component has a sample in a tile: one that has none need not be in the file."""
+        y, x = self.y.part(row, 1), self.x.part(column, 1)
+        return any(y.size(dy) > 0 and x.size(dx) > 0 for dx, dy in {(one.dx, one.dy) for one in self.components})
+
+    def needed(self) -> list[int]:
+        """Return the numbers of the tiles that must be in the file."""
+        across = self.x.tiles
+        if all((one.dx, one.dy) == (1, 1) for one in self.components):
+            return list(range(self.tiles))
+        return [tile for tile in range(self.tiles) if self.has_samples(*divmod(tile, across))]
+
+    def tile(self, row: int, column: int) -> "Siz":
+        """Return the image of one tile, at the same place: wavelets depend on it.
+
+        Where all components have the same subsampling the grid is that of their samples, which are
+        then the same, and which more decoders read.
+        """
+        y, x = self.y.part(row, 1), self.x.part(column, 1)
+        (dx, dy), *others = {(one.dx, one.dy) for one in self.components}
+        if others or (dx, dy) == (1, 1):
+            return replace(self, x=_alone(x, 1), y=_alone(y, 1))
+        components = tuple(replace(one, dx=1, dy=1) for one in self.components)
+        return replace(self, x=_alone(x, dx), y=_alone(y, dy), components=components)
+
+    def encode(self) -> bytes:
+        """Return the marker segment."""
+        x, y = self.x, self.y
+        length = FIELDS.size + PER_COMPONENT * len(self.components)
+        sizes = (x.stop, y.stop, x.start, y.start, x.tile, y.tile, x.tile_start, y.tile_start)
+        head = FIELDS.pack(length, self.capabilities, *sizes, len(self.components))
+        body = bytes(value for one in self.components for value in ((one.bits - 1) | (one.signed << 7), one.dx, one.dy))
+        return struct.pack(">H", SIZ) + head + body
+
+
+def parse_siz(segment: bytes) -> Siz:
+    """Return the facts of a SIZ segment, its marker included."""
+    if len(segment) < HEAD + PER_COMPONENT:
+        raise MalformedError(f"{len(segment)} bytes, of which {HEAD + PER_COMPONENT} are needed", field="SIZ")
+    length, capabilities, x1, y1, x0, y0, xt, yt, xt0, yt0, count = FIELDS.unpack_from(segment, 2)
+    if not 1 <= count <= MAX_COMPONENTS or len(segment) != length + 2 or length != FIELDS.size + PER_COMPONENT * count:
+        raise MalformedError(f"{length} bytes for {count} components", field="SIZ")
+    body = segment[HEAD:]
+    components = tuple(_component(body[at : at + PER_COMPONENT]) for at in range(0, len(body), PER_COMPONENT))
+    found = Siz(capabilities, _axis("x", x0, x1, xt0, xt), _axis("y", y0, y1, yt0, yt), components)
+    if found.tiles > MAX_TILES:
+        raise MalformedError(f"{found.tiles} tiles, where {MAX_TILES} can be numbered", field="SIZ")
+    for number, one in enumerate(components):
+        if found.x.size(one.dx) < 1 or found.y.size(one.dy) < 1:
+            raise MalformedError(f"component {number} has no sample", field="SIZ")
+    return found
+
+
+def _component(entry: bytes) -> Component:
+    found = Component((entry[0] & 0x7F) + 1, bool(entry[0] >> 7), entry[1], entry[2])
+    if found.bits > MAX_BITS or found.dx < 1 or found.dy < 1:
+        raise MalformedError(f"a component of {found.bits} bits, one sample every {found.dx}x{found.dy}", field="SIZ")
+    return found
+
+
+def _axis(name: str, start: int, stop: int, tile_start: int, tile: int) -> Axis:
+    if not (start < stop and tile > 0 and tile_start <= start < tile_start + tile):
+        raise MalformedError(
+            f"along {name} an image from {start} to {stop}, tiles of {tile} from {tile_start}", field="SIZ"
+        )
+    return Axis(start, stop, tile_start, tile)
+
+
+MAX_LEVELS = 32
+SHORT_INDEX = 257
+"""With fewer components than this their numbers take a byte."""
+
+BARE = range(0xFF30, 0xFF40)
+"""Markers without a segment, which stand for themselves."""
+
+
+class Marker(IntEnum):
+    """Markers by the specification's names."""
+
+    SOC = 0xFF4F
+    CAP = 0xFF50
+    SIZ = 0xFF51
+    COD = 0xFF52
+    COC = 0xFF53
+    TLM = 0xFF55
+    PLM = 0xFF57
+    PLT = 0xFF58
+    CPF = 0xFF59
+    QCD = 0xFF5C
+    QCC = 0xFF5D
+    RGN = 0xFF5E
+    POC = 0xFF5F
+    PPM = 0xFF60
+    PPT = 0xFF61
+    CRG = 0xFF63
+    COM = 0xFF64
+    SOT = 0xFF90
+    SOP = 0xFF91
+    EPH = 0xFF92
+    SOD = 0xFF93
+    EOC = 0xFFD9
+
+
+class Progression(IntEnum):
+    """Orders of packets."""
+
+    LRCP = 0
+    RLCP = 1
+    RPCL = 2
+    PCRL = 3
+    CPRL = 4
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One marker segment: its marker, and where it stands, from its marker to the end."""
+
+    marker: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Style:
+    """What COD says of all components."""
+
+    progression: int
+    layers: int
+    color_transform: bool
+    levels: int
+    reversible: bool
+
+
+def segments(header: bytes | memoryview, start: int = 2) -> Iterator[Segment]:
+    """Yield the segments of a header from `start` on, to its end or to the first SOT, SOD or EOC."""
+    at = start
+    while at + 2 <= len(header):
+        marker = int.from_bytes(header[at : at + 2], "big")
+        if marker in {Marker.SOT, Marker.SOD, Marker.EOC}:
+            return
+        stop = at + 2 + (0 if marker in BARE else int.from_bytes(header[at + 2 : at + 4], "big"))
+        if marker >> 8 != 0xFF or stop > len(header) or (marker not in BARE and stop < at + 4):  # noqa: PLR2004
+            raise MalformedError(f"no marker segment: {bytes(header[at : at + 4]).hex(' ')}", offset=at, field="header")
+        yield Segment(marker, at, stop)
+        at = stop
+
+
+def parse_cod(segment: bytes) -> Style:
+    """Return the facts of a COD segment, its marker included."""
+    if len(segment) < 14:  # noqa: PLR2004  marker, Lcod, Scod, SGcod, and SPcod up to the transformation
+        raise MalformedError(f"{len(segment)} bytes, of which 14 are needed", field="COD")
+    layers = int.from_bytes(segment[6:8], "big")
+    return Style(segment[5], layers, bool(segment[8]), _levels(segment[9], "COD"), segment[13] == 1)
+
+
+def coc_levels(segment: bytes, components: int) -> tuple[int, int]:
+    """Return a COC segment's component and its decomposition levels."""
+    width = 1 if components < SHORT_INDEX else 2
+    if len(segment) < 6 + width:
+        raise MalformedError(f"{len(segment)} bytes, of which {6 + width} are needed", field="COC")
+    return int.from_bytes(segment[4 : 4 + width], "big"), _levels(segment[5 + width], "COC")
+
+
+def _levels(value: int, field: str) -> int:
+    if value > MAX_LEVELS:
+        raise UnsupportedError(
+            f"{value} decomposition levels; up to {MAX_LEVELS} are read, and no extensions of T.801", field=field
+        )
+    return value
+
+
+def levels_of(header: bytes, found: list[Segment], siz: Siz, default: int | None) -> int | None:
+    """Return the levels that every component has, by the COD and COC of a header; `default` without a COD."""
+    count = len(siz.components)
+    own: dict[int, int] = {}
+    for one in found:
+        segment = header[one.start : one.stop]
+        if one.marker == Marker.COD:
+            default = parse_cod(segment).levels
+        elif one.marker == Marker.COC:
+            component, levels = coc_levels(segment, count)
+            own[component] = levels
+    if default is None:
+        return None
+    return min(own.get(component, default) for component in range(count))
+
+
+MAX_PIECES = 1 << 23
+"""Of a tile: some 400 bytes each in OpenJPEG, 3.4 GB, where the samples may take 4."""
+
+WHOLE = 15
+"""Exponent of a precinct's sides where no sizes are given."""
+
+COD_STYLE = 9
+"""Where SPcod stands in COD, counted from its marker."""
+
+FIXED = 5
+"""Bytes of SPcod and SPcoc before the precincts."""
+
+
+def check_pieces(siz: Siz, header: bytes | memoryview, start: int = 2) -> None:
+    """Refuse tiles of more code-blocks and precincts than a decoder has room for, by the COD and COC of a header."""
+    sides = [_longest(siz.x), _longest(siz.y)]
+    count = len(siz.components)
+    styles = list(_styles(header, start, count))
+    own = {component for component, _ in styles if component is not None}
+    pieces = 0
+    for named, style in styles:
+        for number in range(count) if named is None else (named,):
+            if number < count and (named is not None or number not in own):
+                one = siz.components[number]
+                pieces += _pieces(style, -(-sides[0] // one.dx), -(-sides[1] // one.dy))
+    if pieces > MAX_PIECES:
+        raise UnsupportedError(
+            f"tiles of {sides[1]} x {sides[0]} in {pieces} code-blocks and precincts: "
+            f"no more than {MAX_PIECES} are decoded at once",
+            field="COD",
+        )
+
+
+def _longest(axis: Axis) -> int:
+    return min(axis.tile, axis.stop - axis.start)
+
+
+def _styles(header: bytes | memoryview, start: int, count: int) -> Iterator[tuple[int | None, bytes]]:
+    """Yield component (None for all others) and SPcod or SPcoc of each style in a header."""
+    width = 1 if count < SHORT_INDEX else 2
+    for one in segments(header, start):
+        body = bytes(header[one.start : one.stop])
+        if one.marker == Marker.COD:
+            parse_cod(body)
+            yield None, body[COD_STYLE:] if body[4] & 1 else body[COD_STYLE : COD_STYLE + FIXED]
+        elif one.marker == Marker.COC:
+            number, _ = coc_levels(body, count)
+            at = 5 + width
+            yield number, body[at:] if body[at - 1] & 1 else body[at : at + FIXED]
+
+
+@lru_cache(maxsize=64)
+def _pieces(style: bytes, wide: int, high: int) -> int:
+    """Return the code-blocks and precincts of one component of a tile."""
+    if len(style) < FIXED:
+        raise MalformedError(f"{len(style)} bytes of a coding style, of which {FIXED} are needed", field="COC")
+    levels = min(style[0], MAX_LEVELS)
+    block = (style[1] & 15) + 2, (style[2] & 15) + 2
+    total = 0
+    for number in range(levels + 1):
+        size = style[FIXED + number] if len(style) > FIXED + number else WHOLE << 4 | WHOLE
+        precinct = size & 15, size >> 4
+        scale, less = levels - number, min(number, 1)
+        across, down = -(-wide >> scale), -(-high >> scale)
+        blocks, precincts = (3 if number else 1), 1
+        for side, most, exponent in zip((across, down), precinct, block, strict=True):
+            length = min(exponent, max(most - less, 0))
+            band = -(-side >> less)
+            blocks *= -(-band >> length)
+            precincts *= -(-side >> most)
+        total += blocks + precincts
+    return total

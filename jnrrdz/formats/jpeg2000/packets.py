@@ -1,0 +1,451 @@
+"""How one JPEG 2000 codestream is coded, as far as its packets and subbands depend on it.
+
+May touch errors, the markers and the SIZ segment; pure.  Whatever makes components, tiles or parts of a tile
+differ from COD and QCD (COC, QCC, POC, RGN, packed packet headers, HTJ2K) is refused by name, because then a
+window cannot be put together from packets alone.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.6 (COD, QCD) and B.3 (tiles)
+
+Where a tile's resolutions, subbands and precincts lie, and which of them a window needs.
+
+May touch `layout.jpeg2000_coding` only; pure arithmetic on coordinates, which are those of the resolution
+itself (the reference grid divided by the sampling and by 2 for each level below).
+Spec: ITU-T T.800, B.5 to B.7 (boxes), Annex F (how far the wavelets reach).
+
+Every packet of one JPEG 2000 tile: which one it is, where it stands, how long it is.
+
+May touch numpy, errors and the other `jpeg2000_*` layouts; bytes come through `read(start, stop)`.  The
+order follows from the coding alone, the lengths from PLT marker segments or else from the packet headers.
+Spec: ITU-T T.800, A.7.3 (PLT), B.10 (packet headers), B.12 (progression orders).
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.markers import MAX_LEVELS, Marker, Progression, Siz, parse_cod, parse_siz, segments
+from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
+from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
+
+type Box = tuple[int, int, int, int]
+"""x0, y0, x1, y1; the end is not part of it."""
+
+REFUSED = {
+    Marker.CAP: "capabilities of part 15 (HTJ2K)",
+    Marker.COC: "coding styles that differ between components",
+    Marker.QCC: "quantization that differs between components",
+    Marker.RGN: "a region of interest",
+    Marker.POC: "a progression that changes",
+    Marker.PPM: "packet headers in the main header",
+    Marker.PPT: "packet headers in the tile-part header",
+}
+IN_TILES = {**REFUSED, Marker.COD: "a coding style of its own", Marker.QCD: "quantization of its own"}
+HIGH_THROUGHPUT = 0x40
+LARGEST = 15
+"""The exponent of the largest precinct, which is what COD means where it gives no sizes."""
+
+
+@dataclass(frozen=True)
+class Coding:
+    """What SIZ, COD and QCD say, in the specification's words; all components are coded alike."""
+
+    siz: Siz
+    progression: Progression
+    layers: int
+    transform: bool
+    """Whether a multiple component transform is applied to the first three components."""
+    levels: int
+    blocks: tuple[int, int]
+    """Exponents of a code-block's width and height."""
+    style: int
+    """The code-block style."""
+    reversible: bool
+    precincts: tuple[tuple[int, int], ...]
+    """Exponents PPx and PPy of each resolution, lowest first."""
+    sop: bool
+    eph: bool
+    guard: int
+    steps: tuple[tuple[int, int], ...]
+    """Exponent and mantissa of each subband: LL, then HL, LH, HH of each resolution."""
+
+    def tile_box(self, tile: int = 0) -> Box:
+        """Return one tile's area on the reference grid."""
+        x, y = self.siz.x, self.siz.y
+        row, column = divmod(tile, x.tiles)
+        left, top = x.tile_start + column * x.tile, y.tile_start + row * y.tile
+        return max(left, x.start), max(top, y.start), min(left + x.tile, x.stop), min(top + y.tile, y.stop)
+
+    def steps_of(self, resolution: int) -> tuple[tuple[int, int], ...]:
+        """Return exponent and mantissa of a resolution's subbands."""
+        return self.steps[3 * resolution - 2 : 3 * resolution + 1] if resolution else self.steps[:1]
+
+
+def coding(header: bytes) -> Coding:
+    """Return what a main header (SOC up to before the first SOT, or longer) says."""
+    found: dict[int, bytes] = {}
+    for one in segments(header):
+        refuse(one.marker, REFUSED, one.start)
+        found[one.marker] = header[one.start : one.stop]
+    missing = [marker.name for marker in (Marker.SIZ, Marker.COD, Marker.QCD) if marker not in found]
+    if missing:
+        raise MalformedError(f"no {' and no '.join(missing)} before the first tile-part", field="main header")
+    siz = parse_siz(found[Marker.SIZ])
+    try:
+        return _coded(siz, found[Marker.COD], found[Marker.QCD][4:])
+    except (struct.error, IndexError) as error:
+        raise MalformedError("COD or QCD ends before its last member", field="main header") from error
+
+
+def refuse(marker: int, refused: dict[Marker, str], offset: int) -> None:
+    """Raise an error if windows cannot be had from a codestream with this marker."""
+    for known, meaning in refused.items():
+        if marker == known:
+            raise UnsupportedError(f"windows of a tile with {meaning}", offset=offset, field=known.name)
+
+
+def _coded(siz: Siz, cod: bytes, qcd: bytes) -> Coding:
+    general = parse_cod(cod)
+    if general.progression not in set(Progression) or not general.layers or general.levels > MAX_LEVELS:
+        raise MalformedError(f"progression {general.progression}, {general.layers} layers", field="COD")
+    coded, (across, down, style) = cod[4], cod[10:13]
+    if style & HIGH_THROUGHPUT:
+        raise UnsupportedError("windows of HTJ2K code-blocks", field="COD")
+    sizes = cod[14 : 15 + general.levels] if coded & 1 else b"\xff" * (general.levels + 1)
+    return Coding(
+        siz=siz,
+        progression=Progression(general.progression),
+        layers=general.layers,
+        transform=general.color_transform,
+        levels=general.levels,
+        blocks=((across & 15) + 2, (down & 15) + 2),
+        style=style,
+        reversible=general.reversible,
+        precincts=_precincts(sizes, general.levels),
+        sop=bool(coded & 2),
+        eph=bool(coded & 4),
+        guard=qcd[0] >> 5,
+        steps=_steps(qcd, general.levels),
+    )
+
+
+def _precincts(sizes: bytes, levels: int) -> tuple[tuple[int, int], ...]:
+    pairs = tuple((size & 15, size >> 4) for size in sizes)
+    if len(pairs) != levels + 1 or any(0 in pair for pair in pairs[1:]):
+        raise MalformedError("precinct sizes that do not fit the resolutions", field="COD")
+    return pairs
+
+
+def _steps(qcd: bytes, levels: int) -> tuple[tuple[int, int], ...]:
+    bands, kind = 3 * levels + 1, qcd[0] & 31
+    if kind == 0:
+        return tuple((qcd[1 + i] >> 3, 0) for i in range(bands))
+    if kind not in {1, 2}:
+        raise MalformedError(f"quantization style {kind}, where 0, 1 and 2 are known", field="QCD")
+    words = struct.unpack_from(f">{1 if kind == 1 else bands}H", qcd, 1)
+    pairs = [(word >> 11, word & 0x7FF) for word in words]
+    if kind == 1:  # derived: one octave finer for each resolution
+        return tuple((max(pairs[0][0] - max(i - 1, 0) // 3, 0), pairs[0][1]) for i in range(bands))
+    return tuple(pairs)
+
+
+REACH = {True: 2, False: 4}
+"""Samples on each side of one that its synthesis depends on: 5/3 (reversible) and 9/7."""
+
+
+def shrunk(box: Box, x: int, y: int) -> Box:
+    """Return a box divided by `x` and `y`, rounded up as the specification does with every coordinate."""
+    return -(-box[0] // x), -(-box[1] // y), -(-box[2] // x), -(-box[3] // y)
+
+
+def cut(box: Box, limit: Box) -> Box:
+    """Return the part of a box that lies in another one."""
+    return max(box[0], limit[0]), max(box[1], limit[1]), min(box[2], limit[2]), min(box[3], limit[3])
+
+
+def is_empty(box: Box) -> bool:
+    """Whether a box has no samples."""
+    return box[2] <= box[0] or box[3] <= box[1]
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """One resolution of one component of a tile: its box and the precincts that cover it."""
+
+    box: Box
+    exponents: tuple[int, int]
+
+    @cached_property
+    def cells(self) -> Box:
+        """The precincts, counted from the origin of the canvas: first and end, column and row."""
+        return self.cells_of(self.box)
+
+    def cells_of(self, box: Box) -> Box:
+        """Return the precincts that a box touches."""
+        if is_empty(box):
+            return 0, 0, 0, 0
+        across, down = self.exponents
+        return box[0] >> across, box[1] >> down, -(-box[2] >> across), -(-box[3] >> down)
+
+    @property
+    def columns(self) -> int:
+        """Precincts in a row."""
+        return self.cells[2] - self.cells[0]
+
+    @property
+    def rows(self) -> int:
+        """Rows of precincts."""
+        return self.cells[3] - self.cells[1]
+
+    @property
+    def count(self) -> int:
+        """Number of precincts."""
+        return self.columns * self.rows
+
+    def area(self, cells: Box) -> Box:
+        """Return the samples that a rectangle of precincts holds."""
+        across, down = self.exponents
+        whole = cells[0] << across, cells[1] << down, cells[2] << across, cells[3] << down
+        return cut(whole, self.box)
+
+    def cell(self, precinct: int) -> Box:
+        """Return a precinct, by its number, as a rectangle of one."""
+        row, column = divmod(precinct, self.columns)
+        left, top = self.cells[0] + column, self.cells[1] + row
+        return left, top, left + 1, top + 1
+
+
+def resolution(coding: Coding, tile: Box, component: int, number: int) -> Resolution:
+    """Return a resolution of a tile, 0 the lowest."""
+    part = coding.siz.components[component]
+    scale = 1 << (coding.levels - number)
+    return Resolution(shrunk(shrunk(tile, part.dx, part.dy), scale, scale), coding.precincts[number])
+
+
+def bands(number: int) -> tuple[tuple[int, int], ...]:
+    """Return whether a resolution's subbands are high in x and y: LL, or HL, LH, HH."""
+    return ((0, 0),) if number == 0 else ((1, 0), (0, 1), (1, 1))
+
+
+def band_box(box: Box, high: tuple[int, int]) -> Box:
+    """Return the subband samples that a box of a resolution above the lowest is made of."""
+    x, y = high
+    return (box[0] - x + 1) >> 1, (box[1] - y + 1) >> 1, (box[2] - x + 1) >> 1, (box[3] - y + 1) >> 1
+
+
+def blocks_of(coding: Coding, level: Resolution, number: int, precinct: int) -> list[tuple[int, int]]:
+    """Return columns and rows of a precinct's code-blocks in each subband."""
+    area = level.area(level.cell(precinct))
+    found = []
+    for high in bands(number):
+        box = area if number == 0 else band_box(area, high)
+        less = 0 if number == 0 else 1
+        wide = min(coding.blocks[0], level.exponents[0] - less)
+        tall = min(coding.blocks[1], level.exponents[1] - less)
+        size = (-(-box[2] >> wide) - (box[0] >> wide), -(-box[3] >> tall) - (box[1] >> tall))
+        found.append((0, 0) if is_empty(box) else size)
+    return found
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a window takes from one resolution."""
+
+    level: Resolution
+    need: Box
+    """The samples of this resolution that the one above (or the window itself) is made of, its reach included."""
+    cells: Box
+    """The precincts whose subbands give them."""
+
+    @property
+    def cover(self) -> Box:
+        """The samples of this resolution that those precincts hold."""
+        return self.level.area(self.cells)
+
+    def precincts(self) -> Iterator[int]:
+        """Yield the numbers of those precincts in their resolution, row by row."""
+        left, top, right, bottom = self.cells
+        x, y = self.level.cells[:2]
+        for row in range(top - y, bottom - y):
+            first = row * self.level.columns - x
+            yield from range(first + left, first + right)
+
+
+def shares(coding: Coding, tile: Box, window: Box, level: int = 0) -> list[Share]:
+    """Return what a window of the pyramid's `level` takes from each resolution, lowest first."""
+    found: list[Share] = []
+    need, reach = window, REACH[coding.reversible]
+    for number in range(coding.levels - level, -1, -1):
+        grid = resolution(coding, tile, 0, number)
+        if number:
+            wider = (need[0] - reach, need[1] - reach, need[2] + reach, need[3] + reach)
+            need = cut(wider, grid.box)
+        found.append(Share(grid, need, grid.cells_of(need)))
+        need = band_box(need, (0, 0))
+    return found[::-1]
+
+
+type ReadRange = Callable[[int, int], bytes]
+type Ints = NDArray[np.int64]
+
+MAX_PACKETS = 1 << 26
+_KEYS = {
+    Progression.LRCP: "lrcp",
+    Progression.RLCP: "rlcp",
+    Progression.RPCL: "ryxcpl",
+    Progression.PCRL: "yxcrpl",
+    Progression.CPRL: "cyxrpl",
+}
+"""What is counted in which order, the slowest first; positions count before the precincts that stand there."""
+
+
+@dataclass(frozen=True)
+class TilePart:
+    """The packets of one tile-part, and the contents of its PLT segments (from Zplt on) where it has any."""
+
+    start: int
+    stop: int
+    plt: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class PacketTable:
+    """The packets of a tile in the order of the codestream, in columns."""
+
+    component: Ints
+    resolution: Ints
+    precinct: Ints
+    layer: Ints
+    offset: Ints
+    length: Ints
+
+    def __len__(self) -> int:
+        return len(self.component)
+
+
+def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
+    """Return where the packets of the tile-part from `start` (its SOT) to `stop` are, and its PLT segments."""
+    at, plt = start + SOT_BYTES, []
+    while (marker := int.from_bytes(four := read(at, min(at + 4, stop)), "big") >> 16) != Marker.SOD:
+        length = int.from_bytes(four[2:], "big")
+        if len(four) < 4 or marker >> 8 != 0xFF or length < 2 or at + 2 + length > stop:  # noqa: PLR2004
+            raise MalformedError(f"{four.hex(' ') or 'nothing'} where a tile-part's header goes on", offset=at)
+        refuse(marker, IN_TILES, at)
+        if marker == Marker.PLT:
+            plt.append(read(at + 4, at + 2 + length))
+        at += 2 + length
+    return TilePart(at + 2, stop, tuple(plt))
+
+
+def packet_table(read: ReadRange, coding: Coding, tile: Box, parts: Sequence[TilePart]) -> PacketTable:
+    """Return all packets of a tile; `read` is only asked for packet headers, and only where PLT is missing."""
+    columns = packet_order(coding, tile)
+    if all(part.plt or part.start == part.stop for part in parts):
+        offset, length = _by_plt(parts)
+    else:
+        offset, length = _by_headers(read, coding, tile, parts, columns)
+    if len(offset) != len(columns[0]):
+        raise MalformedError(
+            f"{len(offset)} packets where the coding makes {len(columns[0])}; the tile may be cut off",
+            offset=parts[0].start if parts else None,
+            field="packets",
+        )
+    return PacketTable(*columns, offset, length)
+
+
+def packet_count(coding: Coding, tile: int) -> int:
+    """Return the number of packets that the coding makes of a tile."""
+    box, each = coding.tile_box(tile), range(len(coding.siz.components))
+    counts = (resolution(coding, box, one, number).count for one in each for number in range(coding.levels + 1))
+    return sum(counts) * coding.layers
+
+
+def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return component, resolution, precinct and layer of every packet in the order of the progression."""
+    rows = [
+        _positions(resolution(coding, tile, component, number), coding, tile, component, number)
+        for component in range(len(coding.siz.components))
+        for number in range(coding.levels + 1)
+    ]
+    precincts = np.concatenate(rows, axis=1)
+    count = precincts.shape[1] * coding.layers
+    if count > MAX_PACKETS:
+        raise UnsupportedError(f"{count} packets in one tile; {MAX_PACKETS} are the most", field="packets")
+    each = dict(zip("crpyx", np.repeat(precincts, coding.layers, axis=1), strict=True))
+    each["l"] = np.tile(np.arange(coding.layers), precincts.shape[1])
+    order = np.lexsort([each[key] for key in reversed(_KEYS[coding.progression])])
+    return each["c"][order], each["r"][order], each["p"][order], each["l"][order]
+
+
+def _positions(level: Resolution, coding: Coding, tile: Box, component: int, number: int) -> Ints:
+    """Return component, resolution, number, and place on the reference grid of a resolution's precincts."""
+    if level.count > MAX_PACKETS:
+        raise UnsupportedError(f"{level.count} precincts in a resolution of one tile", field="packets")
+    precinct = np.arange(level.count, dtype=np.int64)
+    row, column = np.divmod(precinct, max(level.columns, 1))
+    part, shift = coding.siz.components[component], coding.levels - number
+    # a first precinct that begins before the tile takes the tile's own edge as its place
+    x = np.maximum(((level.cells[0] + column) << (level.exponents[0] + shift)) * part.dx, tile[0])
+    y = np.maximum(((level.cells[1] + row) << (level.exponents[1] + shift)) * part.dy, tile[1])
+    return np.stack([np.full_like(precinct, component), np.full_like(precinct, number), precinct, y, x])
+
+
+def plt_lengths(plt: Sequence[bytes]) -> Ints:
+    """Return the packet lengths of a tile-part's PLT segments, whatever their order."""
+    data = np.frombuffer(b"".join(segment[1:] for segment in sorted(plt, key=lambda segment: segment[:1])), np.uint8)
+    ends = np.flatnonzero(data < 0x80)  # noqa: PLR2004  the last byte of a number
+    if not len(ends) or ends[-1] != len(data) - 1:
+        raise MalformedError("a packet length without its last byte", field="PLT")
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    if int((ends - starts).max()) > 8:  # noqa: PLR2004  nine times seven bits fill an int64
+        raise MalformedError("a packet length of more than nine bytes", field="PLT")
+    place = np.repeat(ends, ends - starts + 1) - np.arange(len(data))
+    return np.add.reduceat((data & 0x7F).astype(np.int64) << (7 * place), starts)
+
+
+def _by_plt(parts: Sequence[TilePart]) -> tuple[Ints, Ints]:
+    offsets, lengths = [], []
+    for part in parts:
+        if part.start == part.stop:
+            continue
+        length = plt_lengths(part.plt)
+        if int(length.sum()) != part.stop - part.start:
+            raise MalformedError(
+                f"packet lengths of {length.sum()} bytes in a tile-part that has {part.stop - part.start}",
+                offset=part.start,
+                field="PLT",
+            )
+        offsets.append(part.start + np.cumsum(length) - length)
+        lengths.append(length)
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *offsets]), np.concatenate([nothing, *lengths])
+
+
+def _by_headers(
+    read: ReadRange, coding: Coding, tile: Box, parts: Sequence[TilePart], columns: tuple[Ints, ...]
+) -> tuple[Ints, Ints]:
+    offsets: list[int] = []
+    ends: list[int] = []
+    states: dict[tuple[int, int, int], list[Band]] = {}
+    queue = iter(parts)
+    bits, stop = None, 0
+    for component, number, precinct, layer in zip(*(column.tolist() for column in columns), strict=True):
+        while bits is None or bits.position >= stop:
+            part = next(queue, None)
+            if part is None:
+                raise MalformedError(f"the tile ends after {len(ends)} of {len(columns[0])} packets", field="packets")
+            bits, stop = Bits(read, part.start, part.stop), part.stop
+        state = states.get((component, number, precinct))
+        if state is None:
+            level = resolution(coding, tile, component, number)
+            state = [Band(*size) for size in blocks_of(coding, level, number, precinct)]
+            states[component, number, precinct] = state
+        offsets.append(bits.position)
+        ends.append(packet(state, layer, coding.style, bits))
+        if ends[-1] > stop:
+            raise MalformedError("a packet goes on beyond its tile-part", offset=offsets[-1], field="packet header")
+    offset = np.asarray(offsets, np.int64)
+    return offset, np.asarray(ends, np.int64) - offset

@@ -1,0 +1,405 @@
+"""Uncompressed blocks of a NITF image to arrays: bands taken apart, bits unpacked, bytes put in order.
+
+May touch numpy, imagecodecs, errors and the model; no I/O, no zarr.  Samples are big-endian, the most
+significant bit first.  Of a packed type each band of IMODE B and S begins with a whole byte.
+Spec: docs/codecs/jbp-block/README.md
+
+Vector-quantised blocks of a NITF (C4, M4) to arrays: codes of 12 bits looked up in four codebooks.
+
+May touch numpy, errors and the model; no I/O, no zarr.
+Spec: docs/codecs/jnrrdz.nitf-vq/README.md
+
+Blocks of palette indices to colours, for the codecs of NITF.
+
+May touch numpy and errors; no I/O, no zarr.  `palette` holds red, green and blue of each value in
+turn, 8 bits each; a value that it does not have is an error.
+
+The tables that a JPEG stream of a NITF may leave out, since the standard gives them.
+
+May touch errors only.  A stream without quantisation tables means one of five, by the quality level
+that its NITF application segment (APP6) names; one without Huffman tables means the typical ones.
+Spec: MIL-STD-188-198A (appendix A), https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex K)
+
+JPEG streams of a NITF's blocks to arrays: 8 and 12 bits, lossless, with the tables that they leave out.
+
+May touch numpy, imagecodecs, errors, the model and this folder's look at what a stream declares; no
+I/O, no zarr.  YCbCr comes out as red, green and blue, as libjpeg decides from the stream.
+Spec: docs/codecs/jpeg/README.md
+"""
+
+import math
+from typing import Any, Protocol
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.core.codecs import JBP_BLOCK, JPEG, NITF_VQ, JbpBlockConfig, JpegConfig, NitfVqConfig, plain_codebooks
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
+
+type Shape = tuple[int, ...]
+type Pixels = NDArray[Any]
+
+BYTE = 8
+NATIVE: dict[str, dict[int, str]] = {
+    "INT": {8: "u1", 16: ">u2", 32: ">u4", 64: ">u8"},
+    "B": {8: "u1"},
+    "SI": {8: "i1", 16: ">i2", 32: ">i4", 64: ">i8"},
+    "R": {16: ">f2", 32: ">f4", 64: ">f8"},
+    "C": {64: ">c8", 128: ">c16"},
+}
+"""Samples that are whole bytes, as numpy types."""
+
+PACKED = {"INT", "SI", "B"}
+MAX_PACKED_BITS = 64
+SINGLE_BYTES = 4
+ORDER = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
+"""The axes of a block as stored: band, row (height), column (width)."""
+
+
+def sample_dtype(pixel_type: str, bits: int) -> np.dtype[Any]:
+    """Return the type that holds a sample: its own, or the next one that has room."""
+    native = NATIVE.get(pixel_type, {}).get(bits)
+    if native is not None:
+        return np.dtype(native).newbyteorder("=")
+    if pixel_type not in PACKED or not 1 <= bits <= MAX_PACKED_BITS:
+        known = "; ".join(f"{kind} of {', '.join(map(str, sizes))}" for kind, sizes in NATIVE.items())
+        raise UnsupportedError(f"{pixel_type} of {bits} bits; {known} are read, INT, SI and B of 1 to 64", field="NBPP")
+    kind = "i" if pixel_type == "SI" else "u"
+    return np.dtype(f"{kind}{next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)}")
+
+
+def block_bytes(bits: int, mode: str, bands: int, pixels: int) -> int:
+    """Return the length of a block of so many pixels a band."""
+    if mode in {"B", "S"}:
+        return bands * -(-pixels * bits // BYTE)
+    return -(-pixels * bands * bits // BYTE)
+
+
+class BlockDecoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: JbpBlockConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config = config
+        self.shape = shape
+        self.dtype = dtype
+        self.fill_value = fill_value
+        self.rows, self.columns = shape[-2:]
+        self.bands = math.prod(shape[:-2]) * (2 if config.complex_pairs else 1)
+        self._sample = sample_dtype(config.pixel_type, config.bits_per_pixel)
+        expected = pair_dtype(self._sample) if config.complex_pairs else self._sample
+        if dtype != expected:
+            raise MalformedError(f"an array of {dtype} where blocks hold {expected}", field=JBP_BLOCK)
+
+    def decode(self, data: bytes | memoryview) -> Pixels:
+        """Return the chunk's pixels; one that ends with the image is padded with the fill value."""
+        rows = self._rows_of(len(data))
+        stored = self._unpacked(memoryview(data), rows).reshape(self._extent(rows))
+        order = ORDER[self.config.interleave]
+        planes = stored.transpose([order.index(axis) for axis in "bhw"])
+        if self.config.complex_pairs:
+            planes = _paired(planes, self.dtype)
+        if rows == self.rows:
+            # byte order and interleave in one copy
+            return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
+        whole = np.full((len(planes), self.rows, self.columns), self.fill_value, self.dtype)
+        whole[:, :rows] = planes
+        return whole.reshape(self.shape)
+
+    def _rows_of(self, length: int) -> int:
+        """Return the rows that so many bytes are: all, or those at the end of the image."""
+        config = self.config
+        known = {self.rows, config.image_rows % self.rows or self.rows}
+        sizes = {
+            block_bytes(config.bits_per_pixel, config.interleave, self.bands, rows * self.columns): rows
+            for rows in known
+        }
+        if length not in sizes:
+            allowed = " or ".join(str(size) for size in sorted(sizes))
+            raise MalformedError(f"{length} bytes in a block of {allowed}", field=JBP_BLOCK)
+        return sizes[length]
+
+    def _extent(self, rows: int) -> list[int]:
+        sizes = {"b": self.bands, "h": rows, "w": self.columns}
+        return [sizes[axis] for axis in ORDER[self.config.interleave]]
+
+    def _unpacked(self, data: memoryview, rows: int) -> Pixels:
+        """Return the samples in the order in which they are stored."""
+        config = self.config
+        native = NATIVE[config.pixel_type].get(config.bits_per_pixel)
+        if native is not None:
+            return np.frombuffer(data, native)
+        runs = self.bands if config.interleave in {"B", "S"} else 1
+        samples = self.bands * rows * self.columns // runs
+        length = len(data) // runs
+        parts = [self._run(data[start : start + length], samples) for start in range(0, len(data), length)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _run(self, data: memoryview, samples: int) -> Pixels:
+        """Return samples that follow each other without a gap."""
+        bits = self.config.bits_per_pixel
+        if bits == 1:
+            found: Pixels = np.unpackbits(np.frombuffer(data, np.uint8), count=samples)
+        else:
+            found = unpacked(data, bits, samples)
+        return signed(found, bits, self._sample) if self.config.pixel_type == "SI" else found
+
+
+def unpacked(data: memoryview, bits: int, samples: int) -> Pixels:
+    """Return unsigned samples of any number of bits, the most significant first."""
+    wide = np.dtype(f"u{next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)}")
+    try:
+        found: Pixels = imagecodecs.packints_decode(bytes(data), wide, bits)
+    except (ValueError, RuntimeError, NotImplementedError):  # widths that it has no loop for
+        found = _by_bits(data, bits, samples)
+    return found[:samples].astype(wide, copy=False)
+
+
+def _by_bits(data: memoryview, bits: int, samples: int) -> Pixels:
+    flags = np.unpackbits(np.frombuffer(data, np.uint8), count=samples * bits).reshape(samples, bits)
+    weights = np.left_shift(np.uint64(1), np.arange(bits - 1, -1, -1, dtype=np.uint64))
+    found: Pixels = (flags * weights).sum(axis=1, dtype=np.uint64)
+    return found
+
+
+def signed(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
+    """Return values of so many bits as two's complement."""
+    wide = values.astype(np.int64)
+    spare = 64 - bits
+    found: Pixels = ((wide << spare) >> spare).astype(dtype)
+    return found
+
+
+def pair_dtype(sample: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the complex type that holds two samples."""
+    exact = sample.itemsize < SINGLE_BYTES or sample == np.dtype("f4")
+    return np.dtype("c8" if exact else "c16")
+
+
+def _paired(planes: Pixels, dtype: np.dtype[Any]) -> Pixels:
+    found = np.empty((len(planes) // 2, *planes.shape[1:]), dtype)
+    found.real, found.imag = planes[0::2], planes[1::2]
+    return found
+
+
+SIDE = 4
+CODES = 4096
+CODE_BITS = 12
+
+
+class VqDecoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: NitfVqConfig, shape: Shape, dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        rows, columns = shape[-2:]
+        if dtype != np.uint8 or len(shape) != 2 or rows % SIDE or columns % SIDE:  # noqa: PLR2004  rows, columns
+            raise MalformedError(
+                f"chunks of shape {shape} and type {dtype}; sides that are multiples of {SIDE} and uint8 are needed",
+                field=NITF_VQ,
+            )
+        self._codes = (rows // SIDE) * (columns // SIDE)
+        books = plain_codebooks(config.codebooks)
+        if books is None:
+            raise MalformedError("codebooks of another length", field=NITF_VQ)
+        # code, row, column: the kernel of a code in one piece
+        tables = np.frombuffer(books, np.uint8).reshape(SIDE, CODES, SIDE)
+        self._kernels = np.ascontiguousarray(tables.transpose(1, 0, 2))
+
+    def decode(self, data: bytes | memoryview) -> NDArray[np.uint8]:
+        """Return the chunk's pixels."""
+        need = -(-self._codes * CODE_BITS // BYTE)
+        if len(data) != need:
+            raise MalformedError(f"{len(data)} bytes of codes where {need} belong", field=NITF_VQ)
+        rows, columns = self.shape
+        kernels = self._kernels[codes_of(data, self._codes)].reshape(rows // SIDE, columns // SIDE, SIDE, SIDE)
+        return np.ascontiguousarray(kernels.transpose(0, 2, 1, 3)).reshape(self.shape)
+
+
+def codes_of(data: bytes | memoryview, count: int) -> NDArray[np.uint16]:
+    """Return codes of 12 bits, two in three bytes, the first one's bits first."""
+    found = np.zeros(-(-len(data) // 3) * 3, np.uint8)
+    found[: len(data)] = np.frombuffer(data, np.uint8)
+    first, middle, last = found.reshape(-1, 3).astype(np.uint16).T
+    codes = np.empty((len(first), 2), np.uint16)
+    codes[:, 0] = first << 4 | middle >> 4
+    codes[:, 1] = (middle & 15) << 8 | last
+    return codes.reshape(-1)[:count]
+
+
+CHANNELS = 3
+
+
+class Decoder(Protocol):
+    """Decodes indices."""
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's indices."""
+
+
+def table_of(palette: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], field: str) -> NDArray[np.uint8]:
+    """Return a palette's entries, if chunks of this shape and type are its colours."""
+    if not palette or len(palette) % CHANNELS:
+        raise MalformedError(f"{len(palette)} bytes are no palette of red, green and blue", field=field)
+    if shape[:-2] != (CHANNELS,) or dtype != np.uint8:
+        raise MalformedError(f"chunks of shape {shape} and type {dtype} where a palette gives 3 x uint8", field=field)
+    return np.ascontiguousarray(np.frombuffer(palette, np.uint8).reshape(-1, CHANNELS).T)
+
+
+class ColourDecoder:
+    """Decodes the chunks of one array of colours, stored as indices; safe to use from many threads."""
+
+    def __init__(self, indices: Decoder, table: NDArray[np.uint8], field: str) -> None:
+        self._indices = indices
+        self._table = table
+        self._field = field
+
+    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's colours, band by band."""
+        indices = self._indices.decode(data)
+        largest = int(indices.max(initial=0))
+        if largest >= self._table.shape[1]:
+            raise MalformedError(f"value {largest}, the palette has {self._table.shape[1]} entries", field=self._field)
+        return self._table[:, indices]
+
+
+SOI = b"\xff\xd8"
+MARK, DQT, DHT, SOS = 0xFF, 0xDB, 0xC4, 0xDA
+BASELINE = 0xC0
+TABLES = 4
+HUFFMAN_TABLES = 2
+"""How many tables of a kind a baseline stream may name."""
+
+LUMINANCE_AC = (0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125)
+LUMINANCE_DC = (0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0)
+
+QUANTISATION = {
+    1: "8 72 72 72 72 72 72 72 72 72 78 74 76 74 78 89 81 84 84 81 89 106 93 94 99 94 93 106 129 111 108 116 "
+    "116 108 111 129 135 128 136 145 136 128 135 155 160 177 177 160 155 193 213 228 213 193 255 255 "
+    "255 255 255 255 255 255 255 255",
+    2: "8 36 36 36 36 36 36 36 36 36 39 37 38 37 39 45 41 42 42 41 45 53 47 47 50 47 47 53 65 56 54 59 "
+    "59 54 56 65 68 64 69 73 69 64 68 78 81 89 89 81 78 98 108 115 108 98 130 144 144 130 178 190 178 243 243 255",
+    3: "8 10 10 10 10 10 10 10 10 10 11 10 11 10 11 13 11 12 12 11 13 15 13 13 14 13 13 15 18 16 15 16 "
+    "16 15 16 18 19 18 19 21 19 18 19 22 23 25 25 23 22 27 30 32 30 27 36 40 40 36 50 53 50 68 68 91",
+    4: "8 7 7 7 7 7 7 7 7 7 8 7 8 7 8 9 8 8 8 8 9 11 9 9 10 9 9 11 13 11 11 12 "
+    "12 11 11 13 14 13 14 15 14 13 14 16 16 18 18 16 16 20 22 23 22 20 26 29 29 26 36 38 36 49 49 65",
+    5: "4 4 4 4 4 4 4 4 4 4 4 4 4 4 4 5 5 5 5 5 5 6 5 5 6 5 5 6 7 6 6 6 "
+    "6 6 6 7 8 7 8 8 8 7 8 9 9 10 10 9 9 11 12 13 12 11 14 16 16 14 20 21 20 27 27 36",
+}
+"""The 8-bit tables in zigzag order, by quality level."""
+
+
+def _ac_values() -> bytes:
+    """Return the typical AC symbols: T.81's table K.5."""
+    first = (
+        "01 02 03 00 04 11 05 12 21 31 41 06 13 51 61 07 22 71 14 32 81 91 a1 08 23 42 b1 c1 15 52 d1 f0 24 33 62 72 82"
+    )
+    listed = bytes.fromhex(first)
+    # what is left has sixteen bits each, in ascending order
+    rest = [run << 4 | size for run in range(16) for size in range(1, 11)]
+    return listed + bytes(symbol for symbol in rest if symbol not in listed)
+
+
+def quantisation_segment(quality: int) -> bytes:
+    """Return the DQT segment of one quality level, under every number that a component may name."""
+    table = bytes(int(word) for word in QUANTISATION[quality].split())
+    return _segment(DQT, b"".join(bytes((number,)) + table for number in range(TABLES)))
+
+
+def huffman_segment() -> bytes:
+    """Return the DHT segment of the typical tables, under every number that a component may name."""
+    dc = bytes(LUMINANCE_DC) + bytes(range(12))
+    ac = bytes(LUMINANCE_AC) + _ac_values()
+    both = (bytes((number,)) + dc + bytes((0x10 | number,)) + ac for number in range(HUFFMAN_TABLES))
+    return _segment(DHT, b"".join(both))
+
+
+def _segment(marker: int, body: bytes) -> bytes:
+    return bytes((MARK, marker)) + (len(body) + 2).to_bytes(2, "big") + body
+
+
+def completed(data: bytes, quality: int) -> bytes:
+    """Return a baseline stream with the tables that it leaves out; one that has all comes back as it is."""
+    present = header_markers(data)
+    if BASELINE not in present or {DQT, DHT} <= present:
+        return data
+    missing = b"" if DHT in present else huffman_segment()
+    if DQT not in present:
+        if quality not in QUANTISATION:
+            raise MalformedError("no quantisation tables, and no quality level that says which are meant", field="DQT")
+        missing += quantisation_segment(quality)
+    return data[: len(SOI)] + missing + data[len(SOI) :]
+
+
+def header_markers(data: bytes) -> set[int]:
+    """Return the markers of the segments before the first scan's data."""
+    found: set[int] = set()
+    at = len(SOI)
+    while at + 4 <= len(data) and data[at] == MARK and SOS not in found:
+        if data[at + 1] == MARK:
+            at += 1
+            continue
+        found.add(data[at + 1])
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return found
+
+
+EOI = b"\xff\xd9"
+LOSSLESS = 0xC3
+DECODER_ERRORS = (ValueError, TypeError, RuntimeError, NotImplementedError, MemoryError, OverflowError)
+"""What imagecodecs raises at bytes that it cannot decode."""
+
+
+class JpegDecoder:
+    """Decodes the chunks of one array; safe to use from many threads."""
+
+    def __init__(self, config: JpegConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config = config
+        self.shape = shape
+        self.dtype = dtype
+        self.fill_value = fill_value
+        self.rows, self.columns = shape[-2:]
+        self.bands = math.prod(shape[:-2])
+
+    def decode(self, data: bytes | memoryview) -> Pixels:
+        """Return the chunk's pixels."""
+        stream = bytes(data)
+        size = self._checked(stream)
+        try:
+            planes = self._planes(completed(stream, self.config.quality), size)
+        except DECODER_ERRORS as error:
+            raise MalformedError(f"JPEG data of {len(data)} bytes do not decode: {error}", field=JPEG) from error
+        return self._fitted(planes)
+
+    def _checked(self, data: bytes) -> tuple[int, int, int]:
+        """Return the size that a stream declares, if it is the chunk's."""
+        size = jpeg_size(data)
+        if size is None:
+            raise MalformedError("no frame header", field=JPEG)
+        if size != (self.rows, self.columns, self.bands):
+            raise MalformedError(
+                f"JPEG data declare {size[0]} x {size[1]} x {size[2]} in a chunk of "
+                f"{self.rows} x {self.columns} x {self.bands}",
+                field=JPEG,
+            )
+        if data.rfind(EOI) < 0:
+            # libjpeg would only warn, and leave the rest of the pixels grey
+            raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9)", field=JPEG)
+        return size
+
+    def _planes(self, data: bytes, size: tuple[int, int, int]) -> Pixels:
+        """Return the pixels band by band."""
+        if LOSSLESS in header_markers(data):
+            pixels = np.asarray(imagecodecs.ljpeg_decode(data))
+        elif size[2] == COLOURS and self.dtype == np.uint8:
+            return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=False)
+        else:
+            pixels = np.asarray(imagecodecs.jpeg8_decode(data))
+        return np.moveaxis(pixels.reshape(size), -1, 0)
+
+    def _fitted(self, planes: Pixels) -> Pixels:
+        """Return planes in the chunk's shape and type."""
+        if planes.dtype.itemsize > self.dtype.itemsize:
+            raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
+        return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)

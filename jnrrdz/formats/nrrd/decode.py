@@ -1,0 +1,261 @@
+"""Where compressed streams end that may have other bytes behind them.
+
+May touch errors only.  Formats: RFC 8878 section 3.1 (zstd), and
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md; gzip's and bzip2's decoders tell it themselves.
+
+The `jnrrdz.tile` codec, array to bytes: one tile of a JNRRD, of which the chunk may be a part.
+
+May touch errors, numpy, imagecodecs, the standard library's decompressors, `frame_ends` and the model's codec
+names; knows no zarr.  Follows docs/codecs/jnrrdz.tile/README.md.  No decoder is ever given more room than the
+tile's own size, and that only where so many stored bytes can become it.
+"""
+
+import bz2
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, TILE, Kind, TileConfig
+from jnrrdz.errors import MalformedError, UnsupportedError
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_SKIPPABLE = b"\x2a\x4d\x18"
+_ZSTD_RLE, _ZSTD_RESERVED = 1, 3
+_LZ4_UNCOMPRESSED = 0x80000000
+
+
+class FrameEnd(Protocol):
+    """Gives the offset behind the frame that begins at an offset; None where none begins there."""
+
+    def __call__(self, data: memoryview, start: int, /) -> int | None:
+        """Return the offset."""
+
+
+def _skippable(data: memoryview, start: int) -> int | None:
+    head = bytes(data[start : start + 8])
+    if len(head) < len("magicsiz") or head[1:4] != _SKIPPABLE or head[0] & 0xF0 != 0x50:  # noqa: PLR2004  0x184D2A5x
+        return None
+    return start + 8 + int.from_bytes(head[4:], "little")
+
+
+def zstd_end(data: memoryview, start: int) -> int | None:
+    """Return the offset behind a zstd frame."""
+    if data[start : start + 4] != ZSTD_MAGIC:
+        return _skippable(data, start)
+    descriptor = _byte(data, start + 4)
+    single = bool(descriptor & 0x20)
+    content = (int(single), 2, 4, 8)[descriptor >> 6]
+    at = start + 5 + (not single) + (0, 1, 2, 4)[descriptor & 3] + content
+    last = False
+    while not last:
+        header = _number(data, at, 3)
+        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+        if kind == _ZSTD_RESERVED:
+            raise MalformedError("a reserved kind of block", offset=at, field="zstd")
+        at += 3 + (1 if kind == _ZSTD_RLE else size)
+    return _inside(data, at + (4 if descriptor & 4 else 0), "zstd")
+
+
+def lz4_end(data: memoryview, start: int) -> int | None:
+    """Return the offset behind an LZ4 frame."""
+    if data[start : start + 4] != LZ4_MAGIC:
+        return _skippable(data, start)
+    flags = _byte(data, start + 4)
+    at = start + 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    while True:
+        size = _number(data, at, 4)
+        at += 4
+        if not size:
+            return _inside(data, at + (4 if flags & 0x04 else 0), "lz4")
+        at += (size & ~_LZ4_UNCOMPRESSED) + (4 if flags & 0x10 else 0)
+
+
+def _byte(data: memoryview, at: int) -> int:
+    return _number(data, at, 1)
+
+
+def _number(data: memoryview, at: int, nbytes: int) -> int:
+    if at + nbytes > len(data):
+        raise MalformedError(f"cut off at byte {len(data)}", field="frame")
+    return int.from_bytes(data[at : at + nbytes], "little")
+
+
+def _inside(data: memoryview, at: int, field: str) -> int:
+    if at > len(data):
+        raise MalformedError(f"cut off: {len(data)} of {at} bytes", field=field)
+    return at
+
+
+ENDS: Mapping[str, FrameEnd] = {"zstd": zstd_end, "lz4": lz4_end}
+
+
+type Octets = NDArray[np.uint8]
+
+_NEW: Mapping[str, Callable[[], Any]] = {"gzip": lambda: zlib.decompressobj(31), "bzip2": bz2.BZ2Decompressor}
+
+
+@dataclass(frozen=True)
+class TileCoder:
+    """Tiles of one array: chunks of one shape and type."""
+
+    config: TileConfig
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill_value: Any
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that the configuration is not for."""
+        if len(self.shape) != len(self.config.axes):
+            raise MalformedError(f"{len(self.config.axes)} axes for chunks of {self.shape}", field=TILE)
+        if self.dtype.kind not in "iufcb":
+            raise UnsupportedError(f"data type {self.dtype}", field=TILE)
+        if self.dtype.itemsize > 1 and self.config.endian is None:
+            raise MalformedError("no endian, where elements have several bytes", field=TILE)
+
+    def decode(self, data: bytes | memoryview, expected: int | None = None) -> NDArray[Any]:
+        """Return a chunk; `expected` is the number of the kind that it has to be, where that is known."""
+        view = memoryview(data).cast("B")
+        kind, octets = self._raw(view) if self.config.compression == "raw" else self._packed(view)[:2]
+        if expected is not None and kind is not self.config.kinds[expected]:
+            own, other = ("x".join(map(str, one.shape)) for one in (kind, self.config.kinds[expected]))
+            raise MalformedError(f"a tile of {own} elements, where one of {other} belongs", field=TILE)
+        order: Literal["<", ">"] = "<" if self.config.endian == "little" else ">"
+        elements = octets.view(self.dtype.newbyteorder(order)).reshape(kind.shape)
+        if kind.shape == self.shape:
+            return elements
+        return self._fitted(elements[tuple(slice(first, None) for first in kind.origin)])
+
+    def stored(self, data: bytes | memoryview) -> memoryview:
+        """Return what of a chunk's bytes is its tile as it is stored: all of it, where the chunk begins with it."""
+        view = memoryview(data).cast("B")
+        if self.config.compression == "raw":
+            return view[self._raw_kind(view)[1] :]
+        return view[: len(view) - self._packed(view)[2]]
+
+    def _fitted(self, part: NDArray[Any]) -> NDArray[Any]:
+        """Return the chunk that begins where a part of a tile does: cut, or filled up."""
+        common = tuple(map(min, part.shape, self.shape))
+        part = part[tuple(map(slice, common))]
+        if common == self.shape:
+            return part
+        chunk = np.full(self.shape, self.fill_value, self.dtype)
+        chunk[tuple(map(slice, common))] = part
+        return chunk
+
+    @cached_property
+    def _by_length(self) -> Mapping[int, tuple[Kind, int]]:
+        """Kind and number of bytes before it by the length of a raw chunk."""
+        itemsize = self.dtype.itemsize
+        extras = self.config.raw_extras(itemsize)
+        kinds = self.config.kinds
+        return {
+            (kind.size - kind.first) * itemsize + extra: (kind, extra)
+            for kind, extra in zip(kinds, extras, strict=True)
+        }
+
+    def _raw_kind(self, data: memoryview) -> tuple[Kind, int]:
+        if len(data) not in self._by_length:
+            known = ", ".join(map(str, list(self._by_length)[:4]))
+            raise MalformedError(f"{len(data)} bytes; {known} are expected", field=TILE)
+        return self._by_length[len(data)]
+
+    def _raw(self, data: memoryview) -> tuple[Kind, Octets]:
+        kind, extra = self._raw_kind(data)
+        found = np.frombuffer(data, np.uint8)[extra:]
+        if not kind.first:
+            return kind, found
+        whole = np.empty(kind.size * self.dtype.itemsize, np.uint8)
+        whole[-len(found) :] = found  # what lies before is no part of the chunk
+        return kind, whole
+
+    @cached_property
+    def _by_extra(self) -> Mapping[tuple[int, int], Kind]:
+        """The kind by its bytes and those beside it."""
+        itemsize = self.dtype.itemsize
+        return {
+            (kind.size * itemsize, extra): kind
+            for kind, extra in zip(self.config.kinds, self.config.extras, strict=True)
+        }
+
+    def _packed(self, data: memoryview) -> tuple[Kind, Octets, int]:
+        """Return the kind of a compressed tile, its bytes, and how many stand behind it."""
+        best: tuple[Kind, Octets, int] | None = None
+        try:
+            for found, rest in self._streams(data):
+                kind = self._by_extra.get((len(found), self._count(data, rest)))
+                if kind is not None:
+                    best = kind, found, rest
+                if best is not None and not (self.config.repeated and rest):
+                    return best
+        except MalformedError:
+            if best is None:
+                raise  # else it is only what stands behind the tile that is no stream
+        if best is None:
+            sizes = ", ".join(f"{size}" for size in sorted({size for size, _ in self._by_extra})[:4])
+            raise MalformedError(f"damaged, or of other bytes than the {sizes} expected", field=self.config.compression)
+        return best
+
+    def _count(self, data: memoryview, rest: int) -> int:
+        """Return how many bytes are counted beside a tile: of guessed lengths only those that repeat its head."""
+        if not self.config.repeated:
+            return rest
+        return rest - REPEATED if rest > REPEATED and data[-rest:] == data[:rest] else 0
+
+    def _streams(self, data: memoryview) -> Iterator[tuple[Octets, int]]:
+        """Yield what the first streams make and how many bytes are behind them, after each stream."""
+        compression = self.config.compression
+        sizes = [size for size, _ in self._by_extra]
+        most = min(max(sizes), len(data) * RATIO[compression] + SLACK)
+        if most < min(sizes):
+            raise MalformedError(f"{len(data)} bytes cannot become a tile of {min(sizes)}", field=compression)
+        try:
+            if compression in _NEW:
+                yield from _members(_NEW[compression], data, most)
+            else:
+                yield from _frames(compression, data, most)
+        except (RuntimeError, ValueError, OSError, EOFError, zlib.error) as error:
+            raise MalformedError(f"damaged, or longer than {most} bytes: {error}", field=compression) from error
+
+
+def _members(new: Callable[[], Any], data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
+    """Yield what members make, one after another, never more than one byte beyond what is allowed."""
+    parts: list[bytes] = []
+    length, rest = 0, bytes(data)
+    while rest:
+        member = new()
+        parts.append(member.decompress(rest, most - length + 1))
+        length += len(parts[-1])
+        if length > most:
+            raise MalformedError(f"longer than {most} bytes")
+        if not member.eof:
+            raise MalformedError(f"cut off after {length} bytes")
+        rest = member.unused_data
+        yield np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8), len(rest)
+
+
+def _frames(compression: str, data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
+    """Yield what all frames make that stand one after another."""
+    start, room = 0, np.empty(most + 1, np.uint8)
+    length = 0
+    while start < len(data):
+        end = ENDS[compression](data, start)
+        if end is None or end > len(data):
+            return
+        if bytes(data[start : start + 4]) in _MAGIC:  # other frames have no elements
+            # one byte more than is allowed: LZ4's decoder stops without a word where its room ends
+            length += len(_DECODE[compression](data[start:end], out=room[length:]))
+        if length > most:
+            raise MalformedError(f"longer than {most} bytes")
+        yield room[:length], len(data) - end
+        start = end
+
+
+_MAGIC = {ZSTD_MAGIC, LZ4_MAGIC}
+_DECODE: Mapping[str, Callable[..., Any]] = {"zstd": imagecodecs.zstd_decode, "lz4": imagecodecs.lz4f_decode}

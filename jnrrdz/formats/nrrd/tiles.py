@@ -1,0 +1,466 @@
+"""Where the tiles of a JNRRD lie: tables of offsets and sizes, or what follows from their order.
+
+May touch numpy, errors, the layout and the model.  Rules in docs/formats/jnrrd.md.  Tiles are numbered as in the
+file's table, dimension 0 fastest, the stored levels one after another.
+
+Tiles in files of their own: where they are, which of them are there.
+
+May touch numpy, errors, neighbours, the layout and the model.  Rules in docs/formats/jnrrd.md.  None of the files is
+opened: their sizes, which a listing tells, have to be what the header says.
+
+Chunks of a level and the ranges of tiles that they are read from.
+
+May touch numpy, errors, the layout and the model.  Chunks are as far apart as tiles begin, so that every element
+is read from one tile; what the last tile holds behind its own chunk is further chunks of the same tile.  Which
+part of a tile a chunk is, the length of its bytes says: docs/codecs/jnrrdz.tile/README.md.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.core import codecs as codec
+from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, CodecSpec, TileConfig
+from jnrrdz.core.refs import ChunkRefs, NamedFiles
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nrrd.header import Header
+from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, Folder, data_files, is_plain
+from jnrrdz.formats.nrrd.tile_names import first_name, tile_names
+from jnrrdz.formats.nrrd.tiling import MOST_TILES, TileAxis, TileLevel, Tiling
+from jnrrdz.sources.tree import MISSING, common_folder
+from jnrrdz.sources.url import is_absolute
+
+type Integers = NDArray[np.int64]
+
+LARGEST_OFFSET = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where tiles are, a value for each; a tile that is missing has the source -1."""
+
+    sources: Sequence[str]
+    room: Integers
+    """Bytes of each source."""
+
+    source: NDArray[np.int32]
+    offset: Integers
+    length: Integers
+    is_guessed: bool = False
+    """Whether something else may stand behind tiles, because no table says where they end."""
+
+    def part(self, first: int, stop: int) -> "Places":
+        """Return the places of some tiles."""
+        cut = np.s_[first:stop]
+        return replace(self, source=self.source[cut], offset=self.offset[cut], length=self.length[cut])
+
+
+def decoded_sizes(tiling: Tiling, itemsize: int) -> Integers:
+    """Return how many bytes each tile has without compression."""
+    return np.concatenate([_level_sizes(level) for level in tiling.stored]) * itemsize
+
+
+def _level_sizes(level: TileLevel) -> Integers:
+    sizes: Integers = np.ones(1, np.int64)
+    for axis in reversed(level.axes):
+        along = np.full(axis.count, axis.tile, np.int64)
+        along[-1] = axis.last
+        sizes = (sizes[:, np.newaxis] * along).ravel()
+    return sizes
+
+
+def total_size(tiling: Tiling, itemsize: int) -> int:
+    """Return the bytes of all tiles without compression, reckoned without a value for each."""
+    each = (math.prod((axis.count - 1) * axis.tile + axis.last for axis in level.axes) for level in tiling.stored)
+    return sum(each) * itemsize
+
+
+def internal_places(tiling: Tiling, header: Header, beside: Beside) -> Places:
+    """Return the places of tiles in the file of the header, or in the one that it names for its data."""
+    if header.files is not None and len(header.files.names) > 1:
+        raise UnsupportedError(
+            "tiles in several files of data; one, or external tiles, are read", field=header.files.field
+        )
+    if "offset_table" in tiling.keys:
+        found = _by_table(tiling, header, beside)
+    else:
+        found = _one_after_another(tiling, header, beside)
+    _check(tiling, header, found)
+    return found
+
+
+def _file(header: Header, beside: Beside, count: int, *, is_skipping: bool) -> DataFile:
+    """Return the file with the data and where they begin; without skipping at the header's end."""
+    bare = replace(header, encoding="raw")
+    return data_files(bare if is_skipping else replace(bare, line_skip=0, byte_skip=0), beside, count)[0]
+
+
+def _by_table(tiling: Tiling, header: Header, beside: Beside) -> Places:
+    file = _file(header, beside, 0, is_skipping=False)
+    offsets = _column(tiling, "offset_table")
+    beyond = np.flatnonzero(offsets >= file.stop)
+    if len(beyond):
+        raise _beyond(tiling, file, int(beyond[0]), int(offsets[beyond[0]]))
+    if header.files is None:
+        _check_behind_header(tiling, header, offsets)
+    if tiling.compression != "raw" and "size_table" not in tiling.keys:
+        lengths, is_guessed = _guessed(tiling, offsets, file), True
+    else:
+        lengths, is_guessed = _lengths(tiling, header), False
+    return _places(file, offsets, lengths, is_guessed=is_guessed)
+
+
+def _one_after_another(tiling: Tiling, header: Header, beside: Beside) -> Places:
+    """Return the places that follow from the data's start, which `format` has to allow."""
+    said = tiling.keys.get("format")
+    if said != "contiguous":
+        message = f"missing, where format is {said or 'missing'}; only contiguous tiles can do without"
+        raise tiling.error(message, "offset_table")
+    if tiling.compression == "raw":
+        total = total_size(tiling, header.dtype.itemsize)
+    elif "size_table" in tiling.keys:
+        total = sum(tiling.keys["size_table"])
+    else:
+        message = f"missing, for tiles of {tiling.compression}; one of offset_table and size_table has to be there"
+        raise tiling.error(message, "offset_table")
+    file = _file(header, beside, total, is_skipping=True)
+    lengths = _lengths(tiling, header)
+    return _places(file, file.start + np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+
+
+def _places(file: DataFile, offsets: Integers, lengths: Integers, *, is_guessed: bool = False) -> Places:
+    source = np.broadcast_to(np.int32(0), len(offsets))
+    return Places((file.url,), np.array([file.stop], np.int64), source, offsets, lengths, is_guessed)
+
+
+def _column(tiling: Tiling, name: str) -> Integers:
+    """Return a table, of which the schema knows that it holds whole numbers."""
+    values = tiling.keys[name]
+    largest = max(values, default=0)
+    if largest > LARGEST_OFFSET:
+        raise tiling.error(f"{largest}, more than any file has", f"{name}[{values.index(largest)}]")
+    return np.array(values, np.int64)
+
+
+def _lengths(tiling: Tiling, header: Header) -> Integers:
+    """Return what each tile takes; a table of sizes may say nothing else of what is not compressed."""
+    if tiling.compression != "raw":
+        return _column(tiling, "size_table")
+    expected = decoded_sizes(tiling, header.dtype.itemsize)
+    if "size_table" in tiling.keys:
+        wrong = np.flatnonzero(_column(tiling, "size_table") != expected)
+        if len(wrong):
+            number = int(wrong[0])
+            found = tiling.keys["size_table"][number]
+            raise tiling.error(f"{found} bytes, where the tile has {expected[number]}", f"size_table[{number}]")
+    return expected
+
+
+def _guessed(tiling: Tiling, offsets: Integers, file: DataFile) -> Integers:
+    """Return lengths up to the next tile, or to the end of the file."""
+    if tiling.keys.get("format") != "contiguous":
+        said = tiling.keys.get("format", "missing")
+        message = f"missing, where format is {said}; only of contiguous tiles does the next one's offset tell the end"
+        raise tiling.error(message, "size_table")
+    lengths = np.diff(offsets, append=file.stop)
+    wrong = np.flatnonzero(lengths <= 0)
+    if len(wrong):
+        message = f"{offsets[wrong[0] + 1]} after {offsets[wrong[0]]}; contiguous tiles ascend"
+        raise tiling.error(message, f"offset_table[{int(wrong[0]) + 1}]")
+    warnings.warn(
+        f"{tiling.prefix}:size_table is missing: tiles are taken to end where the next one begins", stacklevel=2
+    )
+    return lengths
+
+
+def _check(tiling: Tiling, header: Header, found: Places) -> None:
+    """Refuse tiles that end behind their file, and those too short for what they declare."""
+    stop, room = found.offset + found.length, int(found.room[0])
+    beyond = np.flatnonzero(stop > room)
+    if len(beyond):
+        number = int(beyond[0])
+        raise _place_error(
+            tiling, found, number, f"bytes {found.offset[number]} to {stop[number]}, where the file has {room}"
+        )
+    check_inflation(tiling, header, found)
+
+
+def check_inflation(tiling: Tiling, header: Header, found: Places) -> None:
+    """Refuse tiles that declare more than their bytes can become; missing ones declare nothing."""
+    if tiling.compression == "raw":
+        return
+    decoded = decoded_sizes(tiling, header.dtype.itemsize)
+    # what overflows here has long been refused: no file has 2^46 bytes
+    most = np.minimum(found.length, 1 << 40) * RATIO[tiling.compression] + SLACK
+    wrong = np.flatnonzero((decoded > most) & (found.source >= 0))
+    if len(wrong):
+        number = int(wrong[0])
+        stored, size = found.length[number], decoded[number]
+        message = f"a tile of {size} bytes, which {stored} bytes of {tiling.compression} cannot become"
+        raise _place_error(tiling, found, number, message)
+
+
+def _place_error(tiling: Tiling, found: Places, number: int, message: str) -> MalformedError:
+    names = [name for name in ("offset_table", "size_table") if name in tiling.keys] or ["sizes"]
+    place = names[0] if names == ["sizes"] else f"{names[0]}[{number}]"
+    error = tiling.error(f"tile {number}: {message}", place)
+    error.url, error.offset = found.sources[found.source[number]], int(found.offset[number])
+    return error
+
+
+def _beyond(tiling: Tiling, file: DataFile, number: int, offset: int) -> MalformedError:
+    error = tiling.error(f"tile {number} at {offset}, where the file has {file.stop} bytes", f"offset_table[{number}]")
+    error.url = file.url
+    return error
+
+
+def _check_behind_header(tiling: Tiling, header: Header, offsets: Integers) -> None:
+    inside = np.flatnonzero(offsets < header.data_start)
+    if len(inside):
+        number = int(inside[0])
+        message = f"tile {number} at {offsets[number]}, in the header, which has {header.data_start} bytes"
+        raise tiling.error(message, f"offset_table[{number}]")
+
+
+__all__: Sequence[Any] = ("Places", "check_inflation", "decoded_sizes", "internal_places", "total_size")
+
+
+FEW = 1024
+"""Files that the table of sources names one by one; of more it names the folder."""
+
+MANY = 1 << 14
+"""Files that are listed without a look at the first."""
+
+
+def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_missing: bool) -> Places:
+    """Return the places of tiles that are files; those that are missing are an error unless they may be."""
+    _refuse_offsets(tiling, header)
+    if not allow_missing and tiling.tiles > MANY:
+        _check_first(tiling, header, beside)
+    names = tile_names(tiling, header.axes.labels)
+    if not allow_missing and None in names:
+        raise _missing(tiling, names.index(None), "no entry")
+    numbers = [number for number, name in enumerate(names) if name is not None]
+    urls = _urls(tiling, beside.folder, [name for name in names if name is not None])
+    listed = beside.neighbours.sizes(urls)
+    for place in listed.links:
+        urls[place] = beside.folder.resolve(urls[place], _field(tiling))
+    sizes = np.full(len(names), MISSING, np.int64)
+    sizes[numbers] = listed.sizes
+    absent = np.flatnonzero(sizes == MISSING)
+    if len(absent) and not allow_missing:
+        number = int(absent[0])
+        raise _missing(tiling, number, urls[numbers.index(number)])
+    found = _placed(sizes, numbers, urls, beside)
+    _check_sizes(tiling, header, found)
+    check_inflation(tiling, header, found)
+    return found
+
+
+def _check_first(tiling: Tiling, header: Header, beside: Beside) -> None:
+    """Refuse a header that speaks of a million files, where not even the first one is there."""
+    name = first_name(tiling, header.axes.labels)
+    urls = [] if name is None else _urls(tiling, beside.folder, [name])
+    if beside.neighbours.sizes(urls).sizes == [MISSING]:
+        raise _missing(tiling, 0, urls[0])
+
+
+def _refuse_offsets(tiling: Tiling, header: Header) -> None:
+    """Refuse what would say that tiles are only a part of their files."""
+    if "offset_table" in tiling.keys:
+        raise UnsupportedError("offsets, where tiles are files of their own", field=f"{tiling.prefix}:offset_table")
+    for name, value in (("byte_skip", header.byte_skip), ("line_skip", header.line_skip)):
+        if value:
+            raise UnsupportedError(f"{value}, where tiles are files of their own, read whole", field=name)
+
+
+def _field(tiling: Tiling) -> str:
+    name = "pattern" if "pattern" in tiling.keys else "files"
+    return f"{tiling.prefix}:{name}"
+
+
+def _urls(tiling: Tiling, folder: Folder, names: Sequence[str]) -> list[str]:
+    """Return where names lead; most of them need no look at that."""
+    base = tiling.keys.get("base_dir", "")
+    before = f"{base.rstrip('/')}/" if base else ""
+    first = folder.resolve(f"{before}x", f"{tiling.prefix}:base_dir" if base else _field(tiling))
+    start = first.removesuffix("x") if first.endswith("/x") else None
+    return [
+        start + name if start is not None and is_plain(name) else _resolved(tiling, folder, before, name)
+        for name in names
+    ]
+
+
+def _resolved(tiling: Tiling, folder: Folder, before: str, name: str) -> str:
+    return folder.resolve(name if is_absolute(name) else before + name, _field(tiling))
+
+
+def _missing(tiling: Tiling, number: int, what: str) -> MalformedError:
+    first = 0
+    for level in tiling.stored:
+        if number < first + level.tiles:
+            break
+        first += level.tiles
+    index = [int(part) for part in np.unravel_index(number - first, level.counts[::-1])][::-1]
+    place = [index[dimension] for dimension in tiling.dimensions]
+    message = f"tile {place} of level {level.number} is not there ({what}); --allow-missing reads it as the fill value"
+    return MalformedError(message, field=_field(tiling))
+
+
+def _placed(sizes: Integers, numbers: Sequence[int], urls: Sequence[str], beside: Beside) -> Places:
+    """Return places in the files that are there, each of them listed once."""
+    there = [(number, url) for number, url in zip(numbers, urls, strict=True) if sizes[number] != MISSING]
+    number_of = {url: place for place, url in enumerate(dict.fromkeys(url for _, url in there))}
+    source = np.full(len(sizes), MISSING, np.int32)
+    source[[number for number, _ in there]] = [number_of[url] for _, url in there]
+    room = np.zeros(max(len(number_of), 1), np.int64)
+    room[source[source != MISSING]] = sizes[source != MISSING]
+    length = np.where(source == MISSING, 0, sizes)
+    if len(number_of) <= FEW:
+        records = (SourceRecord(url, size) for url, size in zip(number_of, room.tolist(), strict=False))
+        beside.neighbours.listed.extend(records)
+    return Places(_sources(tuple(number_of)), room, source, np.zeros(len(sizes), np.int64), length)
+
+
+def _sources(urls: tuple[str, ...]) -> Sequence[str]:
+    """Return many files as the tree that holds them, where one does."""
+    if len(urls) <= FEW:
+        return urls
+    tree = common_folder(urls)
+    # neither the whole machine nor all that a scheme leads to
+    return NamedFiles(f"{tree}/", urls) if tree.partition("://")[2] or tree.startswith("/") else urls
+
+
+def _check_sizes(tiling: Tiling, header: Header, found: Places) -> None:
+    """Refuse files of other lengths than the header says: they are cut, or hold something else."""
+    expected = decoded_sizes(tiling, header.dtype.itemsize) if tiling.compression == "raw" else None
+    if "size_table" in tiling.keys:
+        told = np.minimum(np.array(tiling.keys["size_table"], object), 1 << 62).astype(np.int64)
+        _check_against(tiling, found, told, "size_table")
+    if expected is not None:
+        _check_against(tiling, found, expected, "sizes")
+
+
+def _check_against(tiling: Tiling, found: Places, expected: Integers, name: str) -> None:
+    wrong = np.flatnonzero((found.length != expected) & (found.source != MISSING))
+    if len(wrong):
+        number = int(wrong[0])
+        place = f"{name}[{number}]" if name == "size_table" else name
+        error = tiling.error(f"a tile of {expected[number]} bytes in a file of {found.length[number]}", place)
+        error.url = found.sources[found.source[number]]
+        raise error
+
+
+def chunks_of(level: TileLevel, tiling: Tiling) -> tuple[int, ...]:
+    """Return the chunk shape in C order; a grid of too many chunks is refused."""
+    count = math.prod(axis.chunks for axis in level.axes)
+    if count > MOST_TILES:
+        raise tiling.error(f"{count} chunks of level {level.number}; {MOST_TILES} are the most", "overlap")
+    return tuple(axis.chunk for axis in reversed(level.axes))
+
+
+def tile_config(level: TileLevel, tiling: Tiling, header: Header, *, is_guessed: bool) -> TileConfig:
+    """Return what the codec has to know of a level's tiles."""
+    axes = tuple(axis.choices for axis in reversed(level.axes))
+    config = TileConfig(axes, header.endian, tiling.compression, is_guessed)
+    config.check()
+    return config
+
+
+def chain(config: TileConfig, chunks: tuple[int, ...]) -> tuple[CodecSpec, ...]:
+    """Return Zarr's own codecs where every tile is a chunk, `jnrrdz.tile` where it is more or less than that."""
+    is_whole = len(config.kinds) == 1 and config.kinds[0].shape == chunks
+    if not is_whole or config.repeated or config.compression not in {"raw", *COMPRESSORS}:
+        return (config.to_spec(),)
+    own = codec.bytes_(config.endian)
+    return (own,) if config.compression == "raw" else (own, COMPRESSORS[config.compression])
+
+
+def chunk_refs(level: TileLevel, places: Places, config: TileConfig, itemsize: int) -> ChunkRefs:
+    """Return the references of a level's chunks, whose tiles' places are given."""
+    axes = level.axes[::-1]
+    tile = _joined([_tiles(axis) for axis in axes], [axis.count for axis in axes])
+    kind = _joined([_choices(axis) for axis in axes], [len(axis.choices) for axis in axes])
+    rows = _raw_rows if config.compression == "raw" else _packed_rows
+    chunk, offset, length = rows(places, tile, kind, config, itemsize)
+    source = places.source[tile[chunk]]
+    present = source >= 0
+    counts = np.bincount(chunk[present], minlength=len(tile))
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return ChunkRefs(places.sources, indptr, source[present], offset[present], length[present])
+
+
+def _tiles(axis: TileAxis) -> Integers:
+    return np.minimum(np.arange(axis.chunks, dtype=np.int64), axis.count - 1)
+
+
+def _choices(axis: TileAxis) -> Integers:
+    """Return for each chunk along an axis which of the axis's choices it is."""
+    found = np.zeros(axis.chunks, np.int64)
+    number = {choice: place for place, choice in enumerate(axis.choices)}
+    for chunk in range(axis.count - 1, axis.chunks):
+        found[chunk] = number[axis.choice(chunk)]
+    return found
+
+
+def _joined(parts: Sequence[Integers], sizes: Sequence[int]) -> Integers:
+    """Return for every place of a grid, in C order, the number that its indices make."""
+    found: Integers = np.zeros(1, np.int64)
+    for part, size in zip(parts, sizes, strict=True):
+        found = (found[:, np.newaxis] * size + part).ravel()
+    return found
+
+
+type Rows = tuple[Integers, Integers, Integers]
+"""Chunk, offset and length of every range, chunks ascending."""
+
+
+def _raw_rows(places: Places, tile: Integers, kind: Integers, config: TileConfig, itemsize: int) -> Rows:
+    """Return ranges from a chunk's first element to its tile's end, and bytes before that make lengths differ."""
+    first = np.array([one.first for one in config.kinds], np.int64)[kind] * itemsize
+    extra = np.array(config.raw_extras(itemsize), np.int64)[kind]
+    start, length = places.offset[tile] + first, places.length[tile] - first
+    is_near = start >= extra
+    start, length = start - np.where(is_near, extra, 0), length + np.where(is_near, extra, 0)
+    more = _heads(places, tile, np.where(is_near, 0, extra))
+    return _sorted([*more, (np.arange(len(tile)), start, length)])
+
+
+def _packed_rows(places: Places, tile: Integers, kind: Integers, config: TileConfig, itemsize: int) -> Rows:
+    """Return ranges of whole tiles, and bytes behind them that tell which part is meant."""
+    del itemsize
+    extra = np.array(config.extras, np.int64)[kind]
+    start, length = places.offset[tile], places.length[tile]
+    if config.repeated:
+        is_near, extra = np.zeros(len(tile), bool), np.where(extra, REPEATED + extra, 0)
+    else:
+        is_near = start + length + extra <= places.room[places.source[tile]]
+    more = _heads(places, tile, np.where(is_near, 0, extra))
+    return _sorted([(np.arange(len(tile)), start, length + np.where(is_near, extra, 0)), *more])
+
+
+def _heads(places: Places, tile: Integers, wanted: Integers) -> list[Rows]:
+    """Return ranges of tiles' own heads, once more: so many bytes for each chunk."""
+    found = []
+    left = wanted.copy()
+    while left.any():
+        chunk = np.flatnonzero(left)
+        taken = np.minimum(left[chunk], places.length[tile[chunk]])
+        found.append((chunk, places.offset[tile[chunk]], taken))
+        left[chunk] -= np.maximum(taken, 1)
+    return found
+
+
+def _sorted(parts: Sequence[Rows]) -> Rows:
+    """Return rows by chunk, those of one chunk in the order in which they were given."""
+    if len(parts) == 1:
+        return parts[0]
+    chunk, offset, length = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(chunk, kind="stable")
+    return chunk[order], offset[order], length[order]

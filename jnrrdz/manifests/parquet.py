@@ -1,0 +1,337 @@
+"""Kerchunk references as a directory of Parquet files, laid out as stock fsspec opens it.
+
+May touch the model, pyarrow and the writers' shared modules.  Follows
+https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's `LazyReferenceMapper` does:
+
+    .zmetadata            {"metadata": {key: document}, "record_size": n}; chunk keys are of the v2 form, "data/0.0"
+    data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw
+    data/ranges.N.parq    the ranges of scattered chunks of that record: chunk (its row in the record), offset, size
+
+- A missing chunk's path is null.  A record of nothing but missing chunks has its file all the same: fsspec goes
+  through all of them when it is to find out the sources' protocol.
+- A chunk that is a whole file has offset and size 0: fsspec takes that for all of it.
+- An inline chunk's bytes stand in `raw`, after `base64:` and encoded where they begin with that very text.
+- A scattered chunk (unless `single_range` made it its span) has a path that no file system opens, SCATTERED
+  and the source's URL, so that a reader without `ranges` fails and never sees wrong bytes; offset and size
+  are those of the span.  Its ranges follow each other in `ranges.N.parq`, which is absent where none is needed.
+- `.zmetadata` holds a stub `.zarray` for every node: fsspec takes the grid from it and knows no zarr.json.
+
+A Parquet manifest, whose references are read record by record when a chunk is asked for.
+
+May touch pyarrow, numpy, read.columns, read.documents, sources and errors.  Follows
+https://fsspec.github.io/kerchunk/spec.html#parquet-references as fsspec's `LazyReferenceMapper` reads
+it: `.zmetadata` with the documents and the record size, `ARRAY/refs.N.parq` with the columns path,
+offset, size, raw.  Beside it stands `ARRAY/ranges.N.parq` (chunk, offset, size) for chunks of several
+ranges, whose path begins with `SCATTERED`.
+"""
+
+import base64
+import json
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.manifests.atomic import new_directory
+from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, integers, numbers, texts, valid
+from jnrrdz.manifests.documents import array_keys, is_metadata, parse_json, refuse_without_v3
+from jnrrdz.manifests.json_refs import inline_bytes
+from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.place import relocate
+from jnrrdz.manifests.spans import MISSING, Spans, spans
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.url import local_path
+
+METADATA = ".zmetadata"
+RECORD_SIZE = 100_000
+_BASE64 = b"base64:"
+_NOTHING = {"shape": [0], "chunks": [1]}
+# fastparquet reads an optional integer as a float where a file has no statistics
+_REFERENCES = pa.schema(
+    [
+        pa.field("path", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("raw", pa.binary()),
+    ]
+)
+_RANGES = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("chunk", "offset", "size")])
+
+
+def write(  # noqa: PLR0913 - the writers' common signature and the record size
+    root: VirtualGroup,
+    target: str,
+    *,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    record_size: int = RECORD_SIZE,
+) -> None:
+    """Write the references of a tree to the directory or URL `target`, whole or not at all."""
+    placed = relocate(root, target) if relative else root
+    metadata = _metadata(placed)
+    with new_directory(target, last=METADATA, overwrite=overwrite, storage_options=storage_options) as work:
+        for path, array in placed.arrays():
+            found = spans(array.refs, path, single_range=single_range)
+            _write_array(work / path, array, found, record_size)
+        text = dumps({"metadata": metadata, "record_size": record_size})
+        (work / METADATA).write_text(text, encoding="ascii")
+
+
+def _metadata(root: VirtualGroup) -> dict[str, Any]:
+    documents = tree_json(root, encoding="v2", separator=".")
+    # the root's own document is taken for a directory of that name
+    stubs = {f"{ZARR_JSON}/.zarray": _NOTHING}
+    for path, node in root.walk():
+        if isinstance(node, VirtualArray):
+            stubs[f"{path}/.zarray"] = {"shape": list(node.shape), "chunks": list(node.chunks)}
+        else:
+            stubs[f"{path}/.zarray"] = _NOTHING
+    return documents | stubs
+
+
+def _write_array(folder: Path, array: VirtualArray, found: Spans, record_size: int) -> None:
+    folder.mkdir(parents=True)
+    inline = np.sort(np.fromiter(array.refs.inline, np.int64))
+    for record in range(math.ceil(array.refs.chunks / record_size)):
+        first, stop = record * record_size, min((record + 1) * record_size, array.refs.chunks)
+        part = found.slice(first, stop)
+        held = inline[slice(*np.searchsorted(inline, (first, stop)))]
+        raw = {chunk - first: array.refs.inline[chunk] for chunk in held.tolist()}
+        _write_table(_references(array.refs, part, raw), folder / f"refs.{record}.parq")
+        if len(part.scattered):
+            _write_table(_ranges(array.refs, part.scattered, first), folder / f"ranges.{record}.parq")
+
+
+def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
+    spelt, source = refs.spelt(part.source)
+    urls = [*spelt, *(SCATTERED + url for url in spelt)] if len(part.scattered) else spelt
+    index = np.array(source, np.int32)
+    index[part.scattered] += len(spelt)
+    path = pa.DictionaryArray.from_arrays(integers(index, index != MISSING), texts(urls))
+    columns = [path, integers(part.start), integers(np.where(part.length == WHOLE, 0, part.length))]
+    return pa.Table.from_arrays([*columns, _raw(raw, len(index))], schema=_REFERENCES)
+
+
+def _raw(raw: Mapping[int, bytes], rows: int) -> pa.Array:
+    if not raw:
+        return pa.nulls(rows, pa.binary())
+    return pa.array([_literal(raw[row]) if row in raw else None for row in range(rows)], pa.binary())
+
+
+def _literal(data: bytes) -> bytes:
+    """Return bytes such that fsspec, which decodes what begins like base64, gives them back."""
+    return _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data
+
+
+def _ranges(refs: ChunkRefs, scattered: NDArray[np.int64], first: int) -> pa.Table:
+    counts = refs.counts[scattered + first]
+    begins = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum()) + np.repeat(refs.indptr[scattered + first] - begins, counts)
+    columns = [np.repeat(scattered, counts), refs.offset[rows], refs.length[rows]]
+    return pa.Table.from_arrays([integers(column) for column in columns], schema=_RANGES)
+
+
+def _write_table(table: pa.Table, file: Path) -> None:
+    dictionary = [name for name in ("path",) if name in table.column_names]
+    pq.write_table(table, file, compression="zstd", use_dictionary=dictionary, store_schema=False)
+
+
+_KEPT = 16  # records of one array in memory; a record of 100,000 chunks takes some 3 MB
+_MOST_ROWS = 1 << 24  # of a record: columns of one value cost a file next to nothing, whatever their length
+_MOST_BYTES = 1 << 30  # of a record, decoded
+_MOST_RECORDS = 1 << 20  # of an array, where all have to be read
+_COLUMNS = ("path", "offset", "size", "raw")
+
+_FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
+
+type Options = Mapping[str, Any] | None
+
+
+def read_parquet(url: str, metadata: bytes, options: Options) -> tuple[dict[str, bytes], dict[str, "ParquetRefs"]]:
+    """Return the documents, and each array's references by its path; reads no record."""
+    top = parse_json(metadata, field=METADATA)
+    found = top.get("metadata") if isinstance(top, dict) else None
+    size = top.get("record_size") if isinstance(top, dict) else None
+    if not isinstance(found, dict) or type(size) is not int or not 0 < size <= _MOST_ROWS:
+        raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
+    documents = {key: json.dumps(document).encode() for key, document in found.items() if is_metadata(key)}
+    refuse_without_v3(documents)
+    arrays = {}
+    for array in filter(None, map(array_keys, documents, documents.values())):
+        path, keys = array
+        arrays[path] = ParquetRefs(keys, "/".join(filter(None, (url.rstrip("/"), path))), size, options)
+    # the others are stubs for fsspec's sake, and Zarr v2's documents beside v3's mean nothing
+    return {key: data for key, data in documents.items() if not key.rpartition("/")[2].startswith(".z")}, arrays
+
+
+class ParquetRefs:
+    """References in Parquet files, the last used of which stay in memory."""
+
+    def __init__(self, keys: ChunkKeys, folder: str, record_size: int, options: Options) -> None:
+        self.keys = keys
+        self._folder = folder
+        self._record_size = record_size
+        self._options = options
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._records: OrderedDict[int, ColumnarRefs] = OrderedDict()
+
+    def ready(self, chunk: int) -> bool:
+        """Whether `lookup` answers without waiting for a network."""
+        return chunk // self._record_size in self._records or local_path(self._folder) is not None
+
+    def lookup(self, chunk: int) -> list[ByteRange] | bytes:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        record, row = divmod(chunk, self._record_size)
+        return self._record(record).lookup(row)
+
+    def present(self) -> Ints:
+        """Return the numbers of the chunks that are not missing, ascending; reads every record."""
+        records = -(-self.keys.chunks // self._record_size)
+        if records > _MOST_RECORDS:
+            raise UnsupportedError(f"{records} records to list", url=self._folder)
+        found = [self._record(record).present() + record * self._record_size for record in range(records)]
+        chunks = np.concatenate([np.empty(0, np.int64), *found])
+        return chunks[chunks < self.keys.chunks]
+
+    def _record(self, record: int) -> ColumnarRefs:
+        with self._lock:  # held while reading, so that chunks asked for together read their record once
+            found = self._records.pop(record, None)
+            if found is None:
+                found = self._load(record)
+                if len(self._records) >= _KEPT:
+                    self._records.popitem(last=False)
+            self._records[record] = found
+            return found
+
+    def _load(self, record: int) -> ColumnarRefs:
+        columns = Columns(ChunkKeys((self._record_size,), "", "."))
+        url = f"{self._folder}/refs.{record}.parq"
+        try:
+            table = self._table(url, _COLUMNS)
+            if table is None:  # a record of missing chunks is not written
+                return columns.build(())
+            if table.num_rows > self._record_size:
+                raise MalformedError(f"{table.num_rows} rows in a record of {self._record_size}")
+            if tuple(table.column_names) not in _FORMS:
+                raise MalformedError(f"the columns {table.column_names}; {_COLUMNS} are a record's")
+            return self._filled(columns, table, record)
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            # OSError is what a damaged page is to Arrow, ValueError a path that is no text
+            raise MalformedError(f"not a record of references: {error}", url=url) from error
+        except JnrrdzError as error:
+            raise error.at(url=url) from None
+
+    def _filled(self, columns: Columns, table: pa.Table, record: int) -> ColumnarRefs:
+        """Return the record's rows as columns; each rule is one of fsspec's."""
+        code, urls = _paths(table)
+        held = _inline(table)
+        for row, data in held.items():
+            columns.add_inline(row, data)
+        offset, size = _integers(table, "offset"), _integers(table, "size")
+        size = np.where((offset == 0) & (size == 0), WHOLE, size)
+        there = code >= 0
+        there[list(held)] = False
+        scattered = np.array([url.startswith(SCATTERED) for url in urls] + [False])[code] & there
+        plain = np.flatnonzero(there & ~scattered)
+        columns.add(Piece(plain, code[plain], offset[plain], size[plain]))
+        if scattered.any():
+            columns.add(self._scattered(np.flatnonzero(scattered), code, record))
+        return columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
+
+    def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
+        url = f"{self._folder}/ranges.{record}.parq"
+        table = self._table(url, ("chunk", "offset", "size"))
+        if table is None:
+            raise MalformedError("missing, although chunks of several ranges need it", url=url)
+        chunk = _integers(table, "chunk")
+        needed, counts = np.unique(chunk, return_counts=True)
+        if (np.diff(chunk) < 0).any() or not np.array_equal(needed, rows):
+            raise MalformedError("ranges of other chunks than those that need them", url=url, field="chunk")
+        source = code[chunk]
+        return Piece(rows, source, _integers(table, "offset"), _integers(table, "size"), counts)
+
+    def _table(self, url: str, names: tuple[str, ...]) -> pa.Table | None:
+        """Return those of the columns that a file has, None where there is no such file."""
+        try:
+            source = open_source(url, storage_options=self._options)
+            (data,) = source.read([(0, source.validators.size)])
+        except JnrrdzError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        metadata = pq.read_metadata(pa.BufferReader(data))
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        if metadata.num_rows > _MOST_ROWS or sum(group.total_byte_size for group in groups) > _MOST_BYTES:
+            raise UnsupportedError(f"a record of {metadata.num_rows} rows is too large", url=url)
+        there = [name for name in names if name in metadata.schema.names]
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=there[:1])
+        return file.read(there)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_records"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both read the same files."""
+        return isinstance(other, ParquetRefs) and self.__getstate__() == other.__getstate__()
+
+    def __hash__(self) -> int:
+        return hash((self.keys, self._folder))
+
+
+def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
+    """Return the number of each row's URL, -1 where it has none, and the URLs."""
+    if "path" not in table.column_names:
+        return np.full(table.num_rows, -1, np.int32), []
+    column = table["path"]
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    column = column.unify_dictionaries().combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        return np.empty(0, np.int32), []
+    indices = column.indices.cast(pa.int32())
+    code = np.where(valid(indices), numbers(indices, np.int32), np.int32(-1))
+    return code, column.dictionary.cast(pa.string()).to_pylist()
+
+
+def _integers(table: pa.Table, name: str) -> Ints:
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
+    column = table[name].cast(pa.int64()).combine_chunks()
+    if column.null_count:
+        raise MalformedError("a row without a number", field=name)
+    return numbers(column, np.int64)
+
+
+def _inline(table: pa.Table) -> dict[int, bytes]:
+    """Return the bytes that stand in the record itself, by row."""
+    if "raw" not in table.column_names or table["raw"].null_count == table.num_rows:
+        return {}
+    column = table["raw"].cast(pa.binary()).combine_chunks()
+    rows = np.flatnonzero(valid(column)).tolist()
+    return {row: _plain(column[row].as_py(), row) for row in rows}
+
+
+def _plain(value: bytes, row: int) -> bytes:
+    if not value.startswith(b"base64:"):
+        return value
+    return inline_bytes(value.decode("ascii", "replace"), f"row {row}") or b""

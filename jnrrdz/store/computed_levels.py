@@ -1,0 +1,602 @@
+"""The metadata of a manifest completed by levels that are computed: pure, bytes to bytes.
+
+May touch the model.  A level has its source's type, names and attributes, with its own place; its chunks
+are plain bytes.  A grid mapping comes along with its own affine; other scalars and
+coordinates beside the source are not repeated.
+
+The chunks of one level that is not stored, computed from windows of the level that is.
+
+May touch zarr's codec pipeline, downsample, the model and read's own modules.  A window is read by
+zarr's fused pipeline in the calling thread: in a thread of zarr's own pool, waiting for others of that
+pool could wait for ever.
+
+A store in which levels that are not stored can be read: each chunk is computed from the finer level.
+
+May touch zarr's codec pipeline and read's own modules, the model and downsample.  The source level is
+read by windows with the margin of the filter, never whole.  What is listed where: model/virtual_level.py.
+
+Pyramids for images that have none: coarser levels listed as virtual, as if their files had asked for them.
+
+May touch read's own modules, the model and errors.  An image whose group holds it alone moves into the
+group `0` beside its levels, as stored pyramids stand: xarray's trees let no child have another size.
+"""
+
+import asyncio
+import itertools
+import json
+import math
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from zarr.abc.store import ByteRequest
+from zarr.core.array_spec import ArrayConfig, ArraySpec
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.core.codec_pipeline import FusedCodecPipeline
+from zarr.core.metadata.v3 import ArrayV3Metadata
+from zarr.storage import StorePath
+
+from jnrrdz.core.georeference import MULTISCALES
+from jnrrdz.core.pyramid import (
+    MOST_LEVELS,
+    PER_TILE,
+    VirtualLevel,
+    check_method,
+    virtual_levels_attribute,
+    virtual_levels_of,
+)
+from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps
+from jnrrdz.downsample import Downsampling, Region
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
+from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.manifest import Manifest
+from jnrrdz.store.sources import Recent
+from jnrrdz.store.store import ReferenceStore, cut
+
+type Document = dict[str, Any]
+
+AFFINE = 6
+"""Numbers of an affine, in rasterio's order."""
+
+
+def level_documents(
+    documents: Mapping[str, bytes], listed: Mapping[str, tuple[VirtualLevel, ...]]
+) -> Mapping[str, bytes]:
+    """Return the documents with those of the levels that groups list; groups' paths end in a slash."""
+    nodes = {key: json.loads(text) for key, text in documents.items() if key.rpartition("/")[2] == ZARR_JSON}
+    for path, levels in listed.items():
+        for level in levels:
+            _add(nodes, path, level)
+        _complete(nodes, path, levels)
+    for node in nodes.values():
+        node.pop("consolidated_metadata", None)
+    _consolidate(nodes)
+    return dict(documents) | {key: dumps(node).encode() for key, node in nodes.items()}
+
+
+def _add(nodes: dict[str, Document], path: str, level: VirtualLevel) -> None:
+    group, array = f"{path}{level.name}/{ZARR_JSON}", f"{path}{level.name}/{level.variable}/{ZARR_JSON}"
+    source = nodes.get(f"{path}{level.source}/{level.variable}/{ZARR_JSON}")
+    if group in nodes or array in nodes:
+        raise JnrrdzError(f"the level {level.name!r} is both stored and virtual", field=f"{path}{ZARR_JSON}")
+    if source is None:
+        raise JnrrdzError(f"no stored level {level.source!r} for {level.name!r}", field=f"{path}{ZARR_JSON}")
+    nodes[group] = {"attributes": {}, "zarr_format": 3, "node_type": "group"}
+    nodes[array] = source | {
+        "shape": list(level.shape),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(level.chunks)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "attributes": _placed(source.get("attributes") or {}, source.get("dimension_names") or [], level),
+    }
+    _add_mapping(nodes, path, level, source)
+
+
+def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, source: Document) -> None:
+    """Add the grid mapping of the source, whose affine is that of the level's larger elements."""
+    name = (source.get("attributes") or {}).get("grid_mapping")
+    mapping = nodes.get(f"{path}{level.source}/{name}/{ZARR_JSON}")
+    affine = _numbers((mapping or {}).get("attributes", {}).get("GeoTransform"))
+    if mapping is None or mapping.get("shape") or (source.get("dimension_names") or [])[-2:] != ["y", "x"]:
+        return
+    attributes = dict(mapping["attributes"])
+    if affine is not None:
+        c, a, b, f, d, e = affine
+        rows, columns = level.factors[-2:]
+        attributes["GeoTransform"] = " ".join(map(repr, (c, a * columns, b * rows, f, d * columns, e * rows)))
+    nodes[f"{path}{level.name}/{name}/{ZARR_JSON}"] = mapping | {"attributes": attributes}
+    nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"]["grid_mapping"] = name
+
+
+def _numbers(text: Any) -> list[float] | None:
+    """Return the six numbers of an affine in GDAL's order."""
+    try:
+        found = [float(word) for word in str(text).split()]
+    except ValueError:
+        return None
+    return found if len(found) == AFFINE else None
+
+
+def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Document:
+    """Return attributes with the level's place: the same origin, larger elements; what is per pixel goes."""
+    gone = {"grid_mapping", "rpc", "spatial:bbox", *PER_TILE}
+    found = {name: value for name, value in attributes.items() if name not in gone}
+    if isinstance(found.get("axes"), dict):
+        factors = dict(zip(names, level.factors, strict=False))
+        found["axes"] = {name: _axis(axis, factors.get(name, 1)) for name, axis in found["axes"].items()}
+    affine = found.pop("spatial:transform", None)
+    found.pop("spatial:shape", None)
+    if names[-2:] == ["y", "x"] and isinstance(affine, list) and len(affine) == AFFINE:
+        a, b, c, d, e, f = affine
+        rows, columns = level.factors[-2:]
+        found["spatial:shape"] = list(level.shape[-2:])
+        found["spatial:transform"] = [a * columns, b * rows, c, d * columns, e * rows, f]
+    return found
+
+
+def _axis(axis: Any, factor: int) -> Any:
+    """Return an axis whose elements span several: the first one's middle lies between theirs."""
+    if not isinstance(axis, dict) or factor == 1:
+        return axis
+    found = {name: value for name, value in axis.items() if name != "labels"}
+    step = axis.get("step")
+    if isinstance(step, int | float):
+        found |= {"step": step * factor, "start": axis.get("start", 0.0) + (factor - 1) / 2 * step}
+    return found
+
+
+def _complete(nodes: dict[str, Document], path: str, levels: tuple[VirtualLevel, ...]) -> None:
+    """Add the levels to the multiscales of their group, by size."""
+    scales = nodes[f"{path}{ZARR_JSON}"].get("attributes", {}).get("multiscales")
+    layout = scales.get("layout") if isinstance(scales, dict) else None
+    if not isinstance(layout, list):
+        return
+    for level in levels:
+        transform = {"scale": [float(f) for f in level.factors], "translation": [0.0] * len(level.factors)}
+        layout.append({"asset": level.name, "derived_from": level.source, "transform": transform})
+    variable = levels[0].variable
+
+    def size(entry: Document) -> int:
+        found = nodes.get(f"{path}{entry.get('asset')}/{variable}/{ZARR_JSON}", {})
+        return -math.prod(found.get("shape", ()))
+
+    layout.sort(key=size)
+
+
+def _consolidate(nodes: dict[str, Document]) -> None:
+    """Put into every group's document those of all nodes below it."""
+    plain = dict(nodes)
+    for key, node in plain.items():
+        if node.get("node_type") != "group":
+            continue
+        prefix = key[: -len(ZARR_JSON)]
+        below = {
+            other[len(prefix) : -len(ZARR_JSON) - 1]: document
+            for other, document in plain.items()
+            if other.startswith(prefix) and other != key
+        }
+        inline = {"kind": "inline", "must_understand": False, "metadata": below}
+        nodes[key] = node | {"consolidated_metadata": inline}
+
+
+LARGEST = 1 << 30
+"""Bytes of one computed chunk, and of the source of one element."""
+
+PIECE = 64 << 20
+"""Bytes of the source that are read at one time, where the source's chunks are smaller."""
+
+
+class LevelChunks:
+    """One level below a group; `path` is the group's with a slash at its end, or nothing."""
+
+    def __init__(self, stored: ReferenceStore, path: str, level: VirtualLevel) -> None:
+        self.source = f"{path}{level.source}/{level.variable}"
+        self._stored = stored
+        document = json.loads(stored.manifest.documents[f"{self.source}/{ZARR_JSON}"])
+        facts = array_from_json(document)
+        self._document, self._facts, self._level = document, facts, level
+        missing = facts.fill_value if "_FillValue" in facts.attributes else None
+        self._how = Downsampling(level.method, level.factors, facts.shape, facts.dtype, missing)
+        self._how.check_shape(level.shape)
+        grid = tuple(-(-size // step) for size, step in zip(level.shape, level.chunks, strict=True))
+        self.keys = ChunkKeys.encoded(f"{path}{level.name}/{level.variable}", grid, "default", "/")
+        self.nbytes = math.prod(level.chunks) * facts.dtype.itemsize
+        if self.nbytes > LARGEST:
+            raise UnsupportedError(f"chunks of {self.nbytes} bytes; no more than {LARGEST} are computed")
+
+    @cached_property
+    def _reading(self) -> tuple[ArrayV3Metadata, FusedCodecPipeline, ArraySpec]:
+        """Return what reading chunks of the source takes."""
+        metadata = ArrayV3Metadata.from_dict(self._document)
+        config, prototype = ArrayConfig.from_dict({}), default_buffer_prototype()
+        spec = ArraySpec(self._facts.chunks, metadata.data_type, metadata.fill_value, config, prototype)
+        return metadata, FusedCodecPipeline.from_codecs(metadata.codecs).evolve_from_array_spec(spec), spec
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether every codec of the source decodes without an event loop."""
+        return self._reading[1].sync_transform is not None
+
+    def chunk_sync(self, number: int) -> bytes:
+        """Return the bytes of a chunk, computed in this thread."""
+        _, pipeline, spec = self._reading
+        chunk = self._empty()
+        for target, region in self._pieces(number):
+            window = self._how.window(region)
+            out = spec.prototype.nd_buffer.empty(shape=_shape(window), dtype=self._facts.dtype, order="C")
+            pipeline.read_sync(self._batch(window), out, max_workers=1)
+            chunk[target] = self._how.apply(out.as_numpy_array(), region)
+        return chunk.tobytes()
+
+    async def chunk(self, number: int) -> bytes:
+        """Return the bytes of a chunk, its sources fetched together and the filter run in a thread."""
+        _, pipeline, spec = self._reading
+        chunk = self._empty()
+        for target, region in self._pieces(number):
+            window = self._how.window(region)
+            out = spec.prototype.nd_buffer.empty(shape=_shape(window), dtype=self._facts.dtype, order="C")
+            await pipeline.read(self._batch(window), out)
+            chunk[target] = await asyncio.to_thread(self._how.apply, out.as_numpy_array(), region)
+        return chunk.tobytes()
+
+    def _empty(self) -> NDArray[Any]:
+        return np.full(self._level.chunks, self._facts.fill_value, self._facts.dtype.newbyteorder("<"))
+
+    def _batch(self, window: Region) -> list[tuple[StorePath, ArraySpec, Region, Region, bool]]:
+        """Return each chunk of the source in a window as zarr's pipeline takes it."""
+        metadata, _, spec = self._reading
+        place, batch = StorePath(self._stored, self.source), []
+        spans = [range(at.start // size, -(-at.stop // size)) for at, size in zip(window, spec.shape, strict=True)]
+        for index in itertools.product(*spans):
+            within, out = [], []
+            for i, size, at in zip(index, spec.shape, window, strict=True):
+                first, last = max(i * size, at.start), min((i + 1) * size, at.stop)
+                within.append(slice(first - i * size, last - i * size))
+                out.append(slice(first - at.start, last - at.start))
+            batch.append((place / metadata.encode_chunk_key(index), spec, tuple(within), tuple(out), False))
+        return batch
+
+    def _pieces(self, number: int) -> Iterator[tuple[Region, Region]]:
+        """Yield parts of a chunk whose sources are few enough, by place in the chunk and in the level."""
+        index = np.unravel_index(number, self.keys.grid)
+        starts = [int(i) * size for i, size in zip(index, self._level.chunks, strict=True)]
+        stops = [min(a + c, s) for a, c, s in zip(starts, self._level.chunks, self._level.shape, strict=True)]
+        steps = self._steps([stop - start for start, stop in zip(starts, stops, strict=True)])
+        axes = [range(start, stop, step) for start, stop, step in zip(starts, stops, steps, strict=True)]
+        for corner in itertools.product(*axes):
+            ends = [min(a + step, stop) for a, step, stop in zip(corner, steps, stops, strict=True)]
+            region = tuple(slice(a, b) for a, b in zip(corner, ends, strict=True))
+            yield tuple(slice(a.start - s, a.stop - s) for a, s in zip(region, starts, strict=True)), region
+
+    def _steps(self, extent: list[int]) -> list[int]:
+        """Return the sizes of parts: halved along the longest axis, whole chunks of the source while it has them."""
+        steps = [max(size, 1) for size in extent]
+        units = [max(size // factor, 1) for size, factor in zip(self._facts.chunks, self._level.factors, strict=True)]
+        while self._cost(steps) > PIECE and max(steps) > 1:
+            units = units if any(s > u for s, u in zip(steps, units, strict=True)) else [1] * len(units)
+            axis = max(range(len(steps)), key=lambda number: steps[number] / units[number])
+            steps[axis] = max(-(-steps[axis] // (2 * units[axis])) * units[axis], 1)
+        if self._cost(steps) > LARGEST:
+            raise UnsupportedError(f"an element of {self._level.factors} elements of the source", field="factors")
+        return steps
+
+    def _cost(self, steps: list[int]) -> int:
+        elements = math.prod(step * factor for step, factor in zip(steps, self._level.factors, strict=True))
+        return elements * self._facts.dtype.itemsize
+
+
+def _shape(window: Region) -> tuple[int, ...]:
+    return tuple(at.stop - at.start for at in window)
+
+
+def checked(stored: ReferenceStore, path: str, level: VirtualLevel) -> LevelChunks:
+    """Return a level's chunks; a source that is not there is an error that names it."""
+    if f"{path}{level.source}/{level.variable}/{ZARR_JSON}" not in stored.manifest.documents:
+        raise JnrrdzError(f"no stored level {level.source!r} to compute {level.name!r} from", field=path or "/")
+    return LevelChunks(stored, path, level)
+
+
+KEPT = 256 << 20
+"""Bytes of computed chunks that a store keeps; the longest unused leave first, none above a quarter of it."""
+
+
+def with_virtual_levels(store: ReferenceStore) -> ReferenceStore:
+    """Return a store in which the levels that its groups list are there; the same store where they list none."""
+    listed = listed_levels(store.manifest.documents)
+    return VirtualLevelStore(store, listed) if listed else store
+
+
+def listed_levels(documents: Mapping[str, bytes]) -> dict[str, tuple[VirtualLevel, ...]]:
+    """Return the levels that groups list, by the groups' paths with a slash at their ends."""
+    found = {}
+    for key, text in documents.items():
+        if key.rpartition("/")[2] != ZARR_JSON or b"virtual_levels" not in text:
+            continue
+        document = json.loads(text)
+        attributes = document.get("attributes") if isinstance(document, dict) else None
+        if isinstance(attributes, dict) and document.get("node_type") == "group":
+            try:
+                found[key[: -len(ZARR_JSON)]] = virtual_levels_of(attributes)
+            except JnrrdzError as error:
+                raise error.at(field=key) from error.__cause__
+    return {path: levels for path, levels in found.items() if levels}
+
+
+class VirtualLevelStore(ReferenceStore):
+    """The keys of a manifest, and those of the levels that are computed from it."""
+
+    def __init__(self, stored: ReferenceStore, listed: Mapping[str, tuple[VirtualLevel, ...]]) -> None:
+        twin = stored.with_documents(level_documents(stored.manifest.documents, listed))
+        options: Any = twin._storage_options  # noqa: SLF001  a subclass's own member
+        access: Any = twin._access  # noqa: SLF001  the same
+        super().__init__(twin.manifest, storage_options=options, **access)
+        self.stored = stored
+        """The store of what is stored alone."""
+        self._levels = {
+            f"{path}{level.name}/{level.variable}/": checked(stored, path, level)
+            for path, levels in listed.items()
+            for level in levels
+        }
+        self._recent = Recent(KEPT)
+        self._running: dict[tuple[str, int], Future[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_virtual_levels, (self.stored,)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both compute from the same references."""
+        return isinstance(other, VirtualLevelStore) and self.stored == other.stored
+
+    __hash__ = object.__hash__
+
+    def _computed(self, key: str) -> tuple[LevelChunks, int] | None:
+        """Return the level and the number of the chunk that a key names, None where it names none of a level."""
+        for prefix, level in self._levels.items():
+            if key.startswith(prefix):
+                number = level.keys.number(key)
+                return None if number is None else (level, number)
+        return None
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Return the bytes of a key, computed where it is a chunk of such a level."""
+        found = self._computed(key)
+        if found is None:
+            return await super().get(key, prototype, byte_range)
+        level, number = found
+        where = (level.keys.prefix, number, 0)
+        data = self._recent.get(where)
+        if data is None:
+            try:
+                data = await level.chunk(number)
+            except JnrrdzError as error:
+                raise error.at(field=key) from error.__cause__
+            self._recent.put(where, data)
+        return _buffer(data, prototype, byte_range)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Do the same without an event loop."""
+        found = self._computed(key)
+        if found is None:
+            return super().get_sync(key, prototype=prototype, byte_range=byte_range)
+        level, number = found
+        where = (level.keys.prefix, number, 0)
+        data = self._recent.get(where)
+        return _buffer(self._once(level, number, key) if data is None else data, prototype, byte_range)
+
+    def _once(self, level: LevelChunks, number: int, key: str) -> bytes:
+        """Return a chunk that nobody has yet; of many who ask at one time one computes it."""
+        asked = (level.keys.prefix, number)
+        with self._lock:
+            running = self._running.get(asked)
+            future = self._running.setdefault(asked, Future())
+        if running is not None:
+            return running.result()
+        try:
+            data = level.chunk_sync(number)
+            self._recent.put((*asked, 0), data)
+            future.set_result(data)
+        except JnrrdzError as error:
+            future.set_exception(error)
+            raise error.at(field=key) from error.__cause__
+        except BaseException as error:  # raised again; whoever waits is woken, whatever ended the work
+            future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._running[asked]
+        return data
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is something for a key."""
+        return self._computed(key) is not None or await super().exists(key)
+
+    async def getsize(self, key: str) -> int:
+        """Return the number of bytes of a key, without reading them."""
+        found = self._computed(key)
+        return await super().getsize(key) if found is None else found[0].nbytes
+
+    def describe(self, key: str) -> str:
+        """Return where a key's bytes are, for people."""
+        found = self._computed(key)
+        return super().describe(key) if found is None else f"computed from {found[0].source}"
+
+    async def list(self) -> AsyncIterator[str]:
+        """Yield every key."""
+        async for key in self.list_prefix(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Yield every key that begins with a prefix."""
+        async for key in super().list_prefix(prefix):
+            yield key
+        for level in self._levels.values():
+            for number in range(level.keys.chunks):
+                key = level.keys.key(number)
+                if key.startswith(prefix):
+                    yield key
+
+    @property
+    def _supports_sync_io(self) -> bool:
+        """Whether zarr may read on the calling thread: where all sources are local and all codecs can."""
+        return super()._supports_sync_io and all(level.is_sync for level in self._levels.values())
+
+
+def _buffer(data: bytes, prototype: BufferPrototype | None, byte_range: ByteRequest | None) -> Buffer:
+    part = cut(data, byte_range)
+    return (prototype or default_buffer_prototype()).buffer.from_bytes(b"" if part is None else part)
+
+
+FINEST = "0"
+PLANE = ("y", "x")
+LEAST_CHUNK = 256
+"""Rows and columns of a level's chunk, where its source has thinner ones (strips)."""
+
+
+def with_pyramids(store: ReferenceStore, levels: int, method: str = "average") -> ReferenceStore:
+    """Return a store in which every image without coarser levels has some, computed where they are read.
+
+    Level n halves rows and columns n times, and the slices of a volume that is stored in chunks of several.
+    """
+    if type(levels) is not int or not 0 <= levels <= MOST_LEVELS:
+        raise UnsupportedError(f"{levels!r} levels; 0 to {MOST_LEVELS} can be asked for", field="virtual_levels")
+    check_method(method)
+    found = _with_lists(store.manifest, levels, method) if levels else store.manifest
+    if found is store.manifest:
+        return with_virtual_levels(store)
+    listing = store.with_manifest(found)
+    return PyramidStore(listing, (store, levels, method))
+
+
+class PyramidStore(VirtualLevelStore):
+    """A store with levels that were asked for when it was opened; it pickles as what it was made of."""
+
+    def __init__(self, listing: ReferenceStore, made_of: tuple[ReferenceStore, int, str]) -> None:
+        super().__init__(listing, listed_levels(listing.manifest.documents))
+        self._made_of = made_of
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return with_pyramids, self._made_of
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both compute the same levels from the same references."""
+        return isinstance(other, PyramidStore) and self._made_of == other._made_of
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True)
+class MovedRefs:
+    """The references of an array under another path."""
+
+    keys: ChunkKeys
+    inner: ArrayRefs
+
+    def lookup(self, chunk: int) -> Any:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        return self.inner.lookup(chunk)
+
+    def ready(self, chunk: int) -> bool:
+        """Whether `lookup` answers without waiting for a network."""
+        return self.inner.ready(chunk)
+
+    def present(self) -> Ints:
+        """Return the numbers of the chunks that are not missing, ascending."""
+        return self.inner.present()
+
+
+def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
+    nodes = {key: json.loads(text) for key, text in manifest.documents.items() if key.rpartition("/")[2] == ZARR_JSON}
+    images = {folder: found for folder in _groups(nodes) if (found := _image(nodes, folder)) is not None}
+    if not images:
+        return manifest
+    documents, arrays = dict(manifest.documents), dict(manifest.arrays)
+    for folder, (name, array) in images.items():
+        listed = _levels(name, array, levels, method)
+        if not listed:
+            continue
+        _move(folder, nodes, documents, arrays)
+        layout = [{"asset": FINEST, "transform": {"scale": [1.0] * len(array["shape"])}}]
+        about = nodes[f"{folder}{ZARR_JSON}"]
+        own = {"jnrrdz": about["attributes"]["jnrrdz"]} if "jnrrdz" in (about.get("attributes") or {}) else {}
+        scales = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
+        document = {"attributes": {**own, **scales, **virtual_levels_attribute(listed)}}
+        documents[f"{folder}{ZARR_JSON}"] = dumps(about | document).encode()
+    return replace(manifest, documents=documents, arrays=arrays)
+
+
+def _groups(nodes: Mapping[str, Document]) -> Iterator[str]:
+    for key, node in nodes.items():
+        if node.get("node_type") == "group":
+            yield key[: -len(ZARR_JSON)]
+
+
+def _image(nodes: Mapping[str, Document], folder: str) -> tuple[str, Document] | None:
+    """Return the only image of a group that is no level of a pyramid; None where there is none."""
+    above = folder.rstrip("/").rpartition("/")[0]
+    parent = nodes.get(f"{above}/{ZARR_JSON}" if above else ZARR_JSON, {})
+    if folder and "multiscales" in (parent.get("attributes") or {}):
+        return None
+    below = {key[len(folder) :] for key in nodes if key.startswith(folder)}
+    if any(name.count("/") > 1 or nodes[folder + name].get("node_type") == "group" for name in below - {ZARR_JSON}):
+        return None
+    found = [(name.partition("/")[0], nodes[folder + name]) for name in below if "/" in name]
+    images = [(name, array) for name, array in found if _is_image(array)]
+    return images[0] if len(images) == 1 else None
+
+
+def _is_image(array: Document) -> bool:
+    return tuple(array.get("dimension_names") or ())[-2:] == PLANE or _plane(array) is not None
+
+
+def _plane(array: Document) -> list[int] | None:
+    """Return the axes y and x wherever they stand."""
+    names = array.get("dimension_names") or []
+    return [names.index(name) for name in PLANE] if all(name in names for name in PLANE) else None
+
+
+def _levels(variable: str, array: Document, levels: int, method: str) -> list[VirtualLevel]:
+    shape, chunks = array["shape"], array["chunk_grid"]["configuration"]["chunk_shape"]
+    plane = _plane(array) or []
+    names = array["dimension_names"]
+    halved = [*plane, *(axis for axis, name in enumerate(names) if name == "z" and chunks[axis] > 1)]
+    found = []
+    for level in range(1, levels + 1):
+        factors = [min(2**level, shape[axis]) if axis in halved else 1 for axis in range(len(shape))]
+        if all(factors[axis] < 2**level for axis in plane):
+            break
+        size = [max(1, -(-side // factor)) for side, factor in zip(shape, factors, strict=True)]
+        least = [LEAST_CHUNK if axis in plane else 1 for axis in range(len(shape))]
+        grid = [min(max(step, few), side) for step, few, side in zip(chunks, least, size, strict=True)]
+        found.append(
+            VirtualLevel(str(level), FINEST, variable, tuple(factors), tuple(size), tuple(grid), method)  # type: ignore[arg-type]
+        )
+    return found
+
+
+def _move(
+    folder: str, nodes: Mapping[str, Document], documents: dict[str, bytes], arrays: dict[str, ArrayRefs]
+) -> None:
+    """Put what stands in a group into the group `0` below it."""
+    there = f"{folder}{FINEST}/"
+    for key in [key for key in documents if key.startswith(folder) and key != f"{folder}{ZARR_JSON}"]:
+        documents[there + key[len(folder) :]] = documents.pop(key)
+    for path in [path for path in arrays if path.startswith(folder)]:
+        refs = arrays.pop(path)
+        keys = replace(refs.keys, prefix=there + refs.keys.prefix[len(folder) :])
+        moved = replace(refs, keys=keys) if isinstance(refs, ColumnarRefs) else MovedRefs(keys, refs)
+        arrays[there + path[len(folder) :]] = moved
+    own = nodes[f"{folder}{ZARR_JSON}"]
+    attributes = {name: value for name, value in (own.get("attributes") or {}).items() if name != "jnrrdz"}
+    group = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
+    documents[there + ZARR_JSON] = dumps(group).encode()

@@ -1,0 +1,266 @@
+"""The sources of one manifest: trusted, opened once, and still what they were when scanned.
+
+May touch sources, read.trust, read.manifest and errors.  Everything here waits for its bytes;
+read.batches is the way not to.
+
+The bytes of chunks that were fetched last, so that windows that overlap do not fetch them twice.
+
+May touch nothing.  For remote sources only: the operating system keeps the pages of local files.
+
+Requests that one event loop makes in one turn, merged where they are neighbours.
+
+May touch asyncio, read.pool, read.recent, source.ranges and errors.  Zarr asks for every chunk by itself; in one
+turn of the loop it asks for as many as `async.concurrency` lets it, and those share requests here.
+"""
+
+import asyncio
+import os
+import threading
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.refs import WHOLE, ByteRange
+from jnrrdz.errors import DriftError, DriftWarning, MalformedError
+from jnrrdz.manifests.manifest import Manifest
+from jnrrdz.manifests.trust import Trust
+from jnrrdz.sources import base as ranges
+from jnrrdz.sources.base import ByteSource, since_scanned
+from jnrrdz.sources.url import local_path
+
+type Opener = Callable[..., ByteSource]
+"""`jnrrdz.sources.fsspec.open_source`, or what a test puts in its place."""
+
+_OPEN = 256  # sources held open at once, well below the usual limit of 1,024 descriptors
+
+
+@dataclass
+class Opened:
+    """A source, and what the manifest remembers of it."""
+
+    source: ByteSource
+    record: SourceRecord | None
+    local: bool = False
+    """Whether it is a local file; told once, for its URL is parsed to find out."""
+    checked: bool = False
+    touched: DriftError | None = None
+    """What was found of a local file that has its size, but another time of modification than recorded."""
+
+    def check(self) -> None:
+        """Refuse a source that is not what it was when it was scanned; looks once.
+
+        The time alone condemns no local file: a copy of a directory changes all of them.
+        """
+        record = self.record
+        if not self.checked and record is not None and (record.size, record.etag, record.modified) != (None,) * 3:
+            drift = since_scanned(record, self.source.validators)
+            if drift is not None and not (self.local and record.size in {None, self.source.validators.size}):
+                raise drift.at(url=self.source.url)
+            self.touched = drift
+        self.checked = True
+
+
+class SourcePool:
+    """Byte ranges by the URLs that a manifest spells."""
+
+    def __init__(
+        self, manifest: Manifest, *, options: Mapping[str, Any] | None, allow: Sequence[str], opener: Opener
+    ) -> None:
+        self._options = options
+        self._opener = opener
+        self._records = {record.url: record for record in manifest.sources}
+        # what was scanned was named by the user; only what a manifest names has to be trusted first
+        self._trust = None if manifest.url is None else Trust(manifest.url, tuple(self._records), tuple(allow))
+        self.warns = True
+        self._at_home = manifest.url is None or local_path(manifest.url) is not None
+        self._start()
+
+    def _start(self) -> None:
+        self._opened: dict[str, Opened] = {}
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def is_local(self, url: str) -> bool:
+        """Whether a source is a local file, so that reading it waits for no network."""
+        return self._at_home and local_path(url) is not None
+
+    def known(self, url: str) -> Opened | None:
+        """Return a source that is open already."""
+        return self._opened.get(url) if self._process == os.getpid() else None
+
+    def opened(self, url: str) -> Opened:
+        """Return a source, trusted and opened."""
+        if self._process != os.getpid():  # a forked child: its parent may have held the lock
+            self._start()
+        found = self._opened.get(url)
+        return self._open(url) if found is None else found
+
+    def _open(self, url: str) -> Opened:
+        place = url if self._trust is None else self._trust.resolve(url)
+        guard = None if self._trust is None else self._trust.guard_for(place)
+        record = self._records.get(url)
+        source = self._opener(place, storage_options=self._options, guard=guard, expected=record)
+        opened = Opened(source, record, self.is_local(url))
+        if opened.local:
+            opened.check()
+            self._warn(opened)
+        with self._lock:
+            if len(self._opened) >= _OPEN:
+                self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
+            return self._opened.setdefault(url, opened)
+
+    def _warn(self, opened: Opened) -> None:
+        """Say once for all files of a manifest that their times are not those recorded."""
+        if opened.touched is not None and self.warns:
+            self.warns = False
+            text = f"{opened.source.url}: {opened.touched.message} unless this is a copy, which has a time of its own"
+            warnings.warn(text, DriftWarning, stacklevel=2)
+
+    def sized(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
+        """Return the ranges, those that end where their source does with their length."""
+        return [(url, offset, self._length(url, offset, length)) for url, offset, length in wanted]
+
+    def _length(self, url: str, offset: int, length: int) -> int:
+        if length != WHOLE:
+            return length
+        size = self.opened(url).source.validators.size
+        if offset > size:
+            raise MalformedError(f"a source of {size} bytes ends before the range", url=url, offset=offset)
+        return size - offset
+
+    def read(self, wanted: Sequence[ByteRange]) -> bytes:
+        """Return the bytes of some ranges, one after another."""
+        if len(wanted) == 1:
+            return self._read(*wanted[0])
+        return b"".join([self._read(*one) for one in wanted])
+
+    def _read(self, url: str, offset: int, length: int) -> bytes:
+        if not length:
+            return b""
+        opened = self.opened(url)
+        if opened.local and offset + length > opened.source.validators.size:
+            # said before reading: a manifest may claim any length
+            raise truncated(opened.source, offset, length, max(opened.source.validators.size - offset, 0))
+        (data,) = opened.source.read([(offset, offset + length)])
+        opened.check()
+        if len(data) != length:
+            raise truncated(opened.source, offset, length, len(data))
+        return data
+
+
+def truncated(source: ByteSource, offset: int, length: int, found: int) -> MalformedError:
+    """Return the error for a range that is not all there."""
+    return MalformedError(
+        f"truncated: {found} of {length} bytes are there; the file and its references do not belong together",
+        url=source.url,
+        offset=offset,
+    )
+
+
+type Range = tuple[str, int, int]
+
+BUDGET = 64 << 20
+"""Bytes that are kept, for one store."""
+
+
+class Recent:
+    """Ranges and their bytes, the longest unused leaving first; safe to use from many threads."""
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self._budget = budget
+        self._held = 0
+        self._ranges: OrderedDict[Range, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, where: Range) -> bytes | None:
+        """Return the bytes of a range, None where they are not kept."""
+        with self._lock:
+            data = self._ranges.get(where)
+            if data is not None:
+                self._ranges.move_to_end(where)
+            return data
+
+    def put(self, where: Range, data: bytes) -> None:
+        """Keep the bytes of a range, as long as there is room."""
+        if len(data) > self._budget // 4:  # one large chunk is not worth all the others
+            return
+        with self._lock:
+            self._held += len(data) - len(self._ranges.pop(where, b""))
+            self._ranges[where] = data
+            while self._held > self._budget:
+                self._held -= len(self._ranges.popitem(last=False)[1])
+
+
+class _Ask(NamedTuple):
+    url: str
+    start: int
+    stop: int
+    answer: asyncio.Future[bytes]
+
+
+class Batches:
+    """What is asked for and not yet sent, for each event loop."""
+
+    def __init__(self, pool: SourcePool) -> None:
+        self._pool = pool
+        self._recent = Recent()
+        self._waiting: dict[asyncio.AbstractEventLoop, list[_Ask]] = {}
+        self._fetches: set[asyncio.Task[None]] = set()
+
+    def ask(self, url: str, offset: int, length: int) -> asyncio.Future[bytes]:
+        """Return what will be the bytes of a range; the request leaves when the loop's turn is over."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        kept = self._recent.get((url, offset, length)) if length else b""
+        if kept is not None:
+            answer.set_result(kept)
+            return answer
+        if loop not in self._waiting:
+            self._waiting[loop] = []
+            loop.call_soon(self._flush, loop)
+        self._waiting[loop].append(_Ask(url, offset, offset + length, answer))
+        return answer
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start a request for each run of ranges that are no more than `source.ranges.GAP` apart."""
+        by_url = defaultdict(list)
+        for ask in self._waiting.pop(loop):
+            by_url[ask.url].append(ask)
+        for url, asks in by_url.items():
+            for request in ranges.coalesce([(ask.start, ask.stop) for ask in asks]):
+                served = [asks[index] for index in request.serves]
+                fetch = loop.create_task(self._fetch(url, request, served))
+                self._fetches.add(fetch)  # a loop does not keep its tasks alive
+                fetch.add_done_callback(partial(self._settle, served))
+
+    async def _fetch(self, url: str, request: ranges.Merged, served: Sequence[_Ask]) -> None:
+        opened = self._pool.known(url)
+        if opened is None:
+            opened = await asyncio.to_thread(self._pool.opened, url)
+        (data,) = await opened.source.aread([request.span])
+        if not opened.checked:
+            # after reading: the answer has often told what would else take a request of its own
+            await asyncio.to_thread(opened.check)
+        for ask in served:
+            piece = data[ask.start - request.start : ask.stop - request.start]
+            wanted = ask.stop - ask.start
+            if len(piece) == wanted:
+                self._recent.put((url, ask.start, wanted), piece)
+            if ask.answer.done():  # whoever asked was cancelled
+                continue
+            if len(piece) < wanted:
+                ask.answer.set_exception(truncated(opened.source, ask.start, wanted, len(piece)))
+            else:
+                ask.answer.set_result(piece)
+
+    def _settle(self, served: Sequence[_Ask], fetch: asyncio.Task[None]) -> None:
+        """Tell everybody who still waits that the request failed."""
+        self._fetches.discard(fetch)
+        error = asyncio.CancelledError() if fetch.cancelled() else fetch.exception()
+        for ask in served:
+            if error is not None and not ask.answer.done():
+                ask.answer.set_exception(error)
