@@ -64,7 +64,7 @@ def test_libopenjp2_that_is_missing_says_how_to_get_it(run, monkeypatch):
 def test_a_manifest_of_components_that_differ_asks_for_libopenjp2(run, monkeypatch, tmp_path):
     from glymur.lib import openjp2  # noqa: PLC0415  see above
 
-    golden = Path(__file__).parents[1] / "layout" / "golden" / "jpeg2000"
+    golden = Path(__file__).parents[1] / "jpeg2000" / "golden"
     for name in ("subsampled", "odd_tiles"):
         jnrrdz.index(str(golden / f"{name}.j2k"), tmp_path / f"{name}.json")
     monkeypatch.setattr(openjp2, "OPENJP2", None)

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.tiling.plain_reader import read
+from tests.commands.jnrrd_reader import read
 
 VOLUME = np.arange(6 * 10 * 12, dtype="u2").reshape(6, 10, 12)
 
