@@ -12,10 +12,10 @@ import pytest
 import rasterio
 import tifffile
 import xarray as xr
-from rasterio.shutil import copy as gdal_copy
 from rasterio.transform import from_origin
 
 import jnrrdz
+from tests import writers
 
 HEIGHT, WIDTH, TILE = 700, 900, 128
 
@@ -23,15 +23,12 @@ HEIGHT, WIDTH, TILE = 700, 900, 128
 @pytest.fixture(scope="session")
 def cog_bytes(tmp_path_factory):
     """A COG of GDAL's: 700 x 900 uint16, three overviews, a CRS and nodata."""
-    folder = tmp_path_factory.mktemp("cog")
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     data = (x * 11 + y * 7 + np.random.default_rng(3).integers(0, 99, (HEIGHT, WIDTH))).astype("uint16")
     place = {"crs": "EPSG:32633", "transform": from_origin(300000, 4900020, 10, 10), "nodata": 65535}
-    profile = {"driver": "GTiff", "count": 1, "height": HEIGHT, "width": WIDTH, "dtype": "uint16"}
-    with rasterio.open(folder / "plain.tif", "w", **profile, **place) as target:
-        target.write(data, 1)
-    gdal_copy(folder / "plain.tif", folder / "cog.tif", driver="COG", BLOCKSIZE=TILE, COMPRESS="DEFLATE", PREDICTOR=2)
-    return (folder / "cog.tif").read_bytes()
+    return writers.cog(
+        tmp_path_factory.mktemp("cog") / "cog.tif", data, place, BLOCKSIZE=TILE, PREDICTOR=2
+    ).read_bytes()
 
 
 @pytest.fixture

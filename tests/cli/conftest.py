@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-import rasterio
 import tifffile
 from click.testing import CliRunner
-from rasterio.transform import from_origin
 
 from jnrrdz.cli import cli
+from tests import writers
 
 SHAPE = (300, 500)
 
@@ -20,25 +19,8 @@ def pixels():
 @pytest.fixture(scope="session")
 def cog_bytes(tmp_path_factory, pixels):
     path = tmp_path_factory.mktemp("cog") / "scene.tif"
-    profile = {
-        "driver": "GTiff",
-        "height": SHAPE[0],
-        "width": SHAPE[1],
-        "count": 1,
-        "dtype": "uint16",
-        "crs": "EPSG:32633",
-        "transform": from_origin(500000, 5000000, 10, 10),
-        "tiled": True,
-        "blockxsize": 128,
-        "blockysize": 128,
-        "compress": "deflate",
-        "predictor": 2,
-        "nodata": 7,
-    }
-    with rasterio.open(path, "w", **profile) as file:
-        file.write(pixels, 1)
-        file.build_overviews([2, 4])
-    return path.read_bytes()
+    tiles = writers.TILES | {"blockxsize": 128, "blockysize": 128, "predictor": 2}
+    return writers.geotiff(path, pixels, overviews=[2, 4], nodata=7, **tiles, **writers.PLACE).read_bytes()
 
 
 @pytest.fixture

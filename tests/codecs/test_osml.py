@@ -38,6 +38,7 @@ from jnrrdz.codecs.osml import (
     is_osml,
 )
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from tests.readers import assert_identical
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")  # the sources have no place
 
@@ -125,15 +126,10 @@ def by_tifffile(name, level=0):
     return pixels if page.planarconfig == 2 else np.moveaxis(pixels, -1, 0)
 
 
-def same(found, expected):
-    assert found.dtype == expected.dtype.newbyteorder("=")
-    np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.usefixtures("copy")
 @pytest.mark.parametrize("name", LITTLE + ORDER_FREE)
 def test_pixels_through_zarr_and_fsspec_alone(name):
-    same(opened(manifest(name))["0/data"][:], by_gdal(name))
+    assert_identical(opened(manifest(name))["0/data"][:], by_gdal(name))
 
 
 @pytest.mark.usefixtures("copy")
@@ -141,12 +137,12 @@ def test_pixels_through_zarr_and_fsspec_alone(name):
 def test_pixels_when_adopted(name):
     array = opened(adopting(name))["0/data"]
     assert [codec["name"] for codec in array.metadata.to_dict()["codecs"]] == ["tiff-tile"]
-    same(array[:], by_gdal(name))
+    assert_identical(array[:], by_gdal(name))
 
 
 @pytest.mark.parametrize("name", LITTLE + ORDER_FREE)
 def test_pixels_through_jnrrdz(name):
-    same(open_group(GOLDEN / f"{name}.json", allow=[str(GOLDEN)])["0/data"][:], by_gdal(name))
+    assert_identical(open_group(GOLDEN / f"{name}.json", allow=[str(GOLDEN)])["0/data"][:], by_gdal(name))
 
 
 @pytest.mark.parametrize("name", LITTLE + ORDER_FREE + NEED_ADOPTING)
@@ -157,7 +153,7 @@ def test_pixels_through_jnrrdz_with_adopted_documents(name):
     assert asked[0] == "0/data"
     manifest = replace(store.manifest, documents=documents)
     group = zarr.open_group(type(store)(manifest, allow=[str(GOLDEN)]), mode="r", zarr_format=3)
-    same(group["0/data"][:], by_gdal(name))
+    assert_identical(group["0/data"][:], by_gdal(name))
 
 
 def test_documents_of_others_are_not_touched():
@@ -177,26 +173,26 @@ def test_tifffile_sees_what_gdal_sees(name):
 @pytest.mark.parametrize("level", [1, 2])
 def test_overviews_are_levels(level):
     found = opened(manifest("pyramid"))[f"{level}/data"][:]
-    same(found, by_gdal("pyramid", level))
-    same(found, by_tifffile("pyramid", level))
+    assert_identical(found, by_gdal("pyramid", level))
+    assert_identical(found, by_tifffile("pyramid", level))
 
 
 def test_templates():
     references = manifest("templated")
     found = opened(references, template_overrides={"base": f"{GOLDEN}/"})["0/data"][:]
-    same(found, by_gdal("u4_deflate_tiles"))
+    assert_identical(found, by_gdal("u4_deflate_tiles"))
 
 
 @pytest.mark.usefixtures("copy")
 def test_one_window():
     found = opened(manifest("rgba_lzw_tiles"))["0/data"][1:3, 14:40, 30:34]
-    same(found, by_gdal("rgba_lzw_tiles")[1:3, 14:40, 30:34])
+    assert_identical(found, by_gdal("rgba_lzw_tiles")[1:3, 14:40, 30:34])
 
 
 @pytest.mark.usefixtures("copy")
 def test_without_adopting_the_codec_is_little_endian_as_osml_means_it():
     swapped = by_gdal("rgb2_none_tiles_big").byteswap()
-    same(opened(manifest("rgb2_none_tiles_big"))["0/data"][:], swapped)
+    assert_identical(opened(manifest("rgb2_none_tiles_big"))["0/data"][:], swapped)
 
 
 @pytest.mark.usefixtures("copy")
@@ -207,9 +203,9 @@ def test_nitf_and_jpeg_2000(name, through):
     with rasterio.open(source) as dataset:
         expected = dataset.read()
     if through == "jnrrdz":
-        same(open_group(GOLDEN / f"{name}.json", allow=[str(GOLDEN)])["0/data"][:], expected)
+        assert_identical(open_group(GOLDEN / f"{name}.json", allow=[str(GOLDEN)])["0/data"][:], expected)
     elif name != "scattered":  # stock fsspec knows no lists of ranges
-        same(opened(manifest(name))["0/data"][:], expected)
+        assert_identical(opened(manifest(name))["0/data"][:], expected)
 
 
 def codec_of(name):

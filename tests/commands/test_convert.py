@@ -5,14 +5,13 @@ import pytest
 import rasterio
 
 import jnrrdz
+from tests import writers
 
 
 def scaled(path):
     pixels = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
-    profile = {"driver": "GTiff", "width": 64, "height": 64, "count": 1, "dtype": "uint16", "compress": "deflate"}
-    profile["transform"] = rasterio.Affine(10, 0, 300000, 0, -10, 5000000)
-    with rasterio.open(path, "w", **profile) as target:
-        target.write(pixels, 1)
+    writers.geotiff(path, pixels, compress="deflate", transform=writers.PLACE["transform"])
+    with rasterio.open(path, "r+") as target:
         target.scales, target.offsets = (0.1,), (5.0,)
     return path
 

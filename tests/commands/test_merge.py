@@ -22,23 +22,11 @@ from jnrrdz.cli.console import Console
 from jnrrdz.cli.manifests import merge as command
 from jnrrdz.commands.merge import merge, stacked
 from jnrrdz.errors import MalformedError, UnrepresentableError, UntrustedSourceError
+from tests import writers
 
 DAYS = ("20240103", "20240101", "20240102")
 TIMES = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], "M8[ns]")
-PROFILE = {
-    "driver": "GTiff",
-    "height": 150,
-    "width": 200,
-    "count": 1,
-    "dtype": "uint16",
-    "crs": "EPSG:32633",
-    "transform": from_origin(500000, 5000000, 10, 10),
-    "tiled": True,
-    "blockxsize": 64,
-    "blockysize": 64,
-    "compress": "deflate",
-    "predictor": 2,
-}
+PROFILE = {"height": 150, "width": 200, "count": 1, "dtype": "uint16", "predictor": 2, **writers.PLACE, **writers.TILES}
 
 
 def write(path, *, seed=0, time=None, overviews=(2,), **profile):
@@ -47,7 +35,7 @@ def write(path, *, seed=0, time=None, overviews=(2,), **profile):
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[: own["height"], : own["width"]]
     pixels = [(rows * (band + 1) + columns + rng.integers(0, 90)) % 251 for band in range(own["count"])]
-    with rasterio.open(path, "w", **own) as file:
+    with rasterio.open(path, "w", driver="GTiff", **own) as file:
         file.write(np.stack(pixels).astype(own["dtype"]))
         if time:
             file.update_tags(TIFFTAG_DATETIME=time)

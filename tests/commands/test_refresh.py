@@ -13,7 +13,7 @@ from rasterio.transform import from_origin
 import jnrrdz
 from jnrrdz.commands.convert import prefix_of
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnrepresentableError
-from tests import scenes
+from tests import writers
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def place(tmp_path, monkeypatch):
 
 
 def scene(name, seed, **profile):
-    return scenes.scene(name, seed, 200 + seed, **profile)
+    return writers.scene(name, seed, 200 + seed, **profile)
 
 
 def pixels_of(refs):

@@ -9,7 +9,6 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-import rasterio
 import tifffile
 import xarray as xr
 from hypothesis import given, settings
@@ -19,6 +18,7 @@ from rasterio.transform import from_origin
 import jnrrdz
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from tests import writers
 from tests.commands.jnrrd_reader import header_of, means, read
 
 TYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]
@@ -194,19 +194,8 @@ def test_nan_pads_with_what_json_can_say(tmp_path):
 @pytest.fixture
 def cog(tmp_path):
     array = numbers((3, 300, 410), "u2")
-    path = tmp_path / "scene.tif"
-    profile = {
-        "driver": "COG",
-        "width": 410,
-        "height": 300,
-        "count": 3,
-        "dtype": "uint16",
-        "BLOCKSIZE": 128,
-        "COMPRESS": "DEFLATE",
-    }
-    with rasterio.open(path, "w", crs="EPSG:32633", transform=from_origin(3e5, 5e6, 10, 20), **profile) as target:
-        target.write(array)
-    return path, array
+    place = {"crs": "EPSG:32633", "transform": from_origin(3e5, 5e6, 10, 20)}
+    return writers.cog(tmp_path / "scene.tif", array, place), array
 
 
 @pytest.mark.parametrize("external", [False, True], ids=["internal", "external"])

@@ -12,7 +12,6 @@ from affine import Affine
 from hypothesis import given
 from hypothesis import strategies as st
 from rasterio.crs import CRS
-from rasterio.enums import Resampling
 from rioxarray._convention import zarr as rioxarray_zarr
 
 from jnrrdz.core.crs import Crs
@@ -27,6 +26,7 @@ from jnrrdz.core.georeference import (
     multiscales,
     spatial,
 )
+from tests import writers
 
 # rioxarray multiplies with the operator that affine is about to drop
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
@@ -164,10 +164,7 @@ def test_multiscales_without_a_place():
 @pytest.mark.parametrize("affine", [NORTH_UP, ROTATED], ids=["north up", "rotated"])
 def test_an_overview_lies_where_gdal_puts_it(tmp_path, shape, affine):
     path = tmp_path / "pyramid.tif"
-    profile = {"driver": "GTiff", "height": shape[0], "width": shape[1], "count": 1, "dtype": "uint8"}
-    with rasterio.open(path, "w", crs=CRS.from_epsg(32633), transform=Affine(*affine), **profile) as image:
-        image.write(np.zeros((1, *shape), "u1"))
-        image.build_overviews([2, 4], Resampling.nearest)
+    writers.geotiff(path, np.zeros(shape, "u1"), overviews=[2, 4], crs=CRS.from_epsg(32633), transform=Affine(*affine))
     for level in (0, 1):
         with rasterio.open(path, overview_level=level) as overview:
             found = level_affine(affine, shape, overview.shape)

@@ -10,34 +10,20 @@ import rasterio
 import xarray as xr
 import zarr
 from click.testing import CliRunner
-from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.cli import cli
 from jnrrdz.errors import UnrepresentableError, UnsupportedError
+from tests import writers
 
 EVERY = np.arange(65536, dtype="u2").reshape(1, 256, 256)
 LANDSAT = (2.75e-5, -0.2)
 
 
 def write(path, pixels, scales=None, offsets=None, *, nodata=None, overviews=(), **profile):  # noqa: PLR0913  what a file is made of
-    bands, height, width = pixels.shape
-    profile = {
-        "driver": "GTiff",
-        "height": height,
-        "width": width,
-        "count": bands,
-        "dtype": pixels.dtype,
-        "crs": "EPSG:32633",
-        "transform": from_origin(500000, 5000000, 10, 10),
-        "tiled": True,
-        "blockxsize": 96,
-        "blockysize": 96,
-        "compress": "deflate",
-        "nodata": nodata,
-    } | profile
-    with rasterio.open(path, "w", **profile) as file:
-        file.write(pixels)
+    bands, tiles = len(pixels), {"blockxsize": 96, "blockysize": 96}
+    writers.geotiff(path, pixels, nodata=nodata, **writers.PLACE | writers.TILES | tiles | profile)
+    with rasterio.open(path, "r+") as file:
         file.scales = scales or (1.0,) * bands
         file.offsets = offsets or (0.0,) * bands
         file.units = ("m",) * bands

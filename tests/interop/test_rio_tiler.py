@@ -8,6 +8,7 @@ from rio_tiler.errors import RioTilerExperimentalWarning
 from rio_tiler.io import Reader
 
 import jnrrdz
+from tests import writers
 
 with pytest.warns(RioTilerExperimentalWarning):  # it warns of itself where it is imported
     from rio_tiler.experimental.zarr import GroupReader
@@ -23,19 +24,8 @@ IN_METRES = {"bounds_crs": "EPSG:32633", "dst_crs": "EPSG:32633"}
 def cog(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cog")
     pixels = (np.add.outer(np.arange(SIDE) * 20, np.arange(SIDE) * 11) % 60000).astype("uint16")
-    profile = {
-        "driver": "GTiff",
-        "width": SIDE,
-        "height": SIDE,
-        "count": 1,
-        "dtype": "uint16",
-        "crs": "EPSG:32633",
-        "transform": rasterio.Affine(10, 0, 300000, 0, -10, 5000000),
-    }
-    with rasterio.open(folder / "plain.tif", "w", **profile) as target:
-        target.write(pixels, 1)
-    rasterio.shutil.copy(folder / "plain.tif", folder / "cog.tif", driver="COG", blocksize=128, compress="deflate")
-    return folder / "cog.tif"
+    place = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 300000, 0, -10, 5000000)}
+    return writers.cog(folder / "cog.tif", pixels, place)
 
 
 def test_a_pyramid_is_where_its_cog_is_and_has_its_pixels(cog, tmp_path):

@@ -15,30 +15,19 @@ import xarray as xr
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import decode as openjp2
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode import Composite
 from jnrrdz.formats.jpeg2000.grid import check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Axis, Component, Siz
 from jnrrdz.formats.jpeg2000.scan import component_groups, level_count
+from tests.readers import needs_openjp2
 
 GOLDEN = Path(__file__).parent / "golden"
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"
 SYCC, SRGB = 18, 16
 LEVELS = {"subsampled": 3, "ycc422_offset": 2}
 """Goldens, and of how many of their three levels there is a picture: the offset is odd at the third one."""
-
-
-def has_openjp2():
-    try:
-        openjp2.binding()
-    except UnsupportedError:
-        return False
-    return True
-
-
-needs_openjp2 = pytest.mark.skipif(not has_openjp2(), reason=openjp2.INSTALL)
 
 
 def box(kind, body):

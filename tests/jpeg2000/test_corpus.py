@@ -18,6 +18,7 @@ import pytest
 import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000 import decode as openjp2
+from tests.readers import has_openjp2
 
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"
 FILES = sorted(path for path in CORPUS.rglob("*.j*") if path.suffix in {".jp2", ".j2k", ".j2c", ".jhc", ".jph"})
@@ -47,14 +48,6 @@ WITHOUT_END = {"jpeg2000_rgb16_ecwsdk.jp2"}
 
 needs_corpus = pytest.mark.skipif(not FILES, reason="no corpus of JPEG 2000 beside JNRRDZ_CORPUS")
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def has_openjp2():
-    try:
-        openjp2.binding()
-    except UnsupportedError:
-        return False
-    return True
 
 
 class Judge:

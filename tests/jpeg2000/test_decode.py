@@ -13,25 +13,14 @@ from zarr.registry import get_codec_class
 
 from jnrrdz.core.codecs import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import decode as openjp2
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from jnrrdz.formats.jpeg2000.markers import parse_siz
 from jnrrdz.formats.jpeg2000.scan import codestream_array, component_groups, level_count
+from tests.readers import needs_openjp2
 
 GOLDEN = Path(__file__).parent / "golden"
 REGULAR = ["tiles_tlm", "odd_tiles", "offset", "by_resolution", "by_resolution_plt", "by_layer", "lossy", "signed"]
-
-
-def has_openjp2():
-    try:
-        openjp2.binding()
-    except UnsupportedError:
-        return False
-    return True
-
-
-needs_openjp2 = pytest.mark.skipif(not has_openjp2(), reason=openjp2.INSTALL)
 
 
 def golden(name):

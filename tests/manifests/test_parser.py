@@ -3,28 +3,24 @@
 import icechunk
 import numpy as np
 import pytest
-import rasterio
 import virtualizarr
 import xarray as xr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
-from rasterio.enums import Resampling
 from rasterio.transform import from_origin
 
 import jnrrdz
+from tests import writers
+from tests.readers import by_gdal
 
 
 @pytest.fixture
 def pyramid(tmp_path):
     """Three bands of 300 x 400 with overviews."""
     data = np.arange(3 * 300 * 400).reshape(3, 300, 400).astype("int32")
-    profile = {"driver": "GTiff", "count": 3, "height": 300, "width": 400, "dtype": "int32", "compress": "zstd"}
-    tiling = {"tiled": True, "blockxsize": 64, "blockysize": 64, "predictor": 2, "interleave": "band"}
+    tiles = {**writers.TILES, "compress": "zstd", "predictor": 2, "interleave": "band"}
     place = {"crs": "EPSG:4326", "transform": from_origin(10, 50, 0.01, 0.01)}
-    with rasterio.open(tmp_path / "a.tif", "w", **profile, **tiling, **place) as target:
-        target.write(data)
-        target.build_overviews([2], Resampling.nearest)
-    return tmp_path / "a.tif"
+    return writers.geotiff(tmp_path / "a.tif", data, overviews=[2], **tiles, **place)
 
 
 @pytest.fixture
@@ -32,16 +28,11 @@ def registry():
     return ObjectStoreRegistry({"file://": LocalStore()})
 
 
-def gdal(path, number=0):
-    with rasterio.open(path, **({"overview_level": number - 1} if number else {})) as source:
-        return source.read()
-
-
 def test_the_manifest_store_reads_what_gdal_reads(pyramid, registry):
     for group, number in ((None, 0), ("0", 0), ("1", 1)):
         store = jnrrdz.Parser(group=group)(f"file://{pyramid}", registry)
         found = xr.open_zarr(store, consolidated=False, zarr_format=3)
-        np.testing.assert_array_equal(found["data"], gdal(pyramid, number))
+        np.testing.assert_array_equal(found["data"], by_gdal(pyramid, number))
 
 
 def test_a_virtual_dataset_goes_to_icechunk_and_back(pyramid, registry, tmp_path):
@@ -59,7 +50,7 @@ def test_a_virtual_dataset_goes_to_icechunk_and_back(pyramid, registry, tmp_path
     virtual.vz.to_icechunk(session.store)
     session.commit("references")
     found = xr.open_zarr(repository.readonly_session("main").store, consolidated=False, zarr_format=3)
-    np.testing.assert_array_equal(found["data"], gdal(pyramid))
+    np.testing.assert_array_equal(found["data"], by_gdal(pyramid))
 
 
 def test_virtual_datasets_concatenate(pyramid, registry):

@@ -1,11 +1,8 @@
 """`jnrrdz.tile`: parts of tiles told by the length of their bytes, in memory that the tile's size bounds."""
 
-import bz2
-import gzip
 import json
 from pathlib import Path
 
-import imagecodecs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,15 +12,9 @@ from jsonschema import Draft202012Validator
 from jnrrdz.core.codecs import TileConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.decode import TileCoder
+from tests.writers import PACK
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/codecs/jnrrdz.tile/schema.json").read_text("utf-8"))
-PACK = {
-    "raw": bytes,
-    "gzip": gzip.compress,
-    "bzip2": bz2.compress,
-    "zstd": lambda data: bytes(imagecodecs.zstd_encode(data)),
-    "lz4": lambda data: bytes(imagecodecs.lz4f_encode(data)),
-}
 PACKED = [name for name in PACK if name != "raw"]
 U1 = np.dtype("uint8")
 

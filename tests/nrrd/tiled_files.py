@@ -3,24 +3,16 @@
 Axes are in the file's order here, dimension 0 first; arrays are in C order, so dimension 0 is the last axis.
 """
 
-import bz2
-import gzip
 import itertools
 import json
 import math
 import warnings
 
-import imagecodecs
 import numpy as np
 
+from tests.writers import PACK
+
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
-PACK = {
-    "raw": bytes,
-    "gzip": gzip.compress,
-    "bzip2": bz2.compress,
-    "zstd": lambda data: bytes(imagecodecs.zstd_encode(data)),
-    "lz4": lambda data: bytes(imagecodecs.lz4f_encode(data)),
-}
 
 
 def volume(sizes, kind="uint16", seed=0):

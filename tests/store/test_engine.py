@@ -7,12 +7,12 @@ import pytest
 import rasterio
 import tifffile
 import xarray as xr
-from rasterio.shutil import copy as gdal_copy
 from rasterio.transform import from_origin
 from xarray.backends.plugins import guess_engine
 
 import jnrrdz
 from jnrrdz.engine import JnrrdzBackend
+from tests import writers
 
 SIZE = 600
 
@@ -22,11 +22,7 @@ def cog(tmp_path):
     y, x = np.mgrid[:SIZE, :SIZE]
     data = (x + 3 * y).astype("uint16")
     place = {"crs": "EPSG:32633", "transform": from_origin(300000, 4900020, 10, 20), "nodata": 7}
-    profile = {"driver": "GTiff", "count": 1, "height": SIZE, "width": SIZE, "dtype": "uint16"}
-    with rasterio.open(tmp_path / "plain.tif", "w", **profile, **place) as target:
-        target.write(data, 1)
-    gdal_copy(tmp_path / "plain.tif", tmp_path / "cog.tif", driver="COG", BLOCKSIZE=128, COMPRESS="LZW")
-    return tmp_path / "cog.tif"
+    return writers.cog(tmp_path / "cog.tif", data, place, COMPRESS="LZW")
 
 
 @pytest.fixture(params=["refs.json", "refs.parquet"])

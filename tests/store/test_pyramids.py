@@ -11,7 +11,7 @@ from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.errors import UnsupportedError
-from tests import scenes
+from tests import writers
 
 SHAPE = (300, 517)
 
@@ -31,7 +31,7 @@ def halved(pixels, times):
 @pytest.fixture
 def scene(tmp_path):
     place = from_origin(500000, 5000000, 10, 20)
-    pixels = scenes.scene(tmp_path / "a.tif", 4, 60000, height=SHAPE[0], width=SHAPE[1], transform=place)
+    pixels = writers.scene(tmp_path / "a.tif", 4, 60000, shape=SHAPE, transform=place)
     return tmp_path / "a.tif", pixels
 
 

@@ -11,6 +11,7 @@ from rasterio.shutil import copy as gdal_copy
 from rasterio.transform import from_origin
 
 import jnrrdz
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -24,12 +25,7 @@ def pixels(bands=1, height=700, width=900, dtype="uint16"):
 
 
 def write(path, data, **options):
-    bands, height, width = data.shape
-    tiling = {"tiled": True, "blockxsize": 128, "blockysize": 128, "compress": "deflate"}
-    profile = {"driver": "GTiff", "count": bands, "height": height, "width": width, "dtype": data.dtype.name}
-    with rasterio.open(path, "w", **profile, **tiling, **options) as target:
-        target.write(data)
-    return path
+    return writers.geotiff(path, data, **writers.TILES | {"blockxsize": 128, "blockysize": 128}, **options)
 
 
 @pytest.fixture

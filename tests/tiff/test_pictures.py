@@ -7,6 +7,7 @@ import tifffile
 from rasterio.enums import Resampling
 
 import jnrrdz
+from tests import writers
 
 SHAPE = (300, 400)
 
@@ -18,20 +19,7 @@ def pixels():
 
 
 def write(path, pixels):
-    profile = {
-        "driver": "GTiff",
-        "width": SHAPE[1],
-        "height": SHAPE[0],
-        "count": 1,
-        "dtype": "uint8",
-        "tiled": True,
-        "blockxsize": 64,
-        "blockysize": 64,
-        "crs": "EPSG:32633",
-        "transform": rasterio.Affine(10, 0, 300000, 0, -10, 5000000),
-    }
-    with rasterio.open(path, "w", **profile) as target:
-        target.write(pixels, 1)
+    writers.geotiff(path, pixels, tiled=True, blockxsize=64, blockysize=64, **writers.PLACE)
 
 
 def same_as_gdal(path, levels):

@@ -10,6 +10,8 @@ import rasterio
 import tifffile
 
 import jnrrdz
+from tests.readers import assert_identical, by_gdal
+from tests.writers import geotiff
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -45,24 +47,6 @@ def seen(path):
     return pixels if pixels.ndim == 3 else pixels[None]
 
 
-def by_gdal(path):
-    with rasterio.open(path) as source:
-        return source.read()
-
-
-def same(found, expected):
-    assert found.dtype == expected.dtype.newbyteorder("=")
-    np.testing.assert_array_equal(found, expected)
-
-
-def gdal_file(path, pixels, **options):
-    bands, height, width = pixels.shape
-    profile = {"driver": "GTiff", "count": bands, "height": height, "width": width, "dtype": pixels.dtype.name}
-    with rasterio.open(path, "w", **profile, **options) as target:
-        target.write(pixels)
-    return path
-
-
 def gdal_cases():
     """Yield type, compression, predictor: every type with every scheme, predictors 2 and 3 where they are defined."""
     for dtype in (*INTEGERS, *FLOATS, *COMPLEX):
@@ -84,11 +68,11 @@ def test_gdals_types_schemes_and_predictors(tmp_path, dtype, scheme, predictor):
         path = tmp_path / f"{layout}-{interleave}-{endianness}-{bands}.tif"
         pixels = picture(dtype, bands)
         options = {"compress": scheme, "interleave": interleave, "endianness": endianness, **LAYOUTS[layout]}
-        gdal_file(path, pixels, predictor=predictor, bigtiff="YES" if number % 3 == 0 else "NO", **options)
+        geotiff(path, pixels, predictor=predictor, bigtiff="YES" if number % 3 == 0 else "NO", **options)
         found = seen(path)
-        same(found, by_gdal(path))
+        assert_identical(found, by_gdal(path))
         if scheme != "JPEG":
-            same(found, pixels)
+            assert_identical(found, pixels)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 5, 7, 9, 10, 12, 15, 17, 20, 24, 31])
@@ -101,14 +85,14 @@ def test_unsigned_integers_of_any_width(tmp_path, bits):
         path = tmp_path / f"{scheme}-{layout}-{interleave}-{endianness}.tif"
         pixels = (picture("uint64", 3) >> np.uint64(64 - bits)).astype(dtype)
         options = {"compress": scheme, "interleave": interleave, "endianness": endianness, **LAYOUTS[layout]}
-        gdal_file(path, pixels, nbits=bits, **options)
-        same(seen(path), pixels)
+        geotiff(path, pixels, nbits=bits, **options)
+        assert_identical(seen(path), pixels)
 
 
 @pytest.mark.parametrize("predictor", [1, 3])
 def test_half_floats_are_read_as_halves(tmp_path, predictor):
     pixels = picture("float16", 2)
-    gdal_file(tmp_path / "a.tif", pixels.astype("f4"), nbits=16, compress="DEFLATE", predictor=predictor)
+    geotiff(tmp_path / "a.tif", pixels.astype("f4"), nbits=16, compress="DEFLATE", predictor=predictor)
     found = seen(tmp_path / "a.tif")
     np.testing.assert_array_equal(found, pixels)
     np.testing.assert_array_equal(found, by_gdal(tmp_path / "a.tif"))
@@ -129,10 +113,10 @@ JPEGS = [
 
 @pytest.mark.parametrize(("options", "bands"), JPEGS, ids=str)
 def test_jpeg_in_its_colours_with_and_without_tables(tmp_path, options, bands):
-    path = gdal_file(tmp_path / "a.tif", picture("uint8", bands), compress="JPEG", **options)
-    same(seen(path), by_gdal(path))
+    path = geotiff(tmp_path / "a.tif", picture("uint8", bands), compress="JPEG", **options)
+    assert_identical(seen(path), by_gdal(path))
     if options.get("interleave") != "BAND":  # which tifffile does not read
-        same(seen(path), np.atleast_3d(tifffile.imread(path)).transpose(2, 0, 1))
+        assert_identical(seen(path), np.atleast_3d(tifffile.imread(path)).transpose(2, 0, 1))
 
 
 def test_raw_strips_whose_counts_are_too_small_are_read_whole(tmp_path):
@@ -141,8 +125,8 @@ def test_raw_strips_whose_counts_are_too_small_are_read_whole(tmp_path):
     with tifffile.TiffFile(tmp_path / "a.tif") as tif:
         counts = [count - 100 for count in tif.pages[0].databytecounts]
     retagged(tmp_path / "a.tif", "StripByteCounts", counts)
-    same(seen(tmp_path / "a.tif")[0], pixels)
-    same(by_gdal(tmp_path / "a.tif")[0], pixels)
+    assert_identical(seen(tmp_path / "a.tif")[0], pixels)
+    assert_identical(by_gdal(tmp_path / "a.tif")[0], pixels)
 
 
 @pytest.mark.parametrize("compression", ["tiff_adobe_deflate", "tiff_lzw", "packbits", "zstd", "lzma", "raw"])
@@ -150,7 +134,7 @@ def test_raw_strips_whose_counts_are_too_small_are_read_whole(tmp_path):
 def test_ycbcr_that_is_no_jpeg_with_a_short_last_strip(tmp_path, compression, rows):
     image = PIL.Image.fromarray(picture("uint8", 3).transpose(1, 2, 0).copy()).convert("YCbCr")
     image.save(tmp_path / "a.tif", compression=compression, tiffinfo={278: rows})
-    same(seen(tmp_path / "a.tif"), by_gdal(tmp_path / "a.tif"))
+    assert_identical(seen(tmp_path / "a.tif"), by_gdal(tmp_path / "a.tif"))
 
 
 def test_ycbcr_data_that_are_cut_off_are_an_error(tmp_path):
@@ -171,7 +155,7 @@ def test_ycbcr_data_that_are_cut_off_are_an_error(tmp_path):
 def test_the_other_fax_scheme_of_one_dimension(tmp_path):
     pixels = picture("uint8", 1)[0] > 100
     PIL.Image.fromarray(pixels).save(tmp_path / "a.tif", compression="tiff_raw_16", tiffinfo={278: 16})
-    same(seen(tmp_path / "a.tif"), by_gdal(tmp_path / "a.tif"))
+    assert_identical(seen(tmp_path / "a.tif"), by_gdal(tmp_path / "a.tif"))
 
 
 def retagged(path, name, value):
@@ -188,9 +172,7 @@ def test_a_predictor_without_a_scheme_that_has_one_means_nothing(tmp_path, schem
     options = {"compressionargs": {"lossless": True}} if scheme == "webp" else {}
     path = tmp_path / "a.tif"
     if scheme == "deflate":  # GDAL's own file with the tag, its data replaced by raw ones
-        gdal_file(
-            path, pixels.transpose(2, 0, 1), compress="DEFLATE", predictor=2, interleave="PIXEL", blockysize=HEIGHT
-        )
+        geotiff(path, pixels.transpose(2, 0, 1), compress="DEFLATE", predictor=2, interleave="PIXEL", blockysize=HEIGHT)
         at = path.stat().st_size
         path.write_bytes(path.read_bytes() + pixels.tobytes())
         retagged(retagged(path, "StripOffsets", at), "StripByteCounts", pixels.nbytes)
@@ -202,7 +184,7 @@ def test_a_predictor_without_a_scheme_that_has_one_means_nothing(tmp_path, schem
         data[entry : entry + 12] = np.array([317, 3, 1, 0, predictor, 0], "<u2").tobytes()
         path.write_bytes(data)
     retagged(retagged(path, "Compression", number), "Predictor", predictor)
-    same(seen(path), by_gdal(path))
+    assert_identical(seen(path), by_gdal(path))
 
 
 NUMBERS = {
@@ -227,38 +209,40 @@ def test_other_numbers_of_the_same_schemes(tmp_path, number, tile):
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, pixels, photometric="rgb", compression=NUMBERS[number], **layout)
     retagged(path, "Compression", number)
-    same(seen(path), tifffile.imread(path).transpose(2, 0, 1))
+    assert_identical(seen(path), tifffile.imread(path).transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("bands", [1, 3])
 def test_pixar_log(tmp_path, bands):
     pixels = np.squeeze(picture("uint8", bands).transpose(1, 2, 0))
     (tmp_path / "a.tif").write_bytes(imagecodecs.tiff_encode(pixels, compression="PIXARLOG", rowsperstrip=16))
-    same(seen(tmp_path / "a.tif"), np.atleast_3d(pixels).transpose(2, 0, 1))  # as libtiff has it; GDAL's copy errs
+    assert_identical(
+        seen(tmp_path / "a.tif"), np.atleast_3d(pixels).transpose(2, 0, 1)
+    )  # as libtiff has it; GDAL's copy errs
 
 
 @pytest.mark.parametrize("photometric", ["MINISBLACK", "MINISWHITE", "CMYK", "CIELAB", "ICCLAB", "ITULAB", "RGB"])
 def test_jpegs_of_three_samples_that_are_no_colours_are_not_converted(tmp_path, photometric):
     pixels = picture("uint8", 1).repeat(3, axis=0) // np.array([1, 2, 3], "u1")[:, None, None]
     options = {"photometric": photometric, "interleave": "PIXEL", "JPEG_QUALITY": 100, **LAYOUTS["tiled"]}
-    found = seen(gdal_file(tmp_path / "a.tif", pixels, compress="JPEG", **options))
+    found = seen(geotiff(tmp_path / "a.tif", pixels, compress="JPEG", **options))
     assert np.abs(found.astype(int) - pixels).max() <= 2  # the loss of the best quality; tifffile converts these
     if photometric != "CIELAB":  # which GDAL converts
-        same(found, by_gdal(tmp_path / "a.tif"))
+        assert_identical(found, by_gdal(tmp_path / "a.tif"))
 
 
 def test_a_jpeg_of_twelve_bits_and_three_samples(tmp_path):
     pixels = picture("uint16", 3) >> 4
-    path = gdal_file(tmp_path / "a.tif", pixels, compress="JPEG", nbits=12, interleave="PIXEL", **LAYOUTS["tiled"])
-    same(seen(path), by_gdal(path))
+    path = geotiff(tmp_path / "a.tif", pixels, compress="JPEG", nbits=12, interleave="PIXEL", **LAYOUTS["tiled"])
+    assert_identical(seen(path), by_gdal(path))
 
 
 @pytest.mark.parametrize("photometric", ["MINISWHITE", "CMYK", "CIELAB"])
 @pytest.mark.parametrize("scheme", ["NONE", "DEFLATE", "LZW"])
 def test_samples_stay_as_stored_whatever_their_colour(tmp_path, photometric, scheme):
     pixels = picture("uint8", {"MINISWHITE": 1, "CMYK": 4, "CIELAB": 3}[photometric])
-    path = gdal_file(tmp_path / "a.tif", pixels, photometric=photometric, compress=scheme, interleave="pixel")
-    same(seen(path), pixels)
+    path = geotiff(tmp_path / "a.tif", pixels, photometric=photometric, compress=scheme, interleave="pixel")
+    assert_identical(seen(path), pixels)
 
 
 def test_a_palette_stays_an_index(tmp_path):
@@ -268,7 +252,7 @@ def test_a_palette_stays_an_index(tmp_path):
     ) as target:
         target.write(pixels)
         target.write_colormap(1, {value: (value, 255 - value, 7, 255) for value in range(256)})
-    same(seen(tmp_path / "a.tif"), pixels)
+    assert_identical(seen(tmp_path / "a.tif"), pixels)
 
 
 TIFFFILE_SCHEMES = [None, "deflate", "lzw", "zstd", "packbits"]
@@ -298,7 +282,7 @@ def test_tifffiles_own(tmp_path, dtype, scheme):
         found, expected = seen(path), tifffile.imread(path).reshape(ordered.shape)
         np.testing.assert_array_equal(found, np.moveaxis(expected, -1, 0) if planar == "contig" else expected)
         if dtype != "bool":  # tifffile does not read the bits of several samples as it wrote them
-            same(found, pixels)
+            assert_identical(found, pixels)
 
 
 def predictors(scheme, dtype):
@@ -312,8 +296,8 @@ def predictors(scheme, dtype):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("scheme", ["NONE", "DEFLATE", "PACKBITS", "JPEG"])
 def test_sizes_at_and_beside_the_segments(tmp_path, shape, layout, scheme):
-    path = gdal_file(tmp_path / "a.tif", picture("uint8", 1, *shape), compress=scheme, **LAYOUTS[layout])
-    same(seen(path), by_gdal(path))
+    path = geotiff(tmp_path / "a.tif", picture("uint8", 1, *shape), compress=scheme, **LAYOUTS[layout])
+    assert_identical(seen(path), by_gdal(path))
 
 
 @pytest.mark.parametrize("rows", [1, 5, 37, 38, 1000, 2**32 - 1])
@@ -326,7 +310,7 @@ def test_rows_of_a_strip_up_to_more_than_the_image_has(tmp_path, rows, scheme):
     tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=kept, compression=scheme, metadata=None)
     with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as tif:
         tif.pages[0].tags["RowsPerStrip"].overwrite(rows, dtype="I")
-    same(seen(tmp_path / "a.tif"), tifffile.imread(tmp_path / "a.tif")[None])
+    assert_identical(seen(tmp_path / "a.tif"), tifffile.imread(tmp_path / "a.tif")[None])
 
 
 def test_raw_strips_of_one_row_become_few_chunks(tmp_path):
@@ -348,5 +332,5 @@ def test_scattered_raw_strips_stay_apart(tmp_path):
     data[position : position + 2 * first.size] = bytes(second) + bytes(first)
     (tmp_path / "b.tif").write_bytes(data)
     expected = np.concatenate([pixels[8:16], pixels[:8], pixels[16:]])
-    same(seen(tmp_path / "b.tif")[0], expected)
-    same(tifffile.imread(tmp_path / "b.tif"), expected)
+    assert_identical(seen(tmp_path / "b.tif")[0], expected)
+    assert_identical(tifffile.imread(tmp_path / "b.tif"), expected)
