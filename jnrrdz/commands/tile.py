@@ -1,95 +1,46 @@
-"""The keys of a tiled JNRRD's header, in their order: those that are known before the data, and the tables.
+"""A tiled, multi-resolution JNRRD of anything that jnrrdz opens: `tile`, its header, and its files.
 
-May touch this folder's modules and the model.  Vectors are turned here to the header's order.
-
-A tiled, multi-resolution JNRRD of anything that jnrrdz opens: `tile`.
-
-May touch the api, read, downsample, codecs, write.atomic and errors.  The one module of the library that copies
-pixels: the format has no other writer.  Follows docs/formats/jnrrd.md and docs/howto/tile.md.
+The one module of the library that copies pixels: the format has no other writer.  docs/formats/jnrrd.md tells the
+header's keys, docs/howto/tile.md how to use it; core keys follow http://teem.sourceforge.net/nrrd/format.html, and
+elements lie at their centres.  The header's vectors are in its own order, dimension 0 (x) first.
 """
 
+import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, Unpack
 
-from jnrrdz.commands.tile_pixels import Keys, Pixels, axis_keys, axis_names, default_factors, kept_attributes, opened
-from jnrrdz.commands.tile_run import InFile, InFolder, Progress, Run, fill_in, folder_of, new_files, pattern_of
+import fsspec
+
+from jnrrdz.commands.tile_pixels import (
+    SPACE,
+    InFile,
+    InFolder,
+    Pixels,
+    Run,
+    TileChoices,
+    TileOptions,
+    open_pixels,
+)
+from jnrrdz.core.ome import KINDS
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.formats.nrrd.axes import kept
 from jnrrdz.formats.nrrd.header import MOST_AXES
 from jnrrdz.formats.nrrd.jnrrd import TYPES
-from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Header, Packer, Sizes, Table, padding_of
+from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Packer, Sizes, Table, TiledHeader, padding_of
 from jnrrdz.formats.nrrd.write import levels as levels_of
+from jnrrdz.manifests.atomic import new_directory, new_file
 from jnrrdz.sources.url import place as place_of
 
+__all__ = ["TileOptions", "Tiled", "tile"]
 
-def known_keys(run: Run, pattern: str | None) -> Keys:
-    """Return the keys that are known before the data; with a pattern tiles are files."""
-    pixels, finest = run.pixels, run.levels[0]
-    core: Keys = [
-        ("jnrrd", VERSION),
-        ("type", pixels.dtype.name),
-        ("dimension", len(finest.shape)),
-        ("sizes", _turned(finest.shape)),
-        ("endian", run.packer.endian),
-        ("encoding", "raw"),
-        *axis_keys(pixels, axis_names(pixels)),
-        *kept_attributes(pixels),
-        ("extensions", {PREFIX: EXTENSION}),
-    ]
-    return core + [(f"{PREFIX}:{name}", value) for name, value in _tile_keys(run, pattern)]
-
-
-def _tile_keys(run: Run, pattern: str | None) -> Keys:
-    finest = run.levels[0]
-    found: Keys = [
-        ("enabled", True),
-        ("dimensions", list(range(len(finest.shape)))),
-        ("sizes", _turned(finest.tile)),
-        ("storage", "internal" if pattern is None else "external"),
-        ("format", "contiguous") if pattern is None else ("pattern", pattern),
-        ("compression", run.packer.compression),
-        ("edge_handling", "pad"),
-        ("padding_value", run.packer.padding),
-    ]
-    if len(run.levels) > 1:
-        found += [
-            ("levels", len(run.levels)),
-            ("level_scales", [_scale(level.scale) for level in run.levels]),
-            ("downsample_method", run.method),
-        ]
-    if any(level.tile != finest.tile for level in run.levels):
-        found.append(("level_tile_sizes", [_turned(level.tile) for level in run.levels]))
-    return found
-
-
-def _turned(sizes: Sizes) -> list[int]:
-    return list(reversed(sizes))
-
-
-def _scale(scale: Sizes) -> int | list[int]:
-    """Return one number where all axes have the same."""
-    return scale[0] if len(set(scale)) == 1 else _turned(scale)
-
-
-def tables_of(run: Run, *, external: bool) -> list[Table]:
-    """Return the tables of all tiles, and how wide their numbers can get."""
-    most = sum(level.tiles * run.packer.most_bytes(level.tile) for level in run.levels)
-    digits = len(str(most + HEADROOM))
-    size = len(str(max(run.packer.most_bytes(level.tile) for level in run.levels)))
-    found = [Table("size_table", run.tiles, size), Table("metadata", run.tiles, run.packer.widest_entry())]
-    if external:
-        return found
-    levels = [Table("level_offsets", len(run.levels), digits)] if len(run.levels) > 1 else []
-    return [*levels, Table("offset_table", run.tiles, digits), *found]
-
-
-HEADROOM = 1 << 26
-"""The largest header, which is part of every offset."""
-
-
-type Options = Mapping[str, Any] | None
+type Keys = list[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -105,113 +56,316 @@ class Tiled:
     """Bytes of all tiles as they are stored."""
 
 
-def tile(  # noqa: PLR0913  what is written, and how things are reached
+def tile(
     src: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     tile: Sequence[int],
-    compression: str = "zstd",
-    levels: int = 1,
-    method: str = "average",
-    factors: Sequence[int] | None = None,
-    endian: str = "little",
-    external: bool = False,
-    overwrite: bool = False,
-    group: str | None = None,
-    jobs: int = 2,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    source_options: Options = None,
-    target_options: Options = None,
-    progress: Progress | None = None,
+    **choices: Unpack[TileChoices],
 ) -> Tiled:
     """Write the image of a source (or of a manifest, or a .npy file) as a tiled JNRRD.
 
-    `tile` and `factors` are in the header's order: the axis that varies fastest (x) first.  Each level is
-    made from the one before by `method`, coarser by `factors`: 2 along axes of space and 1 along others
-    where they are not given.  With `external` tiles are files in a folder beside `out`.
+    `tile` is the size of tiles in the header's order: the axis that varies fastest (x) first.  `TileOptions`
+    documents the other choices.
     """
     source, target = os.fspath(src), os.fspath(out)
-    if jobs < 1:
-        raise UnsupportedError(f"{jobs} threads; one is the least", field="jobs")
-    reaching = {"allow": allow, "storage_options": storage_options, "source_options": source_options}
-    pixels = opened(source, group, reaching)
+    options = TileOptions(tile, **choices)
+    pixels = open_pixels(source, options)
     try:
-        plan = _planned(pixels, (tile, factors), (levels, method), (compression, endian), (jobs, progress))
-        _check_target(pixels, target, external=external)
+        run = _planned(pixels, options)
+        _refuse_own_source(pixels, target, options)
     except JnrrdzError as error:
         raise error.at(url=source) from error.__cause__
-    nbytes = _written(plan, target, external, overwrite, target_options)
-    finest = plan.levels[0]
-    return Tiled(target, finest.shape[::-1], finest.tile[::-1], len(plan.levels), plan.tiles, nbytes)
+    nbytes = _write(run, target)
+    finest = run.levels[0]
+    return Tiled(target, finest.shape[::-1], finest.tile[::-1], len(run.levels), run.tiles, nbytes)
 
 
-def _planned(
-    pixels: Pixels,
-    sizes: tuple[Sequence[int], Sequence[int] | None],
-    pyramid: tuple[int, str],
-    form: tuple[str, str],
-    doing: tuple[int, Progress | None],
-) -> Run:
-    """Return the run, everything refused that the format or the levels cannot have."""
-    _check_array(pixels)
-    shape = _per_axis(sizes[0], pixels, "tile")
-    names = axis_names(pixels)
-    factors = default_factors(names) if sizes[1] is None else _per_axis(sizes[1], pixels, "factors")
-    found = levels_of(pixels.shape, shape, pyramid[0], factors)
-    dtype = pixels.dtype.newbyteorder("=")
-    packer = Packer(dtype, form[1], form[0], padding_of(pixels.fill_value))
-    packer.most_bytes(found[0].tile)
-    Downsampling(pyramid[1], factors, pixels.shape, dtype, pixels.missing)  # refuses by name, before anything is read
-    return Run(pixels, found, packer, pyramid[1], *doing)
-
-
-def _check_array(pixels: Pixels) -> None:
+def _planned(pixels: Pixels, options: TileOptions) -> Run:
+    """Return the run; what the format or the levels cannot have is refused before anything is read."""
     if pixels.dtype.name not in TYPES:
         raise UnrepresentableError(f"{pixels.dtype.name}; JNRRD has {', '.join(TYPES)}", field="type")
     if not 1 <= len(pixels.shape) <= MOST_AXES or 0 in pixels.shape:
         raise UnrepresentableError(
             f"an array of shape {pixels.shape}; JNRRD has 1 to {MOST_AXES} axes, none of them empty", field="sizes"
         )
+    sizes = _per_axis(options.tile, pixels, "tile")
+    if options.factors is None:
+        factors = default_factors(pixels.names)
+    else:
+        factors = _per_axis(options.factors, pixels, "factors")
+    levels = levels_of(pixels.shape, sizes, options.levels, factors)
+    dtype = pixels.dtype.newbyteorder("=")
+    packer = Packer(dtype, options.endian, options.compression, padding_of(pixels.fill_value))
+    packer.most_bytes(levels[0].tile)
+    Downsampling(options.method, factors, pixels.shape, dtype, pixels.missing)
+    return Run(pixels, levels, packer, options)
 
 
 def _per_axis(numbers: Sequence[int], pixels: Pixels, field: str) -> Sizes:
     """Return one number for each axis, turned from the header's order to the array's."""
-    names = ",".join(reversed(axis_names(pixels)))
+    text = ",".join(map(str, numbers))
     if len(numbers) != len(pixels.shape):
-        given = ",".join(map(str, numbers))
-        raise UnsupportedError(f"{given}: {len(numbers)} numbers for {len(pixels.shape)} axes ({names})", field=field)
+        names = ",".join(reversed(pixels.names))
+        raise UnsupportedError(f"{text}: {len(numbers)} numbers for {len(pixels.shape)} axes ({names})", field=field)
     if any(number < 1 for number in numbers):
-        raise UnsupportedError(f"{','.join(map(str, numbers))}; numbers from 1 on are needed", field=field)
+        raise UnsupportedError(f"{text}; numbers from 1 on are needed", field=field)
     return tuple(int(number) for number in reversed(numbers))
 
 
-def _check_target(pixels: Pixels, target: str, *, external: bool) -> None:
-    """Refuse an output that what is read would be replaced by."""
+def default_factors(names: Sequence[str]) -> Sizes:
+    """Return how much coarser each level is than the one before: 2 along axes of space, the others are kept."""
+    kinds = [KINDS.get(name) for name in names]
+    if "space" in kinds:
+        return tuple(2 if kind == "space" else 1 for kind in kinds)
+    rest = [number for number, kind in enumerate(kinds) if kind is None][-len(SPACE) :]
+    return tuple(2 if number in rest else 1 for number in range(len(names)))
+
+
+def _refuse_own_source(pixels: Pixels, target: str, options: TileOptions) -> None:
+    """Refuse an output that would replace what is read."""
     own = place_of(target)
-    folder = place_of(folder_of(target)) if external else own
+    folder = place_of(folder_of(target)) if options.external else own
     if any(place == own or place.within(folder) for place in map(place_of, pixels.urls)):
         raise UnrepresentableError(f"{target} is read itself and would be replaced; name another output")
 
 
-def _written(run: Run, target: str, external: bool, overwrite: bool, options: Options) -> int:  # noqa: FBT001
+def _write(run: Run, target: str) -> int:
     """Write header and tiles, and return the bytes of the tiles."""
-    turned = tuple(reversed(axis_names(run.pixels)))
-    pattern = pattern_of(turned, run.packer.compression) if external else None
-    shown = None if pattern is None else f"{folder_of(target).rpartition('/')[2]}/{pattern}"
-    header = Header(known_keys(run, shown), tables_of(run, external=external))
-    with new_files(target, external=external, overwrite=overwrite, storage_options=options) as (stream, folder):
+    external, pattern = run.options.external, pattern_of(run.pixels.names[::-1], run.packer.compression)
+    shown = f"{folder_of(target).rpartition('/')[2]}/{pattern}" if external else None
+    header = TiledHeader(known_keys(run, shown), tables_of(run))
+    with new_files(target, run.options) as (stream, folder), Path(stream.name).open("rb") as reading:
         stream.write(b"\0" * header.length)
-        first = [sum(one.tiles for one in run.levels[:number]) for number in range(len(run.levels))]
-        place = InFile(stream, header.length, first) if folder is None else InFolder(folder, pattern or "")
-        try:
-            entries = run.write(place, stream.flush)
-        finally:
-            place.close()
-        tables = {"offset_table": place.offsets, "size_table": place.sizes, "metadata": entries}
-        tables["level_offsets"] = [] if external else [place.offsets[number] for number in first]
-        fill_in(stream, header, tables)
-    return sum(place.sizes)
+        stored = InFile(stream, reading, header.length) if folder is None else InFolder(folder, pattern)
+        entries = run.write(stored, stream.flush)
+        tables: dict[str, list[Any]] = {
+            "level_offsets": [] if external else [stored.offsets[level.first] for level in run.levels],
+            "offset_table": stored.offsets,
+            "size_table": stored.sizes,
+            "metadata": entries,
+        }
+        stream.seek(0)
+        stream.write(header.text(tables))
+    return sum(stored.sizes)
 
 
-__all__ = ["Tiled", "tile"]
+def known_keys(run: Run, pattern: str | None) -> Keys:
+    """Return the keys that are known before the data; with a pattern tiles are files."""
+    pixels, finest = run.pixels, run.levels[0]
+    core: Keys = [
+        ("jnrrd", VERSION),
+        ("type", pixels.dtype.name),
+        ("dimension", len(finest.shape)),
+        ("sizes", _turned(finest.shape)),
+        ("endian", run.packer.endian),
+        ("encoding", "raw"),
+        *axis_keys(pixels),
+        *_other_attributes(pixels),
+        ("extensions", {PREFIX: EXTENSION}),
+    ]
+    tiling: Keys = [
+        ("enabled", True),
+        ("dimensions", list(range(len(finest.shape)))),
+        ("sizes", _turned(finest.tile)),
+        ("storage", "internal" if pattern is None else "external"),
+        ("format", "contiguous") if pattern is None else ("pattern", pattern),
+        ("compression", run.packer.compression),
+        ("edge_handling", "pad"),
+        ("padding_value", run.packer.padding),
+    ]
+    if len(run.levels) > 1:
+        scales = [level.scale for level in run.levels]
+        tiling += [
+            ("levels", len(run.levels)),
+            ("level_scales", [scale[0] if len(set(scale)) == 1 else _turned(scale) for scale in scales]),
+            ("downsample_method", run.options.method),
+        ]
+    if any(level.tile != finest.tile for level in run.levels):
+        tiling.append(("level_tile_sizes", [_turned(level.tile) for level in run.levels]))
+    return core + [(f"{PREFIX}:{name}", value) for name, value in tiling]
+
+
+def _turned(sizes: Sizes) -> list[int]:
+    return list(reversed(sizes))
+
+
+LARGEST_ATTRIBUTES = 1 << 18
+"""Bytes of attributes that a header takes with it."""
+
+
+def _other_attributes(pixels: Pixels) -> Keys:
+    """Return what else the source says of the array, as one key; nothing where it is more than a header should hold."""
+    attributes = kept(
+        {name: value for name, value in pixels.attributes.items() if name not in {"axes", "grid_mapping"}}
+    )
+    if pixels.mapping:
+        names = ("crs_wkt", "GeoTransform", "grid_mapping_name")
+        attributes["spatial_ref"] = {name: pixels.mapping[name] for name in names if name in pixels.mapping}
+    try:
+        text = json.dumps(attributes, allow_nan=False)
+    except (ValueError, TypeError):
+        return []
+    return [("attributes", attributes)] if attributes and len(text) <= LARGEST_ATTRIBUTES else []
+
+
+HEADROOM = 1 << 26
+"""The largest header, which is part of every offset."""
+
+
+def tables_of(run: Run) -> list[Table]:
+    """Return the tables of all tiles, and how wide their numbers can get."""
+    most = [run.packer.most_bytes(level.tile) for level in run.levels]
+    total = sum(level.tiles * size for level, size in zip(run.levels, most, strict=True))
+    tables = [
+        Table("size_table", run.tiles, len(str(max(most)))),
+        Table("metadata", run.tiles, run.packer.widest_entry()),
+    ]
+    if run.options.external:
+        return tables
+    digits = len(str(total + HEADROOM))
+    levels = [Table("level_offsets", len(run.levels), digits)] if len(run.levels) > 1 else []
+    return [*levels, Table("offset_table", run.tiles, digits), *tables]
+
+
+NRRD_KINDS = {"time": "time", "space": "space", "channel": "list"}
+GEO_TRANSFORM = 6
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the elements of an axis are."""
+
+    step: float = 1.0
+    start: float = 0.0
+    unit: str = ""
+    is_known: bool = False
+
+
+def axis_keys(pixels: Pixels) -> Keys:
+    """Return the core keys of the axes: labels, kinds, spacings and units, and the space that they lie in."""
+    names = pixels.names[::-1]
+    keys: Keys = [("labels", list(names)), ("kinds", [NRRD_KINDS.get(KINDS.get(name, ""), "domain") for name in names])]
+    axes = pixels.attributes.get("axes")
+    places = {name: _place(axes.get(name) if isinstance(axes, dict) else None) for name in names}
+    affine = _affine(pixels) if {"x", "y"} <= set(names) else []
+    if not affine and not any(place.is_known for place in places.values()):
+        return keys
+    spatial = [name for name in SPACE if name in names]
+    others = [None if name in spatial else places[name] for name in names]
+    if any(place is not None and place.is_known for place in others):
+        keys.append(("spacings", [None if place is None else place.step for place in others]))
+    if any(place is not None and place.unit for place in others):
+        keys.append(("units", ["" if place is None else place.unit for place in others]))
+    if not spatial:
+        return keys
+    directions = [_direction(name, places[name], spatial, affine) if name in spatial else None for name in names]
+    keys += [
+        ("space_dimension", len(spatial)),
+        ("space_directions", directions),
+        ("space_origin", [_origin(name, places[name], affine) for name in spatial]),
+    ]
+    if any(places[name].unit for name in spatial):
+        keys.append(("space_units", [places[name].unit for name in spatial]))
+    return keys
+
+
+def _place(axis: Any) -> _Place:
+    """Return what an entry of the attribute `axes` says."""
+    if not isinstance(axis, dict):
+        return _Place()
+    step, start, unit = axis.get("step"), axis.get("start", 0.0), axis.get("unit")
+    unit = unit if isinstance(unit, str) else ""
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in (step, start)) or not step:
+        return _Place(unit=unit)
+    return _Place(float(step), float(start), unit, is_known=True)
+
+
+def _affine(pixels: Pixels) -> list[float]:
+    """Return the grid mapping's six numbers as GDAL orders them, nothing where there are none."""
+    try:
+        numbers = [float(text) for text in str(pixels.mapping.get("GeoTransform", "")).split()]
+    except ValueError:
+        return []
+    return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
+
+
+def _direction(name: str, place: _Place, spatial: Sequence[str], affine: Sequence[float]) -> list[float]:
+    """Return the step along an axis in space; rows and columns of a rotated image go along both of its axes."""
+    if affine and name in {"x", "y"}:
+        column = 1 if name == "x" else 2
+        along = {"x": affine[column], "y": affine[column + 3]}
+        return [along.get(axis, 0.0) for axis in spatial]
+    return [place.step if axis == name else 0.0 for axis in spatial]
+
+
+def _origin(name: str, place: _Place, affine: Sequence[float]) -> float:
+    """Return where the centre of the first element is along an axis of space."""
+    if affine and name in {"x", "y"}:
+        first = 0 if name == "x" else 3
+        return affine[first] + (affine[first + 1] + affine[first + 2]) / 2
+    return place.start
+
+
+FIRST_LEVEL = "0"
+"""The folder of level 0, which every folder of tiles has."""
+
+
+@contextmanager
+def new_files(out: str, options: TileOptions) -> Iterator[tuple[BinaryIO, Path | None]]:
+    """Yield the stream of the header, and the folder of tiles where they have one; both are there after the block."""
+    how: Mapping[str, Any] = {"overwrite": options.overwrite, "storage_options": options.target_options}
+    if not options.external:
+        with new_file(out, **how) as stream:
+            yield stream, None
+        return
+    folder = folder_of(out)
+    fs, place = fsspec.core.url_to_fs(folder, **(options.target_options or {}))
+    with ExitStack() as undo:
+        if fs.exists(place):
+            _check_replaced(fs, place, out, overwrite=options.overwrite)
+        else:
+            undo.callback(_remove, fs, place)  # the header may not come to its place after the tiles did
+        with new_file(out, **how) as stream, new_directory(folder, last=FIRST_LEVEL, **how) as tiles:
+            yield stream, tiles
+        undo.pop_all()
+
+
+def _check_replaced(fs: Any, place: str, out: str, *, overwrite: bool) -> None:
+    """Refuse to replace a folder that is not of the tiles of the header that is replaced."""
+    if not overwrite:
+        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=place)
+    beside = fs.exists(f"{place.rpartition('/')[0]}/{out.rpartition('/')[2]}")
+    if not (beside and fs.isdir(place) and fs.isdir(f"{place}/{FIRST_LEVEL}")):
+        raise JnrrdzError("is no folder of tiles beside their header, and is not replaced", url=place)
+
+
+def _remove(fs: Any, place: str) -> None:
+    if not fs.exists(place):
+        return
+    if "file" in fs.protocol:
+        shutil.rmtree(place)
+    else:
+        fs.rm(place, recursive=True)
+
+
+def folder_of(out: str) -> str:
+    """Return the folder that the tiles beside a header are in."""
+    place, name = out.rpartition("/")[::2]
+    stem = name.removesuffix(".jnrrd")
+    if "{" in stem or "}" in stem:
+        raise UnrepresentableError("braces in the name would be placeholders in the pattern of its tiles", url=out)
+    return f"{place}/{stem}.tiles" if place else f"{stem}.tiles"
+
+
+def pattern_of(names: Sequence[str], compression: str) -> str:
+    """Return the pattern of tiles below their folder; `names` are those of the axes in the header's order.
+
+    x, y and z stand for dimensions 0, 1 and 2, unless labels give them to others.
+    """
+    plain = len(names) <= len(SPACE) and all(
+        name not in SPACE or SPACE.index(name) == place for place, name in enumerate(names)
+    )
+    dimensions = SPACE[: len(names)] if plain else [f"d{number}" for number in range(len(names))]
+    ending = {"raw": "raw", "gzip": "raw.gz", "bzip2": "raw.bz2", "zstd": "raw.zst", "lz4": "raw.lz4"}[compression]
+    return "{l}/" + "_".join(f"{{{name}}}" for name in reversed(dimensions)) + f".{ending}"

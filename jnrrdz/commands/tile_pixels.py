@@ -1,36 +1,112 @@
-"""What is tiled: an array of anything that jnrrdz opens, or a .npy file.
+"""From an array, opened by jnrrdz or mapped from a .npy file, to the tiles of each level.
 
-May touch numpy, the api, read and errors.  A .npy file is mapped anew for every window, so that pages that
-were read do not count as memory of the process.  Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-
-What the axes of an array mean, as the core keys of a JNRRD: labels, kinds, units, directions, origin.
-
-May touch the model and what the scanner keeps of a header; pure.  Vectors are turned here from C order to the header's.
-Keys as http://teem.sourceforge.net/nrrd/format.html has them; elements lie at their centres.
+The source is read in bands of tiles, in the calling thread; other threads compress the tiles, which are then
+stored in their order.  Each coarser level is computed from the stored tiles of the level before.  A .npy file is
+mapped anew for every window, so that pages that were read do not count as memory of the process
+(https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 """
 
-import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypedDict
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
 from jnrrdz import api
-from jnrrdz.core.ome import KINDS
+from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.nrrd.axes import kept
-from jnrrdz.formats.nrrd.write import Region, Sizes
+from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
 from jnrrdz.store.xarray import default_group
 
-MAPPING = "grid_mapping"
+SPACE = ("x", "y", "z")
+
+type Progress = Callable[[int, int], None]
+type StorageOptions = Mapping[str, Any] | None
+
+
+class TileChoices(TypedDict, total=False):
+    """The members of `TileOptions` beside `tile`, as keyword arguments of `jnrrdz.tile`."""
+
+    compression: str
+    levels: int
+    method: str
+    factors: Sequence[int] | None
+    endian: str
+    external: bool
+    group: str | None
+    jobs: int
+    overwrite: bool
+    allow: Sequence[str]
+    storage_options: StorageOptions
+    source_options: StorageOptions
+    target_options: StorageOptions
+    progress: Progress | None
+
+
+@dataclass(frozen=True)
+class TileOptions:
+    """How a tiled JNRRD is made; vectors in the header's order: the axis that varies fastest (x) first."""
+
+    tile: Sequence[int]
+    """Size of tiles along each axis."""
+
+    compression: str = "zstd"
+    """Of each tile: `raw`, `gzip`, `bzip2`, `zstd` or `lz4`."""
+
+    levels: int = 1
+    """Levels of resolution, the full one included; each is made from the one before."""
+
+    method: str = "average"
+    """Makes coarser levels: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`."""
+
+    factors: Sequence[int] | None = None
+    """How much coarser each level is along each axis: 2 along axes of space and 1 along others by default."""
+
+    endian: str = "little"
+    """Byte order of the elements: `little` or `big`."""
+
+    external: bool = False
+    """Write each tile to a file of its own, in a folder beside the header."""
+
+    group: str | None = None
+    """The group or array of the source to tile; the full-resolution image by default."""
+
+    jobs: int = 2
+    """Tiles that are compressed at once."""
+
+    overwrite: bool = False
+    """Replace an output that exists."""
+
+    allow: Sequence[str] = ()
+    """Prefixes of paths and URLs that a manifest, or a source's header, may reach beside its own folder."""
+
+    storage_options: StorageOptions = None
+    """fsspec's options for the source or the manifest."""
+
+    source_options: StorageOptions = None
+    """fsspec's options for the sources that a manifest names."""
+
+    target_options: StorageOptions = None
+    """fsspec's options for the output."""
+
+    progress: Progress | None = None
+    """Called after each tile with the number of tiles that are done, and of all."""
+
+    def __post_init__(self) -> None:
+        """Refuse a run without a thread."""
+        if self.jobs < 1:
+            raise UnsupportedError(f"{self.jobs} threads; one is the least", field="jobs")
 
 
 @dataclass(frozen=True)
@@ -43,8 +119,8 @@ class Pixels:
     """What is decoded at one time."""
 
     read: Callable[[Region], NDArray[Any]]
-    names: tuple[str, ...] = ()
-    """Of the axes, nothing where they have none."""
+    names: tuple[str, ...]
+    """Of the axes: x, y, z for the last ones where the source names none."""
 
     fill_value: Any = 0
     missing: Any = None
@@ -58,50 +134,45 @@ class Pixels:
     """Where its bytes are."""
 
 
-def opened(src: str, group: str | None, options: Mapping[str, Any]) -> Pixels:
-    """Return the array to tile; `group` names a group or an array, else the full-resolution image is meant."""
+def open_pixels(src: str, options: TileOptions) -> Pixels:
+    """Return the array of a source: the group or array that the options name, else the full-resolution image."""
     if local_path(src) is not None and src.endswith(".npy"):
-        if group is not None:
+        if options.group is not None:
             raise UnsupportedError("a .npy file has no groups", url=src, field="group")
-        return _npy(src)
-    store = api.open_store(src, **options)
+        return _npy(local_path(src) or src)
+    store = api.open_store(
+        src,
+        allow=options.allow,
+        storage_options=options.storage_options,
+        source_options=options.source_options,
+    )
     try:
-        path, node = _chosen(reference_group(store), default_group(store) if group is None else group.strip("/"))
-        array = node if isinstance(node, zarr.Array) else _main(node, path)
-        return _of_array(array, _mapping(store, path, array), (src, *(one.url for one in store.manifest.sources)))
+        wanted = default_group(store) if options.group is None else options.group.strip("/")
+        path, array = _array_at(reference_group(store), wanted)
+        mapping = array.attrs.get("grid_mapping")
+        group = reference_group(store, path)
+        known = dict(group[mapping].attrs) if isinstance(mapping, str) and mapping in group else {}
+        return _of_array(array, known, (src, *(source.url for source in store.manifest.sources)))
     except JnrrdzError as error:
         raise error.at(url=src) from error.__cause__
 
 
-def _chosen(root: ReferenceGroup, path: str) -> tuple[str, Any]:
-    """Return the node at a path, and the path of the group that it is or lies in."""
-    if not path:
-        return "", root
+def _array_at(root: ReferenceGroup, path: str) -> "tuple[str, zarr.Array[Any]]":
+    """Return the array at a path, or that with the most axes in the group there, behind the path of its group."""
     try:
-        node = root[path]
+        node: Any = root[path] if path else root
     except KeyError:
         raise JnrrdzError(f"no group or array {path!r}", field="group") from None
-    return (path.rpartition("/")[0] if isinstance(node, zarr.Array) else path), node
-
-
-def _main(group: Any, path: str) -> "zarr.Array[Any]":
-    """Return the one array of a group with the most axes."""
-    arrays = {name: array for name, array in group.arrays() if array.shape}
+    if isinstance(node, zarr.Array):
+        return path.rpartition("/")[0], node
+    arrays = {name: array for name, array in node.arrays() if array.shape}
     most = max((array.ndim for array in arrays.values()), default=0)
     names = sorted(name for name, array in arrays.items() if array.ndim == most)
     if not names:
         raise UnsupportedError("no array in this group", field=path or "/")
     if len(names) > 1:
         raise UnsupportedError(f"arrays {', '.join(names)}; name one by --group", field=path or "/")
-    found: zarr.Array[Any] = arrays[names[0]]
-    return found
-
-
-def _mapping(store: Any, path: str, array: "zarr.Array[Any]") -> dict[str, Any]:
-    """Return the attributes of an array's grid mapping."""
-    name = array.attrs.get(MAPPING)
-    group = reference_group(store, path)
-    return dict(group[name].attrs) if isinstance(name, str) and name in group else {}
+    return path, arrays[names[0]]
 
 
 def _of_array(array: "zarr.Array[Any]", mapping: Mapping[str, Any], urls: tuple[str, ...]) -> Pixels:
@@ -113,7 +184,7 @@ def _of_array(array: "zarr.Array[Any]", mapping: Mapping[str, Any], urls: tuple[
         array.dtype,
         array.chunks,
         lambda region: np.asarray(array[region]),
-        tuple(names) if all(names) else (),
+        tuple(names) if names and all(names) else usual_names(array.ndim),
         fill,
         fill if "_FillValue" in attributes else None,
         attributes,
@@ -122,13 +193,21 @@ def _of_array(array: "zarr.Array[Any]", mapping: Mapping[str, Any], urls: tuple[
     )
 
 
-def _npy(src: str) -> Pixels:
-    path = local_path(src) or src
+def usual_names(count: int) -> tuple[str, ...]:
+    """Return names for axes that have none: x, y, z from the last one on."""
+    return tuple(SPACE[number] if number < len(SPACE) else f"d{number}" for number in reversed(range(count)))
+
+
+def _npy(path: str) -> Pixels:
     array = _mapped(path)
     fastest = (*(1,) * (array.ndim - 1), array.shape[-1]) if array.ndim else ()
-    chunks = fastest if array.flags.c_contiguous else (1,) * array.ndim
     return Pixels(
-        array.shape, array.dtype, chunks, lambda region: np.array(_mapped(path)[region]), urls=(os.path.realpath(path),)
+        array.shape,
+        array.dtype,
+        fastest if array.flags.c_contiguous else (1,) * array.ndim,
+        lambda region: np.array(_mapped(path)[region]),
+        usual_names(array.ndim),
+        urls=(os.path.realpath(path),),
     )
 
 
@@ -136,138 +215,201 @@ def _mapped(path: str) -> NDArray[Any]:
     if not Path(path).exists():
         raise JnrrdzError("no such file", url=path)
     try:
-        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise MalformedError(f"not a .npy file that can be mapped: {error}", url=path) from error
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise UnsupportedError("an archive of arrays; unpack one of them", url=path)
-    return found
+    return array
 
 
-SPACE = ("x", "y", "z")
-NRRD_KINDS = {"time": "time", "space": "space", "channel": "list"}
-GEO_TRANSFORM = 6
-LARGEST_ATTRIBUTES = 1 << 18
-"""Bytes of attributes that a header takes with it."""
+class Stored(ABC):
+    """Tiles where they are stored; they come in their order, and can be read back."""
 
-TOLD_ELSEWHERE = ("axes", "grid_mapping")
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.sizes: list[int] = []
+        """Bytes of each tile, for the header's tables."""
 
-type Keys = list[tuple[str, Any]]
+    @abstractmethod
+    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:
+        """Add the tile that is next in the order."""
 
-
-def axis_names(pixels: Pixels) -> tuple[str, ...]:
-    """Return a name for each axis, in the array's order: x, y, z for the last ones where there are none."""
-    if pixels.names:
-        return pixels.names
-    count = len(pixels.shape)
-    return tuple(SPACE[number] if number < len(SPACE) else f"d{number}" for number in reversed(range(count)))
+    @abstractmethod
+    def get(self, level: Level, index: Sizes) -> bytes:
+        """Return a tile of a level that is complete and flushed; any thread may ask."""
 
 
-def default_factors(names: Sequence[str]) -> Sizes:
-    """Return how much coarser each level is than the one before: 2 along axes of space, the others are kept."""
-    kinds = [KINDS.get(name) for name in names]
-    if "space" in kinds:
-        return tuple(2 if kind == "space" else 1 for kind in kinds)
-    rest = [number for number, kind in enumerate(kinds) if kind is None][-len(SPACE) :]
-    return tuple(2 if number in rest else 1 for number in range(len(names)))
+class InFile(Stored):
+    """Tiles one after another in the file of the header."""
+
+    def __init__(self, stream: BinaryIO, reading: BinaryIO, start: int) -> None:
+        super().__init__()
+        self._stream, self._reading, self._at = stream, reading, start
+        self._lock = threading.Lock()
+
+    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:  # noqa: ARG002  the order tells
+        """Write the next tile."""
+        self._stream.write(data)
+        self.offsets.append(self._at)
+        self.sizes.append(len(data))
+        self._at += len(data)
+
+    def get(self, level: Level, index: Sizes) -> bytes:
+        """Return the bytes of a tile."""
+        number = level.first + level.number_of(index)
+        with self._lock:
+            self._reading.seek(self.offsets[number])
+            return self._reading.read(self.sizes[number])
 
 
-def axis_keys(pixels: Pixels, names: Sequence[str]) -> Keys:
-    """Return the core keys of the axes."""
-    turned = list(reversed(names))
-    found: Keys = [("labels", turned)]
-    kinds = [NRRD_KINDS.get(KINDS.get(name, ""), "domain") for name in turned]
-    found.append(("kinds", kinds))
-    places = _placed(pixels, names)
-    if places is None:
-        return found
-    spatial = [name for name in SPACE if name in turned]
-    others = [place if name not in spatial else None for name, place in zip(turned, places, strict=True)]
-    if any(place is not None and place.is_known for place in others):
-        found.append(("spacings", [None if place is None else place.step for place in others]))
-    if any(place is not None and place.unit for place in others):
-        found.append(("units", [place.unit if place is not None else "" for place in others]))
-    return found + _space_keys(pixels, turned, dict(zip(turned, places, strict=True)), spatial)
+class InFolder(Stored):
+    """A file for each tile."""
+
+    def __init__(self, root: Path, pattern: str) -> None:
+        super().__init__()
+        self._root, self._pattern = root, pattern
+
+    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:
+        """Write a tile's file."""
+        path = self._path(level, index)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        self.sizes.append(len(data))
+
+    def get(self, level: Level, index: Sizes) -> bytes:
+        """Return the bytes of a tile's file."""
+        return self._path(level, index).read_bytes()
+
+    def _path(self, level: Level, index: Sizes) -> Path:
+        turned = index[::-1]
+        names = {f"d{number}": i for number, i in enumerate(turned)}
+        names |= dict(zip(SPACE, turned, strict=False))
+        return self._root / self._pattern.format(l=level.number, **names)
+
+
+KEPT = 4
+"""Decoded tiles of the finer level that are kept, for pieces that need parts of the same ones."""
+
+
+class Coarser:
+    """Makes the tiles of a level from those of the level before.
+
+    A tile is computed in pieces, each of the elements under about one tile of the finer level; `Downsampling`
+    gives the same elements, to the bit, however they are cut.
+    """
+
+    def __init__(self, run: "Run", level: Level, stored: Stored) -> None:
+        self._finer, self._level, self._packer, self._stored = run.levels[level.number - 1], level, run.packer, stored
+        missing = run.pixels.missing
+        self._how = Downsampling(run.options.method, level.factors, self._finer.shape, run.packer.dtype, missing)
+        self._how.check_shape(level.shape)
+        self._kept: OrderedDict[Sizes, NDArray[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def pack(self, index: Sizes) -> Packed:
+        """Return a tile of the coarser level."""
+        region = self._level.region(index)
+        tile = np.empty(_shape(region), self._packer.dtype)
+        for piece in self._pieces(region):
+            target = tuple(slice(p.start - r.start, p.stop - r.start) for p, r in zip(piece, region, strict=True))
+            tile[target] = self._how.apply(self._gathered(self._how.window(piece)), piece)
+        return self._packer.pack(tile, self._level.tile)
+
+    def _pieces(self, region: Region) -> Iterator[Region]:
+        tile, factors = self._finer.tile, self._level.factors
+        steps = [max(size // factor, 1) for size, factor in zip(tile, factors, strict=True)]
+        axes = [range(at.start, at.stop, step) for at, step in zip(region, steps, strict=True)]
+        for corner in product(*axes):
+            ends = zip(corner, steps, region, strict=True)
+            yield tuple(slice(start, min(start + step, at.stop)) for start, step, at in ends)
+
+    def _gathered(self, window: Region) -> NDArray[Any]:
+        """Return the elements of the finer level in a window."""
+        tile = self._finer.tile
+        spans = [range(at.start // size, -(-at.stop // size)) for at, size in zip(window, tile, strict=True)]
+        elements = np.empty(_shape(window), self._packer.dtype)
+        for index in product(*spans):
+            within, out = [], []
+            for i, size, at in zip(index, tile, window, strict=True):
+                first, last = max(i * size, at.start), min((i + 1) * size, at.stop)
+                within.append(slice(first - i * size, last - i * size))
+                out.append(slice(first - at.start, last - at.start))
+            elements[tuple(out)] = self._decoded(index)[tuple(within)]
+        return elements
+
+    def _decoded(self, index: Sizes) -> NDArray[Any]:
+        with self._lock:
+            if index in self._kept:
+                self._kept.move_to_end(index)
+                return self._kept[index]
+        tile = self._packer.unpack(self._stored.get(self._finer, index), self._finer.tile)
+        with self._lock:
+            self._kept[index] = tile
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return tile
+
+
+def _shape(region: Region) -> Sizes:
+    return tuple(at.stop - at.start for at in region)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where the elements of an axis are."""
+class Run:
+    """What is tiled, and how."""
 
-    step: float = 1.0
-    start: float = 0.0
-    unit: str = ""
-    is_known: bool = False
+    pixels: Pixels
+    levels: tuple[Level, ...]
+    packer: Packer
+    options: TileOptions
 
+    @property
+    def tiles(self) -> int:
+        """Tiles of all levels."""
+        return sum(level.tiles for level in self.levels)
 
-def _space_keys(pixels: Pixels, turned: Sequence[str], places: Mapping[str, _Place], spatial: Sequence[str]) -> Keys:
-    """Return directions in a space of the axes x, y and z that there are."""
-    if not spatial:
-        return []
-    skewed = _affine(pixels) if {"x", "y"} <= set(spatial) else []
-    directions = [_direction(name, places[name], spatial, skewed) if name in spatial else None for name in turned]
-    found: Keys = [("space_dimension", len(spatial)), ("space_directions", directions)]
-    found.append(("space_origin", [_origin(name, places[name], skewed) for name in spatial]))
-    if any(places[name].unit for name in spatial):
-        found.append(("space_units", [places[name].unit for name in spatial]))
-    return found
+    def write(self, stored: Stored, flush: Callable[[], None]) -> list[str]:
+        """Put all tiles, and return their entries in the table of metadata; `flush` makes what was put readable."""
+        entries: list[str] = []
+        pool = ThreadPoolExecutor(self.options.jobs, thread_name_prefix="jnrrdz-tile")
+        try:
+            for level in self.levels:
+                flush()
+                for index, packed in _in_order(self._started(pool, level, stored), self.options.jobs):
+                    stored.put(level, index, packed.data)
+                    entries.append(packed.entry)
+                    if self.options.progress is not None:
+                        self.options.progress(len(entries), self.tiles)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        return entries
 
-
-def _direction(name: str, place: _Place, spatial: Sequence[str], affine: Sequence[float]) -> list[float]:
-    """Return the step along an axis in space; rows and columns of a rotated image go along both of its axes."""
-    if affine and name in {"x", "y"}:
-        column = 1 if name == "x" else 2
-        along = {"x": affine[column], "y": affine[column + 3]}
-        return [along.get(axis, 0.0) for axis in spatial]
-    return [place.step if axis == name else 0.0 for axis in spatial]
-
-
-def _origin(name: str, place: _Place, affine: Sequence[float]) -> float:
-    """Return where the centre of the first element is along an axis of space."""
-    if affine and name in {"x", "y"}:
-        first = 0 if name == "x" else 3
-        return affine[first] + (affine[first + 1] + affine[first + 2]) / 2
-    return place.start
-
-
-def _affine(pixels: Pixels) -> list[float]:
-    """Return the grid mapping's six numbers as GDAL orders them, nothing where there are none."""
-    try:
-        numbers = [float(text) for text in str(pixels.mapping.get("GeoTransform", "")).split()]
-    except ValueError:
-        return []
-    return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
+    def _started(
+        self, pool: ThreadPoolExecutor, level: Level, stored: Stored
+    ) -> "Iterator[tuple[Sizes, Future[Packed]]]":
+        """Yield the work on each tile of a level, in their order; the elements of level 0 are read here."""
+        if level.number:
+            coarser = Coarser(self, level, stored)
+            for _, tiles in level.bands((1,) * len(level.shape)):
+                yield from ((index, pool.submit(coarser.pack, index)) for index in tiles)
+            return
+        for region, tiles in level.bands(band(level, self.pixels.chunks, self.packer.dtype.itemsize)):
+            elements = np.asarray(self.pixels.read(region), self.packer.dtype)
+            for index in tiles:
+                axes = zip(level.region(index), region, strict=True)
+                part = elements[tuple(slice(a.start - b.start, a.stop - b.start) for a, b in axes)]
+                yield index, pool.submit(self.packer.pack, part, level.tile)
 
 
-def _placed(pixels: Pixels, names: Sequence[str]) -> list[_Place] | None:
-    """Return where the elements of every axis are, in the header's order; None where the source does not say."""
-    axes = pixels.attributes.get("axes")
-    known = axes if isinstance(axes, dict) else {}
-    places = [_place(known.get(name)) for name in reversed(names)]
-    is_said = any(place.is_known for place in places) or (bool(_affine(pixels)) and {"x", "y"} <= set(names))
-    return places if is_said else None
-
-
-def _place(meaning: Any) -> _Place:
-    if not isinstance(meaning, dict):
-        return _Place()
-    step, start, unit = meaning.get("step"), meaning.get("start", 0.0), meaning.get("unit")
-    unit = unit if isinstance(unit, str) else ""
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in (step, start)) or not step:
-        return _Place(unit=unit)
-    return _Place(float(step), float(start), unit, is_known=True)
-
-
-def kept_attributes(pixels: Pixels) -> Keys:
-    """Return what else the source says of the array, as one key; nothing where it is more than a header should hold."""
-    found = kept({name: value for name, value in pixels.attributes.items() if name not in TOLD_ELSEWHERE})
-    if pixels.mapping:
-        found["spatial_ref"] = {name: pixels.mapping[name] for name in _MAPPING if name in pixels.mapping}
-    try:
-        text = json.dumps(found, allow_nan=False)
-    except (ValueError, TypeError):
-        return []
-    return [("attributes", found)] if found and len(text) <= LARGEST_ATTRIBUTES else []
-
-
-_MAPPING = ("crs_wkt", "GeoTransform", "grid_mapping_name")
+def _in_order(started: "Iterator[tuple[Sizes, Future[Packed]]]", most: int) -> Iterator[tuple[Sizes, Packed]]:
+    """Yield tiles in the order in which work on them was started, never more than `most` of them under way."""
+    waiting: deque[tuple[Sizes, Future[Packed]]] = deque()
+    for item in started:
+        waiting.append(item)
+        while len(waiting) > most:
+            index, work = waiting.popleft()
+            yield index, work.result()
+    while waiting:
+        index, work = waiting.popleft()
+        yield index, work.result()

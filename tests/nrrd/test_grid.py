@@ -38,7 +38,7 @@ def test_bands_follow_the_order_of_tiles_and_cover_all_once(axes, most):
     (level,) = levels(shape, tile, 1, (2,) * len(shape))
     size = band(level, chunks, 1, most)
     seen = []
-    for region, tiles in level.indices(size):
+    for region, tiles in level.bands(size):
         for index in tiles:
             seen.append(index)
             inside = zip(level.region(index), region, strict=True)
@@ -55,7 +55,7 @@ def test_a_band_without_a_limit_cuts_no_chunk_between_bands(axes):
     (level,) = levels(shape, tile, 1, (2,) * len(shape))
     size = band(level, chunks, 1, 1 << 40)
     taken = {}
-    for number, (region, _) in enumerate(level.indices(size)):
+    for number, (region, _) in enumerate(level.bands(size)):
         spans = [range(at.start // c, -(-at.stop // c)) for at, c in zip(region, chunks, strict=True)]
         for chunk in product(*spans):
             assert taken.setdefault(chunk, number) == number

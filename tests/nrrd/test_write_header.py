@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.formats.nrrd.jnrrd import read_lines
-from jnrrdz.formats.nrrd.write import Header, Table
+from jnrrdz.formats.nrrd.write import Table, TiledHeader
 
 
 @given(st.lists(st.integers(0, 10**12 - 1), min_size=1, max_size=50), st.text(max_size=20))
 def test_tables_fit_into_the_room(numbers, text):
-    header = Header([("jnrrd", "0004"), ("content", text)], [Table("offset_table", len(numbers), 12)])
+    header = TiledHeader([("jnrrd", "0004"), ("content", text)], [Table("offset_table", len(numbers), 12)])
     found = header.text({"offset_table": numbers})
     assert len(found) == header.length
     *lines, blank, rest = found.split(b"\n")
@@ -28,4 +28,4 @@ def test_tables_fit_into_the_room(numbers, text):
 
 def test_too_many_tiles_are_refused_before_anything_is_written():
     with pytest.raises(UnrepresentableError, match="make tiles larger"):
-        Header([("jnrrd", "0004")], [Table("metadata", 1 << 20, 150)])
+        TiledHeader([("jnrrd", "0004")], [Table("metadata", 1 << 20, 150)])

@@ -1,18 +1,9 @@
-"""Levels, their tiles, and in which bands of tiles a source is read.
+"""What a tiled JNRRD is written of: levels and bands of tiles, packed tiles, and the header with its tables.
 
-May touch the model's limits and errors only; pure.  Axes are in the array's order, last one fastest; the
-header's order is the reverse.  Sizes of levels as docs/formats/jnrrd.md has them: max(1, floor(size / scale)).
-
-One tile: cut out, filled up, compressed, summed; and the same back.
-
-May touch numpy, imagecodecs, the codecs and errors.  Dimension 0 of the header varies fastest, which is the
-last axis of an array in C order.
-
-The header of a tiled JNRRD, written before the data with room for the tables that come to be known behind it.
-
-May touch errors; pure.  Every line is one JSON object, filled up with spaces inside its braces, so that the
-header is as long with its tables as it was without.  A blank line ends it.
-Follows docs/formats/jnrrd.md.
+Sizes of levels are max(1, floor(size / scale)).  Axes are in the array's order, last one fastest: the header's
+order reversed.  The header is written before the data, with room for the tables that are known behind it: every
+line is one JSON object, filled up with spaces inside its braces, and a blank line ends it.  Rules in
+docs/formats/jnrrd.md.
 """
 
 import hashlib
@@ -56,6 +47,8 @@ class Level:
 
     shape: Sizes
     tile: Sizes
+    first: int = 0
+    """Tiles of the levels before."""
 
     @property
     def grid(self) -> Sizes:
@@ -74,12 +67,12 @@ class Level:
 
     def number_of(self, index: Sizes) -> int:
         """Return a tile's place in the order of tiles."""
-        found = 0
+        number = 0
         for i, count in zip(index, self.grid, strict=True):
-            found = found * count + i
-        return found
+            number = number * count + i
+        return number
 
-    def indices(self, band: Sizes) -> Iterator[tuple[Region, list[Sizes]]]:
+    def bands(self, band: Sizes) -> Iterator[tuple[Region, list[Sizes]]]:
         """Yield bands of so many tiles, and the tiles in each; all together in the order of tiles."""
         for first in product(*(range(0, count, step) for count, step in zip(self.grid, band, strict=True))):
             spans = [range(i, min(i + step, count)) for i, step, count in zip(first, band, self.grid, strict=True)]
@@ -91,22 +84,20 @@ def levels(shape: Sizes, tile: Sizes, count: int, factors: Sizes) -> tuple[Level
     """Return so many levels, each coarser than the one before by the factors; tiles are never larger than a level."""
     if not 1 <= count <= MOST_LEVELS:
         raise UnsupportedError(f"{count}; there can be 1 to {MOST_LEVELS}", field="levels")
-    found = [_level(shape, tile, 0, factors)]
-    while len(found) < count:
-        found.append(_level(shape, tile, len(found), factors))
-        if found[-1].shape == found[-2].shape:
+    made: list[Level] = []
+    for number in range(count):
+        scale = tuple(factor**number for factor in factors)
+        own = tuple(max(1, size // by) for size, by in zip(shape, scale, strict=True))
+        if made and own == made[-1].shape:
             raise UnsupportedError(
                 f"{count} levels of {'x'.join(map(str, shape))} elements; no level is smaller than that of "
-                f"number {found[-2].number}, so ask for {len(found) - 1}",
+                f"number {made[-1].number}, so ask for {len(made)}",
                 field="levels",
             )
-    return tuple(found)
-
-
-def _level(shape: Sizes, tile: Sizes, number: int, factors: Sizes) -> Level:
-    scale = tuple(factor**number for factor in factors)
-    own = tuple(max(1, size // by) for size, by in zip(shape, scale, strict=True))
-    return Level(number, scale, factors if number else (1,) * len(shape), own, tuple(map(min, tile, own)))
+        steps = factors if number else (1,) * len(shape)
+        first = made[-1].first + made[-1].tiles if made else 0
+        made.append(Level(number, scale, steps, own, tuple(map(min, tile, own)), first))
+    return tuple(made)
 
 
 def band(level: Level, chunks: Sizes, itemsize: int, most: int = BAND) -> Sizes:
@@ -115,28 +106,19 @@ def band(level: Level, chunks: Sizes, itemsize: int, most: int = BAND) -> Sizes:
     Tiles are written in their order, so a band of several along an axis has all of those along the axes
     behind it.  Where that is more than `most` bytes, the band is less, and chunks are decoded again.
     """
-    ones = (1,) * len(level.shape)
-    cut = [number for number in range(len(ones)) if _is_cut(level, chunks, number)]
-    if not cut:
+    grid, ones = level.grid, (1,) * len(level.shape)
+    is_cut = [count > 1 and tile % chunk != 0 for count, tile, chunk in zip(grid, level.tile, chunks, strict=True)]
+    if not any(is_cut):
         return ones
-    for axis in range(cut[0], len(ones)):
-        behind = level.grid[axis + 1 :]
+    outermost = is_cut.index(True)
+    for axis in range(outermost, len(ones)):
         aligned = math.lcm(level.tile[axis], chunks[axis]) // level.tile[axis]
-        widest = min(aligned if axis == cut[0] else level.grid[axis], level.grid[axis])
+        widest = min(aligned, grid[axis]) if axis == outermost else grid[axis]
         for tiles in range(widest, 0, -1):
-            found = (*ones[:axis], tiles, *behind)
-            if _bytes(level, found) * itemsize <= most:
-                return found
+            counts = (*ones[:axis], tiles, *grid[axis + 1 :])
+            if math.prod(counts) * math.prod(level.tile) * itemsize <= most:
+                return counts
     return ones
-
-
-def _is_cut(level: Level, chunks: Sequence[int], axis: int) -> bool:
-    """Whether the border of a tile goes through a chunk."""
-    return level.grid[axis] > 1 and level.tile[axis] % chunks[axis] != 0
-
-
-def _bytes(level: Level, tiles: Sizes) -> int:
-    return math.prod(count * tile for count, tile in zip(tiles, level.tile, strict=True))
 
 
 ENCODERS: Mapping[str, Callable[[bytes], bytes | bytearray | memoryview]] = {
@@ -186,23 +168,18 @@ class Packer:
 
     def pack(self, part: NDArray[Any], tile: Sizes) -> Packed:
         """Return a tile of the elements that are there."""
-        data = ENCODERS[self.compression](self._stored(part, tile).tobytes())
-        return Packed(data, json.dumps({"checksum": hashlib.sha256(data).hexdigest(), **self._extent(part)}))
-
-    def _stored(self, part: NDArray[Any], tile: Sizes) -> NDArray[Any]:
         dtype = self.dtype.newbyteorder("<" if self.endian == "little" else ">")
         if part.shape == tile:
-            return part.astype(dtype, copy=False)
-        stored = np.full(tile, self.padding, dtype)
-        stored[tuple(map(slice, part.shape))] = part
-        return stored
-
-    def _extent(self, part: NDArray[Any]) -> dict[str, int | float]:
-        """Return the least and the greatest element; nothing of numbers without order, or that JSON has not."""
-        if part.dtype.kind == "c":
-            return {}
-        low, high = part.min().item(), part.max().item()
-        return {"min": low, "max": high} if math.isfinite(low) and math.isfinite(high) else {}
+            stored = part.astype(dtype, copy=False)
+        else:
+            stored = np.full(tile, self.padding, dtype)
+            stored[tuple(map(slice, part.shape))] = part
+        data = ENCODERS[self.compression](stored.tobytes())
+        entry: dict[str, Any] = {"checksum": hashlib.sha256(data).hexdigest()}
+        if part.dtype.kind != "c":  # JSON has neither complex numbers nor infinities
+            low, high = part.min().item(), part.max().item()
+            entry |= {"min": low, "max": high} if math.isfinite(low) and math.isfinite(high) else {}
+        return Packed(data, json.dumps(entry))
 
     def widest_entry(self) -> int:
         """Return the most characters that an entry may have."""
@@ -242,15 +219,15 @@ class Table:
     @property
     def line_length(self) -> int:
         """Characters of the line, its end included."""
-        return len(_line(self.name, "")) + len("[]") + self.entries * (self.widest + len(", "))
+        return len(self.line("[]")) + self.entries * (self.widest + len(", "))
+
+    def line(self, value: str) -> str:
+        """Return the line with a value."""
+        return f'{{"{PREFIX}:{self.name}": {value}}}\n'
 
 
-def _line(name: str, value: str) -> str:
-    return f'{{"{PREFIX}:{name}": {value}}}\n'
-
-
-class Header:
-    """The lines of a header: those that are known, then tables."""
+class TiledHeader:
+    """The lines of a header: those that are known before the data, then tables."""
 
     def __init__(self, known: Sequence[tuple[str, Any]], tables: Sequence[Table]) -> None:
         lines = [json.dumps({key: value}, ensure_ascii=False, allow_nan=False) for key, value in known]
@@ -266,12 +243,12 @@ class Header:
 
     def text(self, tables: Mapping[str, Sequence[Any]]) -> bytes:
         """Return the header with its tables, entries as JSON."""
-        found = [self._known]
+        lines = [self._known]
         for table in self._tables:
             value = f"[{', '.join(map(str, tables[table.name]))}]"
-            line = _line(table.name, value)
-            found.append(_line(table.name, value + " " * (table.line_length - len(line))).encode())
-        text = b"".join([*found, b"\n"])
+            room = table.line_length - len(table.line(value))
+            lines.append(table.line(value + " " * room).encode())
+        text = b"".join([*lines, b"\n"])
         if len(text) != self.length:
             raise ValueError(f"a header of {len(text)} bytes where room is for {self.length}")
         return text
