@@ -24,19 +24,23 @@ if TYPE_CHECKING:
     from jnrrdz.commands.refresh import refresh
     from jnrrdz.commands.tile import tile
     from jnrrdz.commands.verify import verify
+    from jnrrdz.options import Access, ScanOptions, WriteOptions
     from jnrrdz.parser import Parser
 
 __version__ = version("jnrrdz")
 
 __all__ = [
+    "Access",
     "DriftError",
     "DriftWarning",
     "JnrrdzError",
     "MalformedError",
     "Parser",
+    "ScanOptions",
     "UnrepresentableError",
     "UnsupportedError",
     "UntrustedSourceError",
+    "WriteOptions",
     "batch",
     "convert",
     "index",
@@ -54,6 +58,9 @@ __all__ = [
 
 
 _HOMES = {
+    "Access": "jnrrdz.options",
+    "ScanOptions": "jnrrdz.options",
+    "WriteOptions": "jnrrdz.options",
     "Parser": "jnrrdz.parser",
     "batch": "jnrrdz.batches.run",
     "merge": "jnrrdz.commands.merge",

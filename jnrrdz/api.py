@@ -1,11 +1,10 @@
 """The library's functions: scan, write, index, open.
 
-May touch everything below it.  Each function takes paths or URLs as text, whatever fsspec opens,
+Each function takes paths or URLs as text, whatever fsspec opens,
 and raises JnrrdzError alone for what is wrong with them.
 """
 
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -21,7 +20,18 @@ from jnrrdz.formats.scanning import Scanned, scan_located
 from jnrrdz.manifests import in_place
 from jnrrdz.manifests.forms import ENDINGS, format_of, write_form
 from jnrrdz.manifests.manifest import from_group, is_reference_manifest
-from jnrrdz.options import ScanChoices, ScanOptions, with_whole_tiles
+from jnrrdz.options import (
+    Access,
+    IndexChoices,
+    OpenChoices,
+    ScanChoices,
+    ScanOptions,
+    SourceChoices,
+    StorageOptions,
+    WriteChoices,
+    WriteOptions,
+    with_choices,
+)
 from jnrrdz.sources.tree import open_tree
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.computed_levels import with_pyramids
@@ -29,8 +39,6 @@ from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 from jnrrdz.store.store import open_store as _open_store
 from jnrrdz.store.xarray import dataset, datasets
-
-type Options = Mapping[str, Any] | None
 
 MAGIC_BYTES = 4
 
@@ -50,92 +58,85 @@ class Indexed:
 
 def scan_with_cost(
     src: str | os.PathLike[str],
+    options: ScanOptions | None = None,
     *,
-    overviews: bool = True,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    **choices: Unpack[ScanChoices],
+    access: Access | None = None,
+    **choices: Unpack[SourceChoices],
 ) -> Scanned:
     """Return the virtual group of a source with the requests and bytes that finding it took."""
-    options = ScanOptions(overviews=overviews, allow=tuple(allow), **choices)
-    return scan_located(os.fspath(src), options, storage_options=storage_options)
+    return scan_located(os.fspath(src), *with_choices(choices, options or ScanOptions(), access or Access()))
 
 
 def scan(
     src: str | os.PathLike[str],
+    options: ScanOptions | None = None,
     *,
-    overviews: bool = True,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    **choices: Unpack[ScanChoices],
+    access: Access | None = None,
+    **choices: Unpack[SourceChoices],
 ) -> VirtualGroup:
     """Return what a source holds, as a virtual group: metadata and references, no pixels.
 
-    `allow` are paths and URLs under which its header may name files that are not below its own folder.
+    Keywords are the members of `ScanOptions` and of `Access`, in place of the records or beside them.
     """
-    return scan_with_cost(src, overviews=overviews, allow=allow, storage_options=storage_options, **choices).group
+    return scan_with_cost(src, options, access=access, **choices).group
 
 
-def write(  # noqa: PLR0913
+def write(
     group: VirtualGroup,
     out: str | os.PathLike[str],
+    options: WriteOptions | None = None,
     *,
-    format: str | None = None,  # noqa: A002  the word that users know
-    single_range: bool = False,
-    relative: bool = False,
-    overwrite: bool = False,
-    storage_options: Options = None,
+    storage_options: StorageOptions = None,
+    **choices: Unpack[WriteChoices],
 ) -> None:
-    """Write a virtual group as a manifest, whole or not at all."""
+    """Write a virtual group as a manifest, whole or not at all.
+
+    Keywords are the members of `WriteOptions`; `storage_options` are fsspec's for the output.
+    """
+    (form,) = with_choices(choices, options or WriteOptions(target_options=storage_options))
     write_form(
         group,
         os.fspath(out),
-        format,
-        single_range=single_range,
-        relative=relative,
-        overwrite=overwrite,
-        storage_options=storage_options,
+        form.format,
+        single_range=form.single_range,
+        relative=form.relative,
+        overwrite=form.overwrite,
+        storage_options=form.target_options,
     )
 
 
-def index(  # noqa: PLR0913
+def index(
     src: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002  the word that users know
-    single_range: bool = False,
-    relative: bool = False,
-    overviews: bool = True,
-    overwrite: bool = False,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    target_options: Options = None,
-    **choices: Unpack[ScanChoices],
+    options: ScanOptions | None = None,
+    form: WriteOptions | None = None,
+    access: Access | None = None,
+    **choices: Unpack[IndexChoices],
 ) -> Indexed:
-    """Scan a source and write its manifest; options are fsspec's, for the source and for the output."""
-    if local_path(os.fspath(src)) is not None and os.path.realpath(src) == os.path.realpath(out):
-        raise UnsupportedError("the manifest would replace its own source", url=os.fspath(out))
-    if single_range or (format or format_of(os.fspath(out))) == "icechunk":
-        choices = with_whole_tiles(choices)
-    found = scan_with_cost(src, overviews=overviews, allow=allow, storage_options=storage_options, **choices)
-    write(
-        found.group,
-        out,
-        format=format,
-        single_range=single_range,
-        relative=relative,
-        overwrite=overwrite,
-        storage_options=target_options,
-    )
-    arrays = [array for _, array in found.group.arrays() if array.shape]
+    """Scan a source, write its manifest, and return what that made and cost.
+
+    Keywords are the members of `ScanOptions`, `WriteOptions` and `Access`, in place of the records or beside
+    them: `storage_options` are fsspec's for the source, `target_options` for the output.
+    """
+    source, target = os.fspath(src), os.fspath(out)
+    wanted, output, reach = with_choices(choices, options or ScanOptions(), form or WriteOptions(), access or Access())
+    if local_path(source) is not None and os.path.realpath(source) == os.path.realpath(target):
+        raise UnsupportedError("the manifest would replace its own source", url=target)
+    name = output.format or format_of(target)
+    if output.single_range or name == "icechunk":
+        wanted = wanted.whole_tiles()
+    scanned = scan_located(source, wanted, reach)
+    write(scanned.group, target, output)
+    arrays = [array for _, array in scanned.group.arrays() if array.shape]
     return Indexed(
-        os.fspath(src),
-        os.fspath(out),
-        format or format_of(os.fspath(out)),
+        source,
+        target,
+        name,
         len(arrays),
         sum(array.refs.chunks for array in arrays),
-        found.requests,
-        found.bytes_read,
+        scanned.requests,
+        scanned.bytes_read,
     )
 
 
@@ -143,69 +144,67 @@ def index_in_place(
     src: str | os.PathLike[str],
     *,
     overwrite: bool = False,
-    storage_options: Options = None,
-    overviews: bool = True,
+    storage_options: StorageOptions = None,
     **choices: Unpack[ScanChoices],
 ) -> list[str]:
     """Write zarr.json beside the metadata of a container (N5), and return the keys written."""
-    text = os.fspath(src)
-    options = ScanOptions(overviews=overviews, **choices)
-    found = describe_in_place(open_tree(text, storage_options=storage_options), options)
-    return in_place.write(found, text, overwrite=overwrite, storage_options=storage_options)
+    (options,) = with_choices(choices, ScanOptions())
+    url = os.fspath(src)
+    root = describe_in_place(open_tree(url, storage_options=storage_options), options)
+    return in_place.write(root, url, overwrite=overwrite, storage_options=storage_options)
 
 
-def remove_in_place(src: str | os.PathLike[str], *, storage_options: Options = None) -> list[str]:
+def remove_in_place(src: str | os.PathLike[str], *, storage_options: StorageOptions = None) -> list[str]:
     """Remove what `index_in_place` wrote, and return the keys removed."""
     return in_place.remove(os.fspath(src), storage_options=storage_options)
 
 
-def open_store(  # noqa: PLR0913  what is opened, and what is made of it
+def open_store(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    source_options: Options = None,
+    options: ScanOptions | None = None,
+    access: Access | None = None,
     virtual_levels: int = 0,
     downsample: str = "average",
-    **choices: Unpack[ScanChoices],
+    **choices: Unpack[OpenChoices],
 ) -> ReferenceStore:
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
 
-    `storage_options` are fsspec's for what is opened here, `source_options` for the sources that a
-    manifest names, and `allow` are further prefixes that it may reach.  The choices are for what is
-    scanned; a manifest holds what was asked for when it was written.  Levels that a group lists as
-    virtual are there too, computed where they are read; `virtual_levels` gives so many to every image that
+    Keywords are the members of `Access` and of `ScanOptions`, in place of the records or beside them.  Options
+    of a scan are for what is scanned; a manifest holds what its scan was asked for.  Levels that a group lists
+    as virtual are there too, computed where they are read; `virtual_levels` gives so many to every image that
     has no coarser levels, made by the method `downsample`.
     """
-    stored = open_stored(refs, allow=allow, storage_options=storage_options, source_options=source_options, **choices)
-    return with_pyramids(stored, virtual_levels, downsample)
+    return with_pyramids(open_stored(refs, options=options, access=access, **choices), virtual_levels, downsample)
 
 
 def open_stored(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    source_options: Options = None,
-    **choices: Unpack[ScanChoices],
+    options: ScanOptions | None = None,
+    access: Access | None = None,
+    **choices: Unpack[OpenChoices],
 ) -> ReferenceStore:
-    """Return the same without levels that are computed: what has references, and nothing else."""
+    """Return the store without computed levels: what has references, and nothing else."""
+    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
     if isinstance(refs, VirtualGroup):
-        group = physical_values(refs) if choices.get("physical") else refs
-        return ReferenceStore(from_group(group), source_options=source_options, allow=("*",))
-    text = os.fspath(refs)
-    if names_manifest(text):
-        chosen = ", ".join(f"{name}=True" for name, value in choices.items() if value)
-        if chosen:
+        group = physical_values(refs) if wanted.physical else refs
+        return ReferenceStore(from_group(group), source_options=reach.source_options, allow=("*",))
+    url = os.fspath(refs)
+    if names_manifest(url):
+        if changed := wanted.changed():
+            named = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             raise UnsupportedError(
-                f"a manifest is read as it was written; index its source with {chosen}", url=text, field=chosen
+                f"a manifest is read as it was written; index its source with {named}", url=url, field=named
             )
-        store = _open_store(text, storage_options=storage_options, source_options=source_options, allow=allow)
+        store = _open_store(
+            url, storage_options=reach.storage_options, source_options=reach.source_options, allow=reach.allow
+        )
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
-        found = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
-        return store if found is store.manifest.documents else store.with_documents(found)
-    group = scan(text, allow=allow, storage_options=storage_options, **choices)
-    own = source_options if source_options is not None else storage_options
+        documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
+        return store if documents is store.manifest.documents else store.with_documents(documents)
+    group = scan_located(url, wanted, reach).group
+    own = reach.source_options if reach.source_options is not None else reach.storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 
 
@@ -216,25 +215,18 @@ def names_manifest(text: str) -> bool:
     return text.rstrip("/").endswith((".json", *ENDINGS))
 
 
-def open_group(  # noqa: PLR0913  those of open_store
+def open_group(
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    source_options: Options = None,
+    options: ScanOptions | None = None,
+    access: Access | None = None,
     virtual_levels: int = 0,
     downsample: str = "average",
-    **choices: Unpack[ScanChoices],
+    **choices: Unpack[OpenChoices],
 ) -> zarr.Group:
     """Return the root group of a manifest (or of a source scanned now), read-only; options are `open_store`'s."""
     store = open_store(
-        refs,
-        allow=allow,
-        storage_options=storage_options,
-        source_options=source_options,
-        virtual_levels=virtual_levels,
-        downsample=downsample,
-        **choices,
+        refs, options=options, access=access, virtual_levels=virtual_levels, downsample=downsample, **choices
     )
     return reference_group(store)
 

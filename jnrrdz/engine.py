@@ -17,11 +17,18 @@ from jnrrdz.api import open_store
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import is_reference_manifest
-from jnrrdz.options import ScanChoices
+from jnrrdz.options import AccessChoices, ScanChoices
 from jnrrdz.store.store import ReferenceStore
 from jnrrdz.store.xarray import dataset, datasets
 
-OPENING = ("allow", "storage_options", "source_options", "virtual_levels", "downsample", *ScanChoices.__annotations__)
+OPENING = (
+    "options",
+    "access",
+    "virtual_levels",
+    "downsample",
+    *AccessChoices.__annotations__,
+    *ScanChoices.__annotations__,
+)
 """The parameters of `open_store`."""
 
 

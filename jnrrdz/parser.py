@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.options import ScanChoices, with_whole_tiles
+from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
@@ -35,7 +35,8 @@ class Parser:
         """Return the manifest store of one source."""
         from jnrrdz.manifests.virtualizarr import to_manifest_store  # noqa: PLC0415  VirtualiZarr is slow to import
 
-        root = scan(url, storage_options=self.storage_options, **with_whole_tiles(self.choices))
+        (options,) = with_choices(self.choices, ScanOptions())
+        root = scan(url, options.whole_tiles(), storage_options=self.storage_options)
         return to_manifest_store(_chosen(root, self.group, url), registry, single_range=self.single_range)
 
 

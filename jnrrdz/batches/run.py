@@ -33,7 +33,7 @@ from jnrrdz.batches.work import OptionsOf, Plan, failed
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError, redacted
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.forms import format_of
-from jnrrdz.options import ScanChoices, ScanOptions, with_whole_tiles
+from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 from jnrrdz.sources.url import local_path, origin
 
 if TYPE_CHECKING:
@@ -227,7 +227,6 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
     format: str | None = None,  # noqa: A002  the word that users know
     single_range: bool = False,
     relative: bool = False,
-    overviews: bool = True,
     allow: Sequence[str] = (),
     storage_options: OptionsOf = None,
     target_options: OptionsOf = None,
@@ -239,11 +238,13 @@ def batch(  # noqa: PLR0913  what may be asked of many sources
     Options of fsspec are a mapping, or a function of a URL that can be pickled.
     """
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
+    (options,) = with_choices(choices, ScanOptions())
     if single_range or (format or format_of(os.fspath(out))) == "icechunk":
-        choices = with_whole_tiles(choices)
+        options = options.whole_tiles()
     plan = Plan(
-        ScanOptions(overviews=overviews, allow=tuple(allow), **choices),
+        options,
         format,
+        allow=tuple(allow),
         single_range=single_range,
         relative=relative,
         overwrite=overwrite,

@@ -44,7 +44,7 @@ from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan_located
 from jnrrdz.manifests.atomic import DURABLE, leftovers, remove
 from jnrrdz.manifests.forms import format_of, write_form
 from jnrrdz.manifests.json import dump
-from jnrrdz.options import ScanOptions
+from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.base import ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
@@ -268,6 +268,7 @@ class Plan:
     """Return the manifests in place of writing them."""
     threads: int = 8
     """Sources under way at once in each process."""
+    allow: tuple[str, ...] = ()
     storage_options: OptionsOf = None
     target_options: OptionsOf = None
     token: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -276,7 +277,7 @@ class Plan:
     @property
     def recorded_options(self) -> Mapping[str, Any]:
         """What a manifest that is made so says of it."""
-        asked = json.loads(json.dumps(self.scan.asked()))  # tuples become lists, as they are there
+        asked = json.loads(json.dumps(self.scan.changed()))  # tuples become lists, as they are there
         return {**asked, "single_range": True} if self.single_range else asked
 
     def source_options(self, url: str) -> Mapping[str, Any] | None:
@@ -371,7 +372,8 @@ def _attempted(plan: Plan, made: Outcome, clock: Clock, opener: TimedOpener) -> 
         replace = there is State.FAILED
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
         return made._replace(state=State.SKIPPED, error=None, message=None)
-    found = scan_located(job.found.url, plan.scan, storage_options=plan.source_options(job.found.url), opener=opener)
+    access = Access(plan.allow, plan.source_options(job.found.url))
+    found = scan_located(job.found.url, plan.scan, access, opener=opener)
     clock.check()  # nothing is written for whoever has given up
     return _written(plan, made, found, replace=replace)
 

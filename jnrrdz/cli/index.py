@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -21,7 +21,6 @@ from jnrrdz.errors import JnrrdzError
 
 if TYPE_CHECKING:
     from jnrrdz.api import Indexed
-    from jnrrdz.options import ScanChoices
 
 ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
 STDOUT = "-"
@@ -106,13 +105,11 @@ def index(  # noqa: PLR0913  one parameter an option
 
 def _refuse_tree_options(sources: Sequence[str], choices: Mapping[str, Any]) -> None:
     """Refuse options of N5 for what is a file: to leave them out of account would look like having obeyed."""
-    from jnrrdz.options import TREE_OPTIONS  # noqa: PLC0415  see the package
+    from jnrrdz.formats.scanning import TREE_OPTIONS, is_tree  # noqa: PLC0415  see the package
 
     asked = [f"--{name.replace('_', '-')}" for name in TREE_OPTIONS if choices[name]]
     if not asked:
         return
-    from jnrrdz.formats.scanning import is_tree  # noqa: PLC0415  see the package
-
     for source in sources:
         if not is_tree(source):
             raise click.UsageError(f"{', '.join(asked)}: for N5 containers, which are directories; {source} is none.")
@@ -233,12 +230,13 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
     from jnrrdz import api  # noqa: PLC0415  see the package
     from jnrrdz.manifests.json import dump  # noqa: PLC0415  the same
-    from jnrrdz.options import with_whole_tiles  # noqa: PLC0415  the same
+    from jnrrdz.options import ScanOptions  # noqa: PLC0415  the same
 
     (source,) = sources
     with console.warnings_told(source):
-        choices = with_whole_tiles(cast("ScanChoices", wish.choices)) if wish.single_range else wish.choices
-        found = api.scan_with_cost(source, allow=wish.allow, storage_options=wish.s3.options(source), **choices)
+        options = ScanOptions(**wish.choices)
+        options = options.whole_tiles() if wish.single_range else options
+        found = api.scan_with_cost(source, options, allow=wish.allow, storage_options=wish.s3.options(source))
         dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
         sys.stdout.buffer.flush()
     arrays = [array for _, array in found.group.arrays() if array.shape]

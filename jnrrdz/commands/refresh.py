@@ -6,7 +6,7 @@ its scan and how its sources were; a stack keeps what it has of sources that are
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from jnrrdz import api
@@ -19,7 +19,7 @@ from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.manifests.trust import Trust
-from jnrrdz.options import RIGHTS, ScanOptions
+from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
 from jnrrdz.store.sources import SourcePool
@@ -86,16 +86,17 @@ def _anew(manifest: Manifest, changed: Sequence[str], allow: Sequence[str], opti
     """Return what the manifest should say now."""
     trust = Trust(manifest.url or "", tuple(record.url for record in manifest.sources), tuple(allow))
     old = group_from_manifest(manifest, allow=allow, source_options=options)
-    asked = replace(_options(old.origin), allow=tuple(allow))
+    asked = _options(old.origin)
+    access = Access(allow, options)
     if "concat_dim" not in old.origin:
         # the file that was named stands first, what was found beside it after it
         first = manifest.sources[0].url
         place = trust.resolve(first)
-        found = scan_located(f"{place.rstrip('/')}/" if first.endswith("/") else place, asked, storage_options=options)
+        found = scan_located(f"{place.rstrip('/')}/" if first.endswith("/") else place, asked, access)
         return VirtualGroup(found.group.children, found.group.attributes, found.group.sources, old.origin)
     for url in changed:
         place = trust.resolve(url)
-        found = scan_located(place, asked, storage_options=options)
+        found = scan_located(place, asked, access)
         old = with_member(old, found.group, place, str(old.origin["concat_dim"]))
     return old
 
@@ -105,7 +106,7 @@ def _options(origin: Mapping[str, Any]) -> ScanOptions:
     asked = origin.get("options")
     if not isinstance(asked, dict):
         raise UnrepresentableError("it does not say how its sources were scanned; index them again", field="options")
-    usual = {field.name: field.default for field in fields(ScanOptions) if field.name not in RIGHTS}
+    usual = {field.name: field.default for field in fields(ScanOptions)}
     for name, value in asked.items():
         if (
             name not in usual

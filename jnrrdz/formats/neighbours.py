@@ -26,6 +26,8 @@ class Neighbours:
 
     opener: Opener | None = None
     lister: Lister | None = None
+    allow: tuple[str, ...] = ()
+    """Paths and URLs under which a header may name files that are not below its own folder; `*` for all."""
     found: dict[str, ReadAhead | None] = field(default_factory=dict)
     listed: list[SourceRecord] = field(default_factory=list)
     """Files that were never opened, as listings showed them."""

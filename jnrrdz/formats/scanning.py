@@ -18,16 +18,18 @@ from typing import Any, Protocol
 
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.neighbours import Lister, Neighbours, record_of
-from jnrrdz.formats.neighbours import Opener as neighbours_Opener
+from jnrrdz.formats.neighbours import Neighbours, record_of
 from jnrrdz.formats.tiff.scan import scan_tiff
 from jnrrdz.formats.tiff.structure import is_tiff
-from jnrrdz.options import TREE_OPTIONS, ScanOptions
+from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.tree import Tree, file_sizes, open_tree
 from jnrrdz.sources.url import local_path
+
+TREE_OPTIONS = ("chain", "stack_timepoints")
+"""Choices that mean something for containers of blocks (N5) only."""
 
 type Sniff = Callable[[bytes], bool]
 type Scan = Callable[[ReadAhead, str, ScanOptions, Neighbours], VirtualGroup]
@@ -94,20 +96,14 @@ class Scanned:
     bytes_read: int
 
 
-def scan_source(
-    source: ByteSource, options: ScanOptions, opener: neighbours_Opener | None = None, lister: Lister | None = None
-) -> Scanned:
-    """Return the virtual group of one source, its validators recorded.
-
-    `opener` opens files beside it, `lister` tells the sizes of many of them.
-    """
+def scan_source(source: ByteSource, options: ScanOptions, neighbours: Neighbours) -> Scanned:
+    """Return the virtual group of one source, its validators recorded."""
     _refuse_tree_options(source, options)
     read = ReadAhead(source)
     head = read(0, HEAD)  # before the size is asked for: the first answer often tells it
     scanner = next((known for known in SCANNERS if known.sniff(head)), None)
     if scanner is None:
         raise _refusal(head, source.url)
-    neighbours = Neighbours(opener, lister)
     try:
         found = scanner.scan(read, source.url, options, neighbours)
         group = _physical(found, source.url) if options.physical else found
@@ -167,10 +163,9 @@ class Opener(Protocol):
         """Return the bytes at a URL."""
 
 
-def scan_located(
-    text: str, options: ScanOptions, *, storage_options: Options = None, opener: Opener = open_source
-) -> Scanned:
+def scan_located(text: str, options: ScanOptions, access: Access, *, opener: Opener = open_source) -> Scanned:
     """Return what a path or URL holds, with the requests and bytes that finding it took."""
+    storage_options = access.storage_options
     if is_tree(text):
         found = scan_tree(open_tree(text, storage_options=storage_options), options)
     else:
@@ -178,10 +173,10 @@ def scan_located(
         try:
             beside = partial(opener, storage_options=storage_options)
             lister = partial(file_sizes, opener=beside, storage_options=storage_options)
-            found = scan_source(source, options, beside, lister)
+            found = scan_source(source, options, Neighbours(beside, lister, tuple(access.allow)))
         finally:
             source.close()
-    return replace(found, group=replace(found.group, origin={"options": options.asked()}))
+    return replace(found, group=replace(found.group, origin={"options": options.changed()}))
 
 
 def literal(text: str) -> str:

@@ -194,7 +194,7 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         header = jnrrd_header(document, lines.data_start)
         tile = document.tile
         tiling = None if tile is None else tiling_of(*tile, header)
-        beside = Beside(read, url, neighbours, Folder(url, options.allow))
+        beside = Beside(read, url, neighbours, Folder(url, neighbours.allow))
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")
         if tiling.keys["storage"] == "external":
@@ -206,11 +206,11 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         raise error.at(url=url) from error.__cause__
 
 
-def scan_nrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
+def scan_nrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:  # noqa: ARG001  the signature of every scan
     """Return the virtual group of a classic NRRD, its data behind the header or in files beside it."""
     try:
         header = read_header(read)
-        beside = Beside(read, url, neighbours, Folder(url, options.allow))
+        beside = Beside(read, url, neighbours, Folder(url, neighbours.allow))
         return _plain_group(header, beside, "nrrd")
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
