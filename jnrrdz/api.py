@@ -15,8 +15,8 @@ from jnrrdz.codecs.osml import adopted_documents
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.formats import scanning
 from jnrrdz.formats.n5.scan import describe_in_place
-from jnrrdz.formats.scanning import Scanned, scan_located
 from jnrrdz.manifests import in_place
 from jnrrdz.manifests.forms import ENDINGS, format_of, write_form
 from jnrrdz.manifests.manifest import from_group, is_reference_manifest
@@ -56,17 +56,6 @@ class Indexed:
     bytes_read: int
 
 
-def scan_with_cost(
-    src: str | os.PathLike[str],
-    options: ScanOptions | None = None,
-    *,
-    access: Access | None = None,
-    **choices: Unpack[SourceChoices],
-) -> Scanned:
-    """Return the virtual group of a source with the requests and bytes that finding it took."""
-    return scan_located(os.fspath(src), *with_choices(choices, options or ScanOptions(), access or Access()))
-
-
 def scan(
     src: str | os.PathLike[str],
     options: ScanOptions | None = None,
@@ -78,7 +67,8 @@ def scan(
 
     Keywords are the members of `ScanOptions` and of `Access`, in place of the records or beside them.
     """
-    return scan_with_cost(src, options, access=access, **choices).group
+    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
+    return scanning.scan(os.fspath(src), wanted, reach).group
 
 
 def write(
@@ -126,7 +116,7 @@ def index(
     name = output.format or format_of(target)
     if output.single_range or name == "icechunk":
         wanted = wanted.whole_tiles()
-    scanned = scan_located(source, wanted, reach)
+    scanned = scanning.scan(source, wanted, reach)
     write(scanned.group, target, output)
     arrays = [array for _, array in scanned.group.arrays() if array.shape]
     return Indexed(
@@ -203,7 +193,7 @@ def open_stored(
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store if documents is store.manifest.documents else store.with_documents(documents)
-    group = scan_located(url, wanted, reach).group
+    group = scanning.scan(url, wanted, reach).group
     own = reach.source_options if reach.source_options is not None else reach.storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 
@@ -268,6 +258,5 @@ __all__ = [
     "open_stored",
     "remove_in_place",
     "scan",
-    "scan_with_cost",
     "write",
 ]

@@ -40,7 +40,7 @@ import fsspec.asyn
 from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Job, Outcome, State, is_since
 from jnrrdz.errors import DriftError, JnrrdzError, redacted
-from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan_located
+from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE, leftovers, remove
 from jnrrdz.manifests.forms import format_of, write_form
 from jnrrdz.manifests.json import dump
@@ -373,7 +373,7 @@ def _attempted(plan: Plan, made: Outcome, clock: Clock, opener: TimedOpener) -> 
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
         return made._replace(state=State.SKIPPED, error=None, message=None)
     access = Access(plan.allow, plan.source_options(job.found.url))
-    found = scan_located(job.found.url, plan.scan, access, opener=opener)
+    found = scan(job.found.url, plan.scan, access, opener=opener)
     clock.check()  # nothing is written for whoever has given up
     return _written(plan, made, found, replace=replace)
 

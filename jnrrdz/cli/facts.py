@@ -20,10 +20,12 @@ from jnrrdz import api
 from jnrrdz.cli.options import S3Access
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.documents import ZARR_JSON, parse_json
 from jnrrdz.manifests.manifest import Manifest, from_group
 from jnrrdz.manifests.parquet import ParquetRefs
+from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.url import local_path
 
 type Json = dict[str, Any]
@@ -233,7 +235,7 @@ def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
         store = api.open_stored(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
         parquet = any(isinstance(refs, ParquetRefs) for refs in store.manifest.arrays.values())
         return Opened(name, "Parquet manifest" if parquet else "JSON manifest", store.manifest)
-    found = api.scan_with_cost(name, allow=allow, storage_options=s3.options(name))
+    found = scanning.scan(name, ScanOptions(), Access(allow, s3.options(name)))
     return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)
 
 

@@ -229,14 +229,15 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     if wish.relative:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
     from jnrrdz import api  # noqa: PLC0415  see the package
+    from jnrrdz.formats import scanning  # noqa: PLC0415  the same
     from jnrrdz.manifests.json import dump  # noqa: PLC0415  the same
-    from jnrrdz.options import ScanOptions  # noqa: PLC0415  the same
+    from jnrrdz.options import Access, ScanOptions  # noqa: PLC0415  the same
 
     (source,) = sources
     with console.warnings_told(source):
         options = ScanOptions(**wish.choices)
         options = options.whole_tiles() if wish.single_range else options
-        found = api.scan_with_cost(source, options, allow=wish.allow, storage_options=wish.s3.options(source))
+        found = scanning.scan(source, options, Access(wish.allow, wish.s3.options(source)))
         dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
         sys.stdout.buffer.flush()
     arrays = [array for _, array in found.group.arrays() if array.shape]

@@ -14,7 +14,7 @@ from jnrrdz.commands.verify import states
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_member
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.scanning import scan_located
+from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.parquet import ParquetRefs
@@ -92,11 +92,11 @@ def _anew(manifest: Manifest, changed: Sequence[str], allow: Sequence[str], opti
         # the file that was named stands first, what was found beside it after it
         first = manifest.sources[0].url
         place = trust.resolve(first)
-        found = scan_located(f"{place.rstrip('/')}/" if first.endswith("/") else place, asked, access)
+        found = scanning.scan(f"{place.rstrip('/')}/" if first.endswith("/") else place, asked, access)
         return VirtualGroup(found.group.children, found.group.attributes, found.group.sources, old.origin)
     for url in changed:
         place = trust.resolve(url)
-        found = scan_located(place, asked, access)
+        found = scanning.scan(place, asked, access)
         old = with_member(old, found.group, place, str(old.origin["concat_dim"]))
     return old
 

@@ -163,7 +163,7 @@ class Opener(Protocol):
         """Return the bytes at a URL."""
 
 
-def scan_located(text: str, options: ScanOptions, access: Access, *, opener: Opener = open_source) -> Scanned:
+def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = open_source) -> Scanned:
     """Return what a path or URL holds, with the requests and bytes that finding it took."""
     storage_options = access.storage_options
     if is_tree(text):

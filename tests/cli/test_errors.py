@@ -117,7 +117,7 @@ def test_errors_of_the_system(cog, error_line, monkeypatch, error, line):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("jnrrdz.api.scan_with_cost", fail)
+    monkeypatch.setattr("jnrrdz.formats.scanning.scan", fail)
     assert error_line("info", cog) == line
 
 
@@ -125,7 +125,7 @@ def test_no_other_exception_is_hidden(cog, run, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("jnrrdz.api.scan_with_cost", fail)
+    monkeypatch.setattr("jnrrdz.formats.scanning.scan", fail)
     with pytest.raises(ZeroDivisionError):
         run("info", cog)
 
@@ -165,16 +165,16 @@ def test_verbose_shows_the_traceback_before_the_line(run, args):
 @pytest.fixture
 def noisy(monkeypatch):
     """Scans that warn, twice the same way."""
-    from jnrrdz import api  # noqa: PLC0415  the real one, before it is replaced
+    from jnrrdz.formats import scanning  # noqa: PLC0415  the real one, before it is replaced
 
-    real = api.scan_with_cost
+    real = scanning.scan
 
     def scan(*args, **options):
         for text in ("a\nstrange tag", "a\nstrange tag", "another"):
             warnings.warn(text, stacklevel=1)
         return real(*args, **options)
 
-    monkeypatch.setattr("jnrrdz.api.scan_with_cost", scan)
+    monkeypatch.setattr("jnrrdz.formats.scanning.scan", scan)
 
 
 @pytest.mark.usefixtures("noisy")

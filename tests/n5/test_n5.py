@@ -17,6 +17,7 @@ import zarr
 
 import jnrrdz
 from jnrrdz import api
+from jnrrdz.formats import scanning
 from jnrrdz.formats.n5.attributes import default_header
 
 CHAINS = [None, "offset", "pad", "n5_default"]
@@ -350,7 +351,7 @@ def test_s3_is_listed_a_thousand_blocks_a_request(s3):
     }
     document = {"dimensions": [130, 20], "blockSize": [1, 1], "dataType": "uint16", "compression": {"type": "raw"}}
     s3.files |= block | {"v.n5/a/attributes.json": json.dumps(document).encode(), "v.n5x/0/0": b"no part of it"}
-    found = api.scan_with_cost("s3://bucket/v.n5", storage_options=s3.options)
+    found = scanning.scan("s3://bucket/v.n5", jnrrdz.ScanOptions(), jnrrdz.Access(storage_options=s3.options))
     assert s3.log == ["LIST"] * 3 + ["GET"]
     assert found.requests == 4
     array = jnrrdz.open_group(found.group, source_options=s3.options)["a/data"]
