@@ -136,7 +136,6 @@ LIBRARIES = {
     "zarr": ("arrays, and the codecs of the Zarr specification", "zarr"),
     "tifffile": ("tiles and strips of TIFF", "tifffile"),
     "imagecodecs": ("the decoders that tifffile calls, and libtiff", "imagecodecs"),
-    "jbpy": ("fields of some extensions of NITF headers", "jbpy"),
     "numcodecs": ("the codecs numcodecs.*", "numcodecs"),
     "glymur": ("JPEG 2000 whose components differ, with libopenjp2", "glymur"),
     "cast-value-rs": ("the codec cast_value of physical values", "cast-value-rs"),

@@ -13,7 +13,7 @@ from typing import Any
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.nitf.header import Extension, NitfLayout, ReadRange, Segment, header_cursor, parse_extension
 from jnrrdz.formats.nitf.image import NitfImage
-from jnrrdz.formats.nitf.tre import Tre, described, split_tres
+from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
 
 XML = "XML_DATA_CONTENT"
 SICD_20 = {"SICD_XML", "SIDD_XML"}
@@ -114,7 +114,7 @@ def image_attributes(image: NitfImage, overflow: bytes, notes: Notes) -> tuple[d
     notes.add(image.problems)
     problems: list[str] = []
     tres = split_tres(image.tres, problems) + split_tres(overflow, problems)
-    shown = [described(tre, problems) for tre in tres]
+    shown = [describe_tre(tre, problems) for tre in tres]
     notes.add(problems)
     comments = {"comments": list(image.comments)} if any(image.comments) else {}
     bands = [{name: value for name, value in band.fields.items() if value != ""} for band in image.bands]
@@ -126,7 +126,7 @@ def image_attributes(image: NitfImage, overflow: bytes, notes: Notes) -> tuple[d
 def tre_attributes(data: bytes, notes: Notes) -> dict[str, Any]:
     """Return the extensions of a header."""
     problems: list[str] = []
-    shown = [described(tre, problems) for tre in split_tres(data, problems)]
+    shown = [describe_tre(tre, problems) for tre in split_tres(data, problems)]
     notes.add(problems)
     return {"tres": shown} if shown else {}
 

@@ -43,7 +43,7 @@ from jnrrdz.formats.nitf.fields import NITF20
 from jnrrdz.formats.nitf.georeference import Geo, Said, geo_of, levels_attributes
 from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, parse_nitf
 from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_image, table_of
-from jnrrdz.formats.nitf.tre import Tre, described, split_tres
+from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.url import local_path
@@ -101,7 +101,7 @@ def _rpc(tres: Sequence[Tre], notes: Notes) -> Rpc | None:
     except JnrrdzError as error:
         notes.add([str(error)])
         return None
-    chip = next((described(tre, []).get("fields") for tre in tres if tre.tag == CHIP), None)
+    chip = next((describe_tre(tre, []).get("fields") for tre in tres if tre.tag == CHIP), None)
     return rpc if rpc is None or chip is None else chipped(rpc, chip)
 
 

@@ -1,11 +1,44 @@
-"""The fields of extensions and of data extension segments' headers: what jbpy does not know of them.
+"""The fields of extensions (TREs) and of data extension segments' headers, in the words that `tre` reads.
 
-Data only, in the words that `nitf_tre_layout` reads.  Names, widths and conditions are the standard's,
-as GDAL's nitf_spec.xml (MIT licence) lists them; the tests hold every layout against GDAL.
+Names, widths and conditions are the standard's.  Those of `TRES` and `DES` are as GDAL's nitf_spec.xml
+(MIT licence) lists them, and the tests hold them against GDAL; those of `STRICT` against jbpy.
 Spec: STDI-0002, https://nsgreg.nga.mil/doc/view?i=5533
 """
 
-FIXED = {
+COEFFICIENTS = " ".join(
+    f"{name}_COEFF_{term}:12r" for name in ("LINE_NUM", "LINE_DEN", "SAMP_NUM", "SAMP_DEN") for term in range(1, 21)
+)
+
+STRICT = {
+    "BLOCKA": "BLOCK_INSTANCE:2i N_GRAY:5i L_LINES:5i LAYOVER_ANGLE:3i? SHADOW_ANGLE:3i? (reserved-001):16b "
+    "FRLC_LOC:21a? LRLC_LOC:21a? LRFC_LOC:21a? FRFC_LOC:21a? (reserved-002):5b",
+    "EXOPTA": "ANGLE_TO_NORTH:3i? MEAN_GSD:5r? (reserved-001):1b DYNAMIC_RANGE:5i? (reserved-002):7b OBL_ANG:5r? "
+    "ROLL_ANG:6r? PRIME_ID:12a? PRIME_BE:15a? (reserved-003):5b N_SEC:3i (reserved-004):2b (reserved-005):7b "
+    "N_SEG:3i MAX_LP_SEG:6i? (reserved-006):12b SUN_EL:5r SUN_AZ:5r",
+    "GEOPSB": "TYP:3a UNI:3a DAG:80a DCD:4a ELL:80a ELC:3a DVR:80a? VDCDVR:4a? SDA:80a? VDCSDA:4a? ZOR:15i GRD:3a? "
+    "GRN:80a? ZNA:4i",
+    "ICHIPB": "XFRM_FLG:2i SCALE_FACTOR:10r ANAMRPH_CORR:2i SCANBLK_NUM:2i OP_ROW_11:12r OP_COL_11:12r "
+    "OP_ROW_12:12r OP_COL_12:12r OP_ROW_21:12r OP_COL_21:12r OP_ROW_22:12r OP_COL_22:12r FI_ROW_11:12r "
+    "FI_COL_11:12r FI_ROW_12:12r FI_COL_12:12r FI_ROW_21:12r FI_COL_21:12r FI_ROW_22:12r FI_COL_22:12r "
+    "FI_ROW:8i FI_COL:8i",
+    "J2KLRA": "ORIG:1i NLEVELS_O:2i NBANDS_O:5i NLAYERS_O:3i *NLAYERS_O{ LAYER_ID000:3i BITRATE000:9r } "
+    "?ORIG:0{ NLEVELS_I:2i NBANDS_I:5i NLAYERS_I:3i }",
+    "PRJPSB": "PRN:80a PCO:2a NUM_PRJ:1i *NUM_PRJ{ PRJ1:15r } XOR:15r YOR:15r",
+    "REGPTB": "NUM_PTS:4i *NUM_PTS{ PID0001:10a LON0001:15r LAT0001:15r ZVL0001:15r? DIX0001:11r DIY0001:11r }",
+    "RPC00B": "SUCCESS:1b ERR_BIAS:7r ERR_RAND:7r LINE_OFF:6i SAMP_OFF:5i LAT_OFF:8r LONG_OFF:9r HEIGHT_OFF:5i "
+    f"LINE_SCALE:6i SAMP_SCALE:5i LAT_SCALE:8r LONG_SCALE:9r HEIGHT_SCALE:5i {COEFFICIENTS}",
+    "SECTGA": "SEC_ID:12a? SEC_BE:15a? (reserved-001):1b",
+    "STDIDC": "ACQUISITION_DATE:14a MISSION:14a PASS:2a OP_NUM:3i START_SEGMENT:2a REPRO_NUM:2i REPLAY_REGEN:3a "
+    "BLANK_FILL:1a? START_COLUMN:3i START_ROW:5i END_SEGMENT:2a END_COLUMN:3i END_ROW:5i COUNTRY:2a? WAC:4i? "
+    "LOCATION:11a reserved0:5b? reserved1:8b?",
+    "USE00A": "ANGLE_TO_NORTH:3i MEAN_GSD:5r Reserved0:1b? DYNAMIC_RANGE:5i Reserved1:3b? Reserved2:1b? "
+    "Reserved3:3b? OBL_ANG:5r? ROLL_ANG:6r? Reserved4:12b? Reserved5:15b? Reserved6:4b? Reserved7:1b? "
+    "Reserved8:3b? Reserved9:1b? Reserved10:1b? N_REF:2i REV_NUM:5i N_SEG:3i MAX_LP_SEG:6i? Reserved11:6b "
+    "Reserved12:6b SUN_EL:5r SUN_AZ:5r",
+}
+"""Layouts that an extension follows to the byte, each value of its field's type; an orderly file has these most."""
+
+TRES = {
     "ACFTB": "AC_MSN_ID:20 AC_TAIL_NO:10 AC_TO:12 SENSOR_ID_TYPE:4 SENSOR_ID:6 SCENE_SOURCE:1 SCNUM:6# PDATE:8 "
     "IMHOSTNO:6# IMREQID:5# MPLAN:3# ENTLOC:25 LOC_ACCY:6 ENTELV:6 ELV_UNIT:1 EXITLOC:25 EXITELV:6 "
     "TMAP:7 ROW_SPACING:7 ROW_SPACING_UNITS:1 COL_SPACING:7 COL_SPACING_UNITS:1 FOCAL_LENGTH:6 "
@@ -63,10 +96,6 @@ FIXED = {
     "C0:21~ CX:21~ CY:21~ CZ:21~ CXX:21~ CXY:21~ CXZ:21~ CYY:21~ CYZ:21~ CZZ:21~ RNIS:3# CNIS:3# "
     "TNIS:3# RSSIZ:21~ CSSIZ:21~",
     "STREOB": "ST_ID:60 N_MATES:1# MATE_INSTANCE:1# B_CONV:5~ E_CONV:5~ B_ASYM:5~ E_ASYM:5~ B_BIE:6~ E_BIE:6~",
-}
-"""Layouts of one length."""
-
-VARYING = {
     "ACCHZB": "NUM_ACHZ:2# ACHZ*NUM_ACHZ{ UNIAAH:3 ?UNIAAH!={ AAH:5# } UNIAPH:3 ?UNIAPH!={ APH:5# } NUM_PTS:3# "
     "POINT*NUM_PTS{ LON:15 LAT:15 } }",
     "ACCPOB": "NUM_ACPO:2# ACCPO*NUM_ACPO{ UNIAAH:3 ?UNIAAH!={ AAH:5# } UNIAAV:3 ?UNIAAV!={ AAV:5# } UNIAPH:3 "
@@ -319,7 +348,7 @@ VARYING = {
     "NTL:15~ TTL:15~ NVL:15~ TVL:15~ NTR:15~ TTR:15~ NVR:15~ TVR:15~ NRL:15~ TRL:15~ NSL:15~ TSL:15~ "
     "NRR:15~ TRR:15~ NSR:15~ TSR:15~ } }",
 }
-"""Layouts with repeated and conditional fields."""
+"""Layouts whose fields may hold text where a number belongs; blanks may follow them."""
 
 DES = {
     "CSATTA": "ATT_TYPE:12 DT_ATT:14 DATE_ATT:8 T0_ATT:13 NUM_ATT:5#",
