@@ -5,6 +5,7 @@ May touch 127.0.0.1.  `http_server` is a fresh one per test, `make_http_server` 
 """
 
 import hashlib
+import signal
 import socket
 import threading
 import time
@@ -15,6 +16,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 pytest_plugins = ("tests.servers.fixtures",)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_end_children() -> None:
+    """Let signals end the programs that tests start, also where whoever started the tests ignores them (nohup)."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
 
 LAST_MODIFIED = "Wed, 21 Oct 2015 07:28:00 GMT"
 

@@ -1,31 +1,15 @@
-"""Jobs as workers take them: as many as there is room for, without waiting where there is other work.
+"""A batch's jobs shared out: to threads of this process, and to processes of this machine.
 
-May touch threads.  In the process that lists, a thread runs ahead of the work, so that what is left is soon
-known; it holds no more than a bounded number.
-
-First bytes of remote sources, fetched on fsspec's event loop; where they are enough, the work is done there.
-
-May touch sources, the loop and the work.  A header of a small file fits in one answer, and what is left is a
-millisecond of work: done where the answer arrives, it needs no thread to be woken and no fight for the interpreter's
-lock.  Whatever needs more bytes, another file, or another try goes on in a thread, with the answer that is there.
+In the process that lists, a thread runs ahead of the work, so that what is left is soon known; it holds a bounded
+number of jobs.  First bytes of remote sources are fetched on fsspec's event loop.  A header of a small file fits in
+one answer, and what is left is a millisecond of work: done where the answer arrives, it needs no thread to be woken
+and no fight for the interpreter's lock.  Whatever needs more bytes, another file, or another try goes on in a thread.
 Figures: docs/decisions/018-batch.md.
 
-Jobs in this process, a bounded number under way at once.
-
-May touch threads.  Heads of remote sources are asked for on one event loop (`heads`); what is not done with that
-waits for servers in a thread of its own.  What is no error of ours is an outcome as well: one
-odd file must not end a batch of thousands.
-
-A batch's worker, in a process of its own or a thread: jobs come through a pipe, outcomes go back.
-
-May touch signals and the pipe whose descriptor it is given.  It ends when the pipe does, whatever became of the
-process at its other end: nothing half written stays, and nobody indexes for a batch that is gone.
-
-Jobs in processes of this machine, since one interpreter works on one header at a time.
-
-May touch processes and pipes.  Each worker is a fresh interpreter that imports what scanning needs and nothing of
-the program that called; one that dies is replaced, and what it had not told of is done again.  The process that
-calls works too, in threads: it has imported everything while the others still do.
+Each worker process is a fresh interpreter that imports what scanning needs and nothing of the program that called;
+its jobs come through a pipe, outcomes go back.  It ends when the pipe does: nobody indexes for a batch that is gone.
+One that dies is replaced, and what it had not told of is done again.  The process that calls works too.  What is no
+error of ours is an outcome as well: one odd file does not end a batch of thousands.
 """
 
 import asyncio
@@ -36,7 +20,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -47,7 +31,6 @@ from typing import Any, Protocol
 
 import fsspec.asyn
 
-from jnrrdz.batches import work as turn
 from jnrrdz.batches.item import Job, Outcome, State
 from jnrrdz.batches.work import (
     Clock,
@@ -55,14 +38,14 @@ from jnrrdz.batches.work import (
     StoppedError,
     TimedOpener,
     TimedSource,
-    done,
-    done_now,
     failed,
+    run_job,
+    run_job_now,
+    turn,
     warnings_kept,
 )
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.scanning import is_tree, literal
-from jnrrdz.sources.base import ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import FsspecSource, open_source
 from jnrrdz.sources.readahead import FIRST
 from jnrrdz.sources.url import local_path
@@ -163,70 +146,6 @@ type Later = Callable[[Job, Clock, TimedOpener], "asyncio.Future[Any]"]
 _GRACE = 5.0
 
 
-class BeyondError(JnrrdzError):
-    """What is asked for is not in the head."""
-
-
-class HeadSource:
-    """A source whose first bytes are here, or what went wrong when they were asked for."""
-
-    def __init__(self, inner: FsspecSource, head: bytes | JnrrdzError, *, alone: bool) -> None:
-        self._inner = inner
-        self._head = head
-        self._alone = alone
-
-    @property
-    def url(self) -> str:
-        """The URL that a manifest names."""
-        return self._inner.url
-
-    @property
-    def validators(self) -> Validators:
-        """Those of the source inside."""
-        return self._inner.validators
-
-    def read(self, spans: Sequence[Span]) -> list[bytes]:
-        """Return the bytes of each span, from the source inside if it may be asked."""
-        return self._held(spans) or self._inner.read(spans)
-
-    async def aread(self, spans: Sequence[Span]) -> list[bytes]:
-        """Do the same without blocking."""
-        return self._held(spans) or await self._inner.aread(spans)
-
-    def _held(self, spans: Sequence[Span]) -> list[bytes] | None:
-        if isinstance(self._head, JnrrdzError):
-            raise self._head
-        held = FIRST if len(self._head) == self.validators.size else len(self._head)
-        if all(stop <= held for _, stop in spans):
-            return [self._head[start:stop] for start, stop in spans]
-        if self._alone:
-            raise BeyondError("more than the first bytes is needed", url=self.url)
-        return None
-
-    def close(self) -> None:
-        """Let go of the source inside."""
-        self._inner.close()
-
-
-class HeadOpener(TimedOpener):
-    """Opens a source with the head that is here, once; other sources, and this one again, as they are."""
-
-    def __init__(self, clock: Clock, inner: FsspecSource, head: bytes | JnrrdzError, *, alone: bool = False) -> None:
-        super().__init__(clock)
-        self._here: HeadSource | None = HeadSource(inner, head, alone=alone)
-        self._alone = alone
-
-    def __call__(self, url: str, *, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
-        """Return the bytes at a URL."""
-        here = self._here
-        if here is not None and here.url == url:
-            self._here = None
-            return here if self._alone else TimedSource(here, self._clock)
-        if self._alone:
-            raise BeyondError("another file is needed", url=url)
-        return super().__call__(url, storage_options=storage_options)
-
-
 def source_of(plan: Plan, job: Job) -> FsspecSource | None:
     """Return the source whose head is worth asking for before anything else is known; None where there is none."""
     url = job.found.url
@@ -296,11 +215,13 @@ class Heads:
             head = error
         outcome = None
         if isinstance(head, bytes) and local_path(job.output) is not None:
-            outcome = done_now(self._plan, job, clock, HeadOpener(clock, source, head, alone=True))
+            alone = TimedSource(source, clock, head, alone=True)
+            outcome = run_job_now(self._plan, job, clock, TimedOpener(clock, alone))
         if outcome is not None and outcome.state is State.OK:
             self._tell(job, outcome)
         else:
-            await asyncio.wait([self._later(job, clock, HeadOpener(clock, source, head))])
+            opener = TimedOpener(clock, TimedSource(source, clock, head))
+            await asyncio.wait([self._later(job, clock, opener)])
 
 
 type Told = tuple[Job, Outcome | None]
@@ -381,9 +302,9 @@ class _Work:
 
 def _worked(plan: Plan, job: Job, stop: threading.Event, *more: Any) -> Outcome:
     if is_tree(job.found.url):  # its many files are asked for all through the scan
-        return done(plan, job, stop, *more)
-    with turn.taken():
-        return done(plan, job, stop, *more)
+        return run_job(plan, job, stop, *more)
+    with turn():
+        return run_job(plan, job, stop, *more)
 
 
 def outcome_of(work: "Future[Outcome]", job: Job) -> Outcome | None:

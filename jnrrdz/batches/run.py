@@ -32,6 +32,7 @@ from jnrrdz.batches.selection import Selection, Template
 from jnrrdz.batches.work import OptionsOf, Plan, failed
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError, redacted
 from jnrrdz.formats.scanning import literal
+from jnrrdz.manifests.atomic import leftovers, remove
 from jnrrdz.manifests.forms import format_of
 from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 from jnrrdz.sources.url import local_path, origin
@@ -180,6 +181,7 @@ class Jobs:
         self._together = together
         self.refused: deque[Outcome] = deque()
         self._outputs: set[int] = set()
+        self._folders: set[str] = set()
 
     def of(self, found: Iterator[Found]) -> Iterator[Job]:
         """Yield a job for each source."""
@@ -196,11 +198,28 @@ class Jobs:
             raise UnrepresentableError("the manifest would replace its own source", url=found.url)
         if self._together:
             return Job(number, found, output)
-        digest = xxh3_128_intdigest(output.encode("utf-8", "surrogateescape"))
+        name = output.rstrip("/")
+        digest = _digest(name)
         if digest in self._outputs:
             raise UnrepresentableError(f"another source becomes {output} too; use {{path}} or {{index}}", url=found.url)
         self._outputs.add(digest)
+        self._folders.add(name[: name.rfind("/") + 1])
         return Job(number, found, output)
+
+    def remove_leftovers(self) -> None:
+        """Remove what a run that was killed, or a worker of this one, left half written beside the outputs."""
+        for folder in self._folders:
+            place = local_path(folder or ".")
+            if place is None or not os.path.isdir(place):  # noqa: PTH112  the path is literal
+                continue
+            for name, paths in leftovers(place).items():
+                if _digest(folder + name) in self._outputs:
+                    for path in paths:
+                        remove(path)
+
+
+def _digest(text: str) -> int:
+    return xxh3_128_intdigest(text.encode("utf-8", "surrogateescape"))
 
 
 def batch(  # noqa: PLR0913  what may be asked of many sources
@@ -332,6 +351,8 @@ class _Run:
         finally:
             stop.set()
             outcomes.close()
+            if self.plan.resume or self.processes != 1:
+                self.jobs.remove_leftovers()
         return found
 
     def _outcomes(self, stop: threading.Event) -> Generator[Outcome]:

@@ -1,30 +1,14 @@
-"""One thread of a process works at a time, while all others wait for servers.
+"""One source to its manifest: what every worker does, in this process, in another, or on a cluster.
 
-May touch threads.  Sixty threads that all want the interpreter's lock spend a third of their time on getting it;
-a thread that waits for an answer gives its turn to another one.  Figures: docs/decisions/018-batch.md.
-
-A source whose reads end: when its time is over, or when the batch is to stop.
-
-May touch the source protocol and fsspec's event loop.  A request that is given up is cancelled, so that its
-connection is free again.
-
-Which failures may pass by themselves, and how long to wait for that.
-
-May touch errors and randomness.  A file that is broken stays broken; a server that was busy answers later.
-
-One source to its manifest: what every worker does, in this process, in another, or on a cluster.
-
-May touch scanning, writing and the resume check, and no framework: see `scan.located`.
+Of a process's threads one works at a time, while all others wait for servers: sixty threads that all want the
+interpreter's lock spend a third of their time on getting it (figures: docs/decisions/018-batch.md).  A request that
+is given up, because its time is over or the batch is to stop, is cancelled, so that its connection is free again.
 """
 
 import asyncio
-import errno
 import io
 import json
 import os
-import random
-import re
-import secrets
 import threading
 import time
 import warnings
@@ -39,23 +23,26 @@ import fsspec.asyn
 
 from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Job, Outcome, State, is_since
-from jnrrdz.errors import DriftError, JnrrdzError, redacted
+from jnrrdz.errors import JnrrdzError, redacted
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
-from jnrrdz.manifests.atomic import DURABLE, leftovers, remove
+from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.forms import format_of, write_form
 from jnrrdz.manifests.json import dump
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.base import ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
+from jnrrdz.sources.readahead import FIRST
+from jnrrdz.sources.retry import is_passing, pause
 from jnrrdz.sources.url import local_path
 
 _turn = threading.Lock()
 _own = threading.local()
+"""What belongs to a thread: whether it has the turn, and the warnings of its job."""
 
 
 @contextmanager
-def taken() -> Iterator[None]:
+def turn() -> Iterator[None]:
     """Work, when it is this thread's turn."""
     with _turn:
         _own.turn = True
@@ -66,7 +53,7 @@ def taken() -> Iterator[None]:
 
 
 @contextmanager
-def given_up() -> Iterator[None]:
+def turn_given_up() -> Iterator[None]:
     """Let others work while this thread waits for what is not in this process."""
     if not getattr(_own, "turn", False):
         yield
@@ -104,6 +91,16 @@ class Clock:
         if self._end is not None and time.monotonic() > self._end:
             raise JnrrdzError(f"not done within {self._seconds:g} s; --timeout (timeout=) gives it longer")
 
+    def _left(self, most: float) -> float:
+        """Return the seconds that are left, at most so many."""
+        return most if self._end is None else min(most, max(self._end - time.monotonic(), 0.0))
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless the time would be over before that, or the batch is to stop."""
+        with turn_given_up():
+            self._stop.wait(self._left(seconds))
+        self.check()
+
     async def awaited[T](self, work: Coroutine[Any, Any, T]) -> T:
         """Return what some work gives on the running loop; it is cancelled where its time is over first."""
         if self._end is None:
@@ -115,41 +112,40 @@ class Clock:
             self.check()
             raise
 
-    def sleep(self, seconds: float) -> None:
-        """Wait, unless the time would be over before that, or the batch is to stop."""
-        left = seconds if self._end is None else min(seconds, max(self._end - time.monotonic(), 0.0))
-        with given_up():
-            self._stop.wait(left)
-        self.check()
-
-    def await_result[T](self, work: "Future[T]") -> T:
+    def result[T](self, work: "Future[T]") -> T:
         """Return what some work gives; it is cancelled where its time is over first."""
-        with given_up():
+        with turn_given_up():
             while True:
                 try:
-                    return work.result(self._until_next_look())
+                    return work.result(self._left(_LOOK) + (0 if self._end is None else 0.001))
                 except TimeoutError:
                     if work.done():
                         raise
-                    self._check_or_cancel(work)
+                try:
+                    self.check()
+                except JnrrdzError:
+                    work.cancel()
+                    raise
 
-    def _check_or_cancel(self, work: "Future[Any]") -> None:
-        try:
-            self.check()
-        except JnrrdzError:
-            work.cancel()
-            raise
 
-    def _until_next_look(self) -> float:
-        return _LOOK if self._end is None else min(_LOOK, max(self._end - time.monotonic(), 0.0) + 0.001)
+class BeyondError(JnrrdzError):
+    """What is asked for is not in the head."""
 
 
 class TimedSource:
-    """A remote source that keeps to a clock."""
+    """A remote source that keeps to a clock.
 
-    def __init__(self, inner: ByteSource, clock: Clock) -> None:
+    Its `head` may be here already, or the reason why it could not be had.  A source that is `alone` has nothing
+    else to read from.
+    """
+
+    def __init__(
+        self, inner: ByteSource, clock: Clock, head: bytes | JnrrdzError | None = None, *, alone: bool = False
+    ) -> None:
         self._inner = inner
         self._clock = clock
+        self._head = head
+        self.alone = alone
 
     @property
     def url(self) -> str:
@@ -160,18 +156,35 @@ class TimedSource:
     def validators(self) -> Validators:
         """Those of the source inside."""
         self._clock.check()
-        with given_up():
+        with turn_given_up():
             return self._inner.validators
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, or raise when the time is over."""
         self._clock.check()
+        held = self._held(spans)
+        if held is not None:
+            return held
         work = asyncio.run_coroutine_threadsafe(self._inner.aread(spans), fsspec.asyn.get_loop())
-        return self._clock.await_result(work)
+        return self._clock.result(work)
 
     async def aread(self, spans: Sequence[Span]) -> list[bytes]:
         """Do the same without blocking."""
-        return await self._inner.aread(spans)
+        return self._held(spans) or await self._inner.aread(spans)
+
+    def _held(self, spans: Sequence[Span]) -> list[bytes] | None:
+        """Return what the head has of the spans, None where it does not have all."""
+        if self._head is None:
+            return None
+        if isinstance(self._head, JnrrdzError):
+            raise self._head
+        # a head that is shorter than was asked for is the whole source
+        held = FIRST if len(self._head) == self._inner.validators.size else len(self._head)
+        if all(stop <= held for _, stop in spans):
+            return [self._head[start:stop] for start, stop in spans]
+        if self.alone:
+            raise BeyondError("more than the first bytes is needed", url=self.url)
+        return None
 
     def close(self) -> None:
         """Let go of the source inside."""
@@ -179,76 +192,31 @@ class TimedSource:
 
 
 class TimedOpener:
-    """Opens sources that keep to one clock."""
+    """Opens sources that keep to one clock; the one that is here already is given out once."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, here: TimedSource | None = None) -> None:
         self._clock = clock
+        self._here = here
+        self._alone = here is not None and here.alone
 
     def __call__(self, url: str, *, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
         """Return the bytes at a URL."""
+        here = self._here
+        if here is not None and here.url == url:
+            self._here = None
+            return here
+        if self._alone:
+            raise BeyondError("another file is needed", url=url)
         self._clock.check()
         source = open_source(url, storage_options=storage_options)
         return source if isinstance(source, LocalSource) else TimedSource(source, self._clock)
 
 
-_STATUS = re.compile(r"\bHTTP (?:408|425|429|5\d\d)\b")
-_BUSY = re.compile(r"SlowDown|ServiceUnavailable|InternalError|RequestTimeout|Throttl|request rate", re.IGNORECASE)
-_LIBRARIES = ("aiohttp", "aiobotocore", "botocore", "urllib3", "gcsfs", "azure")
-_PASSING = frozenset(
-    {
-        errno.EAGAIN,
-        errno.EBUSY,
-        errno.ECONNABORTED,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.EHOSTUNREACH,
-        errno.ENETUNREACH,
-        errno.EPIPE,
-        errno.ETIMEDOUT,
-    }
-)
-_LASTING = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
-FIRST = 0.5
-LONGEST = 30.0
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether the same might work the next time."""
-    if isinstance(error, DriftError):  # it changed while it was read; what is there now may be whole
-        return True
-    if isinstance(error, JnrrdzError) and type(error) is not JnrrdzError:
-        return False
-    causes = list(_causes(error))
-    if any(isinstance(cause, _LASTING) or "redential" in type(cause).__name__ for cause in causes):
-        return False
-    return any(map(_passes, causes)) or _STATUS.search(str(error)) is not None or _BUSY.search(str(error)) is not None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__
-
-
-def _passes(error: BaseException) -> bool:
-    if isinstance(error, TimeoutError | ConnectionError | EOFError):
-        return True
-    if isinstance(error, OSError) and error.errno in _PASSING:
-        return True
-    name = type(error).__name__
-    library = type(error).__module__.partition(".")[0] in _LIBRARIES
-    return library and any(word in name for word in ("Timeout", "Connect", "Disconnect", "Payload", "Stream", "Closed"))
-
-
-def pause(attempt: int) -> float:
-    """Return the seconds to wait after an attempt (from 1): twice as long each time, and never all at once."""
-    longest = min(FIRST * 2.0 ** min(attempt - 1, 16), LONGEST)
-    return longest * (0.5 + random.random() / 2)  # noqa: S311  spreads requests, protects nothing
-
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+"""Seconds between two attempts at a source; each of its requests has had several."""
 
 type OptionsOf = Mapping[str, Any] | Callable[[str], Mapping[str, Any] | None] | None
-
-_told = threading.local()
 
 
 @dataclass(frozen=True)
@@ -271,8 +239,6 @@ class Plan:
     allow: tuple[str, ...] = ()
     storage_options: OptionsOf = None
     target_options: OptionsOf = None
-    token: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Another one for each batch."""
 
     @property
     def recorded_options(self) -> Mapping[str, Any]:
@@ -282,11 +248,11 @@ class Plan:
 
     def source_options(self, url: str) -> Mapping[str, Any] | None:
         """Return fsspec's options for a source."""
-        return _options(self.storage_options, url)
+        return self.storage_options(url) if callable(self.storage_options) else self.storage_options
 
     def output_options(self, url: str) -> Mapping[str, Any] | None:
         """Return fsspec's options for an output."""
-        return _options(self.target_options, url)
+        return self.target_options(url) if callable(self.target_options) else self.target_options
 
     def is_new(self, job: Job) -> bool:
         """Whether a job's source is to be scanned for certain: nothing that is there already can be its output."""
@@ -296,11 +262,7 @@ class Plan:
         return place is not None and not os.path.lexists(place)
 
 
-def _options(given: OptionsOf, url: str) -> Mapping[str, Any] | None:
-    return given(url) if callable(given) else given
-
-
-def done(
+def run_job(
     plan: Plan, job: Job, stop: threading.Event, clock: Clock | None = None, opener: TimedOpener | None = None
 ) -> Outcome:
     """Return how a job ended: its manifest is written, was there already, or what went wrong.
@@ -308,74 +270,84 @@ def done(
     The opener is for the first attempt; others ask anew.
     """
     clock = clock or Clock(plan.timeout, stop)
-    _told.texts = []
-    made = Outcome(job, State.FAILED)
-    for attempt in range(1, plan.retries + 2):
-        made = made._replace(attempts=attempt)
+    _own.warnings = []
+    outcome = Outcome(job, State.FAILED)
+    for attempt in range(plan.retries + 1):
+        outcome = outcome._replace(attempts=attempt + 1)
         try:
-            made = _attempted(plan, made, clock, (opener if attempt == 1 else None) or TimedOpener(clock))
+            outcome = _attempt(plan, outcome, clock, opener or TimedOpener(clock))
+            break
         except StoppedError:
             raise
         except (JnrrdzError, OSError) as error:
-            made = failed(made, error)
-            if attempt > plan.retries or not is_passing(error) or not _waited(clock, attempt):
+            opener = None
+            outcome = failed(outcome, error)
+            if attempt == plan.retries or not is_passing(error):
                 break
-        else:
+        try:
+            clock.sleep(pause(attempt, first=FIRST_PAUSE, longest=LONGEST_PAUSE))
+        except StoppedError:
+            raise
+        except JnrrdzError:  # the time is over
             break
-    return _ended(made, clock)
+    return _ended(outcome, clock)
 
 
-def done_now(plan: Plan, job: Job, clock: Clock, opener: TimedOpener) -> Outcome | None:
+def run_job_now(plan: Plan, job: Job, clock: Clock, opener: TimedOpener) -> Outcome | None:
     """Return how a job ended that what is here is enough for; None where it may need more, or went wrong."""
-    _told.texts = []
+    _own.warnings = []
     try:
-        return _ended(_attempted(plan, Outcome(job, State.FAILED, attempts=1), clock, opener), clock)
+        return _ended(_attempt(plan, Outcome(job, State.FAILED, attempts=1), clock, opener), clock)
     except (JnrrdzError, OSError, RuntimeError):  # the last is fsspec's, where the loop would wait for itself
         return None
 
 
-def _ended(made: Outcome, clock: Clock) -> Outcome:
-    told = tuple(dict.fromkeys(map(redacted, _told.texts)))
-    return made._replace(seconds=time.perf_counter() - clock.begun, warnings=told)
+def _ended(outcome: Outcome, clock: Clock) -> Outcome:
+    texts = tuple(dict.fromkeys(map(redacted, _own.warnings)))
+    return outcome._replace(seconds=time.perf_counter() - clock.begun, warnings=texts)
 
 
-def failed(made: Outcome, error: BaseException) -> Outcome:
+def failed(outcome: Outcome, error: BaseException) -> Outcome:
     """Return the outcome of a job with what went wrong, without the credentials of URLs."""
-    return made._replace(state=State.FAILED, error=type(error).__name__, message=redacted(_text(error)))
-
-
-def _text(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return outcome._replace(state=State.FAILED, error=type(error).__name__, message=redacted(text))
 
 
-def _waited(clock: Clock, attempt: int) -> bool:
-    """Wait before another attempt; False where the time is over."""
-    try:
-        clock.sleep(pause(attempt))
-    except StoppedError:
-        raise
-    except JnrrdzError:
-        return False
-    return True
-
-
-def _attempted(plan: Plan, made: Outcome, clock: Clock, opener: TimedOpener) -> Outcome:
-    job = made.job
-    replace = plan.overwrite
-    if not plan.collect and not replace:
+def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) -> Outcome:
+    job = outcome.job
+    replaces = plan.overwrite
+    if not plan.collect and not plan.overwrite:
         with _waiting(job.output):
             there = _state_of(plan, job, opener)
         if there is State.SKIPPED:
-            return made._replace(state=State.SKIPPED, error=None, message=None)
-        replace = there is State.FAILED
+            return outcome._replace(state=State.SKIPPED, error=None, message=None)
+        replaces = there is State.FAILED
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
-        return made._replace(state=State.SKIPPED, error=None, message=None)
+        return outcome._replace(state=State.SKIPPED, error=None, message=None)
     access = Access(plan.allow, plan.source_options(job.found.url))
-    found = scan(job.found.url, plan.scan, access, opener=opener)
+    scanned = scan(job.found.url, plan.scan, access, opener=opener)
     clock.check()  # nothing is written for whoever has given up
-    return _written(plan, made, found, replace=replace)
+    manifest = None
+    if plan.collect:
+        stream = io.BytesIO()
+        dump(scanned.group, stream)
+        manifest = stream.getvalue()
+    else:
+        with _waiting(job.output):
+            _write(plan, job.output, scanned, overwrite=replaces)
+    arrays = [array for _, array in scanned.group.arrays() if array.shape]
+    return outcome._replace(
+        state=State.OK,
+        requests=scanned.requests,
+        nbytes=scanned.bytes_read,
+        arrays=len(arrays),
+        chunks=sum(array.refs.chunks for array in arrays),
+        error=None,
+        message=None,
+        manifest=manifest,
+    )
 
 
 def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
@@ -388,7 +360,6 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
                 url=job.output,
             )
         return State.PLANNED
-    _clean(plan, job.output)
     form = plan.form or format_of(job.output)
     there = recorded.recorded_in(job.output, form, opener, options)
     if there is None:
@@ -399,23 +370,6 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
     named = recorded.name_in(url, job.output, is_relative=plan.relative)
     same = recorded.is_made_of(there.sources, job.found, named, opener, plan.source_options(url))
     return State.SKIPPED if same else State.FAILED
-
-
-def _clean(plan: Plan, output: str) -> None:
-    """Remove what a run that was killed left beside an output: nobody else makes this one now."""
-    place = local_path(output)
-    if place is None:
-        return
-    folder, name = os.path.split(os.path.abspath(place.rstrip("/")))  # noqa: PTH100  the path is literal
-    for path in _leftovers(folder, plan.token).get(name, ()):
-        remove(path)
-
-
-@lru_cache(256)
-def _leftovers(folder: str, token: str) -> dict[str, list[str]]:
-    """Return what was left in a folder when a batch first looked at it."""
-    del token
-    return leftovers(folder) if os.path.isdir(folder) else {}  # noqa: PTH112  the same
 
 
 def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
@@ -432,44 +386,22 @@ def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
 
 def _waiting(output: str) -> AbstractContextManager[None]:
     """Let others work while a store is asked and written to."""
-    return given_up() if local_path(output) is None else nullcontext()
+    return turn_given_up() if local_path(output) is None else nullcontext()
 
 
-def _written(plan: Plan, made: Outcome, found: Scanned, *, replace: bool) -> Outcome:
-    manifest = None
-    if plan.collect:
-        stream = io.BytesIO()
-        dump(found.group, stream)
-        manifest = stream.getvalue()
-    else:
-        with _waiting(made.job.output):
-            _write(plan, made.job.output, found, replace=replace)
-    arrays = [array for _, array in found.group.arrays() if array.shape]
-    return made._replace(
-        state=State.OK,
-        requests=found.requests,
-        nbytes=found.bytes_read,
-        arrays=len(arrays),
-        chunks=sum(array.refs.chunks for array in arrays),
-        error=None,
-        message=None,
-        manifest=manifest,
-    )
-
-
-def _write(plan: Plan, output: str, found: Scanned, *, replace: bool) -> None:
-    durable = DURABLE.set(False)
+def _write(plan: Plan, output: str, scanned: Scanned, *, overwrite: bool) -> None:
     place = local_path(output)
     if place is not None:
-        _made(os.path.dirname(os.path.abspath(place)))  # noqa: PTH100, PTH120  the path is literal
+        _make_folder(os.path.dirname(os.path.abspath(place)))  # noqa: PTH100, PTH120  the path is literal
+    durable = DURABLE.set(False)
     try:
         write_form(
-            found.group,
+            scanned.group,
             output,
             plan.form,
             single_range=plan.single_range,
             relative=plan.relative,
-            overwrite=replace,
+            overwrite=overwrite,
             storage_options=plan.output_options(output),
         )
     finally:
@@ -477,7 +409,7 @@ def _write(plan: Plan, output: str, found: Scanned, *, replace: bool) -> None:
 
 
 @lru_cache(1024)
-def _made(folder: str) -> None:
+def _make_folder(folder: str) -> None:
     """Make a folder, once for all that is written into it."""
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103  the same
 
@@ -485,13 +417,12 @@ def _made(folder: str) -> None:
 @contextmanager
 def warnings_kept() -> Iterator[None]:
     """Let each job keep the warnings of its own thread while this lasts."""
+
+    def keep(message: Warning | str, *_: Any, **__: Any) -> None:
+        if hasattr(_own, "warnings"):
+            _own.warnings.append(str(message))
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = _keep
+        warnings.showwarning = keep
         yield
-
-
-def _keep(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
-    del category, filename, lineno
-    if hasattr(_told, "texts"):
-        _told.texts.append(str(message))

@@ -16,6 +16,7 @@ from typing import Any
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError
 from jnrrdz.sources import url as urls
+from jnrrdz.sources.retry import S3_BUSY
 
 _SHOWN = 4
 
@@ -81,7 +82,6 @@ _ELSEWHERE = frozenset(
         "IllegalLocationConstraintException",
     }
 )
-_BUSY = frozenset({"SlowDown", "503", "429", "ServiceUnavailable", "TooManyRequests", "InternalError", "500"})
 
 
 def identity(access_key: str, method: str | None, profile: str | None) -> str:
@@ -130,7 +130,7 @@ def explained(  # noqa: PLR0913  what a sentence says
     if name in _ELSEWHERE:
         where = f"in the region {region}; --region {region}" if region else "in another region; --region"
         return JnrrdzError(f"the bucket {bucket} is {where} would reach it ({code}, asked {who})")
-    if name in _BUSY:
+    if name in S3_BUSY:
         error = JnrrdzError(f"the server was busy each time it was asked ({code}, bucket {bucket}); fewer at once (-j)")
         error.__cause__ = TimeoutError(code)  # who looks for what may pass later asks for the cause
         return error
@@ -151,16 +151,6 @@ _LIBRARY_ERRORS = (
     ("google.auth.exceptions", "GoogleAuthError"),
     ("azure.core.exceptions", "AzureError"),
 )
-_BROKEN = (
-    ("aiohttp", "ClientPayloadError"),
-    ("aiohttp", "ServerDisconnectedError"),
-    ("botocore.exceptions", "ConnectionClosedError"),
-    ("botocore.exceptions", "IncompleteReadError"),
-    ("botocore.exceptions", "ReadTimeoutError"),
-    ("botocore.exceptions", "ResponseStreamingError"),
-)
-"""Connections and bodies that ended before they were done."""
-
 _PACKAGES = {
     "adlfs": "adlfs",
     "aiohttp": "aiohttp",
@@ -203,12 +193,6 @@ def told(url: str, action: str, fs: Any = None) -> Iterator[None]:
         if known is not None:
             raise known.at(url=url) from known.__cause__
         raise _explain(error, url, action) from error
-
-
-def passing() -> tuple[type[BaseException], ...]:
-    """Return the failures of libraries that may pass when the same is asked again."""
-    broken = [getattr(sys.modules.get(module), name, None) for module, name in _BROKEN]
-    return TimeoutError, ConnectionError, EOFError, *(kind for kind in broken if isinstance(kind, type))
 
 
 def shrunk(url: str, got: int, wanted: int, start: int) -> DriftError:

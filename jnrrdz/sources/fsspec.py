@@ -24,7 +24,7 @@ from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, Span, State, Validators
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import LocalSource
-from jnrrdz.sources.retry import Transient, persistently
+from jnrrdz.sources.retry import Transient, broken, persistently
 
 _REQUESTS = 64
 """Requests of one `read` under way at once; more only wait for sockets."""
@@ -201,7 +201,7 @@ class _AsyncTransport:
             return await self._whole(*span)
         except ConnectionRefusedError:
             raise
-        except faults.passing() as error:
+        except broken() as error:
             raise Transient(error) from error
 
     async def _whole(self, start: int, stop: int) -> bytes:

@@ -14,7 +14,6 @@ May touch aiohttp (through fsspec's session).  fsspec's own `_cat_file` returns 
 the status, so a server without ranges would give wrong bytes.  RFC 9110, sections 13 and 14.
 """
 
-import asyncio
 import errno
 import re
 import socket
@@ -128,15 +127,8 @@ WHOLE_LIMIT = 64 * 1024 * 1024
 _SHORT = 1 << 20
 """Bytes of an answer that should come without a pause."""
 
-_TRANSIENT = frozenset({429, 500, 502, 503, 504})
 _OK, _PARTIAL, _PRECONDITION_FAILED, _UNSATISFIABLE = 200, 206, 412, 416
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
-_BROKEN = (
-    aiohttp.ClientPayloadError,
-    aiohttp.ServerDisconnectedError,
-    aiohttp.ClientOSError,
-    asyncio.IncompleteReadError,
-)
 _ADVICE = {
     401: "; the server wants credentials (storage option headers)",
     403: "; the server wants credentials (storage option headers), or a signed URL has expired",
@@ -198,7 +190,7 @@ class HttpTransport:
         try:
             async with await self._send(method, _headers(span), patience(silence(attempt), quiet)) as answer:
                 host.note(time.monotonic() - start)
-                if answer.status in _TRANSIENT:
+                if answer.status in retry.BUSY_STATUSES:
                     raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
                 yield answer
         except aiohttp.NonHttpUrlRedirectClientError as error:
@@ -210,7 +202,7 @@ class HttpTransport:
         except TimeoutError as error:
             host.note(time.monotonic() - start)
             raise Transient(error) from error
-        except _BROKEN as error:
+        except retry.broken(aiohttp.ClientOSError) as error:
             raise Transient(error) from error
 
     async def _prepare(self) -> None:

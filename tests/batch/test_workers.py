@@ -53,6 +53,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(images, expecte
     def kill_once(outcome, _):
         told.append(outcome.job.found.url)
         if len(told) == 20:
+            (tmp_path / "out" / ".w299.json.0123abcd.tmp").write_bytes(b"half")  # as the dead one may leave it
             started[0].kill()
 
     done = run.batch(f"{images}/", f"{tmp_path}/out/{{stem}}.json", processes=3, jobs=12, on_outcome=kill_once)
@@ -86,15 +87,14 @@ def test_a_cluster_that_loses_a_worker_makes_the_same(images, expected, tmp_path
 def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_path):
     out = tmp_path / "out"
     code = f"from jnrrdz.batches.run import batch; batch('{images}/', '{out}/{{stem}}.json', processes=2, jobs=2)"
-    process = subprocess.Popen([sys.executable, "-c", code])
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
         if out.is_dir() and len(list(out.glob("w*.json"))) >= 40:
             break
         time.sleep(0.002)
     process.kill()
-    process.wait()
-    time.sleep(0.5)  # its workers end when they see that it is gone
+    process.communicate(timeout=60)  # its workers hold its output open, and end when they see that it is gone
     there = {path.name: path.stat().st_mtime_ns for path in out.glob("w*.json")}
     assert 0 < len(there) < MANY
     report = tmp_path / "r.jsonl"

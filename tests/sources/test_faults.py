@@ -10,13 +10,13 @@ import tifffile
 from click.testing import CliRunner
 
 import jnrrdz
-from jnrrdz.batches.work import is_passing
 from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.sources import faults as s3_faults
 from jnrrdz.sources import http
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.retry import is_passing
 from jnrrdz.sources.tree import open_tree
 from tests.servers.seaweed import ADMIN, READABLE, READER
 
