@@ -66,7 +66,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(images, expecte
 def test_a_cluster_that_loses_a_worker_makes_the_same(images, expected, tmp_path):
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
         distributed.Client(cluster) as client,
     ):
         victims = iter(client.run(os.getpid).values())
