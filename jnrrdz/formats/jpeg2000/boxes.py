@@ -1,13 +1,7 @@
-"""The boxes of a JP2, JPX or JPH file: where codestreams are, and what their samples mean.
+"""The boxes of a JP2, JPX or JPH file: where its codestreams are, and what they say of the samples' colours.
 
-May touch errors only; bytes come through `read(start, stop)`.  Boxes of unknown types are passed
-over; contents are read only where they are small or asked for.
-Spec: ITU-T T.800, annex I; T.801, annex M (labels, associations)
-
-What the samples of a JP2 file mean: colour space, palette, channels, resolution.
-
-May touch numpy, errors and the boxes.
-Spec: ITU-T T.800, I.5.3; T.801, M.11.7 (further colour spaces)
+Boxes of unknown types are passed over; contents are read only where they are small or asked for.
+Spec: ITU-T T.800, annex I; T.801, annex M (labels, associations, further colour spaces)
 """
 
 import math
@@ -30,7 +24,6 @@ CONTENTS = {b"jp2h", b"jpch", b"jplh", b"asoc", b"res ", b"cgrp", b"uinf"}
 MAX_BOXES = 1 << 16
 MAX_DEPTH = 16
 MAX_BODY = 16 << 20
-XL = struct.Struct(">Q")
 UUID_BYTES = 16
 
 
@@ -92,52 +85,36 @@ class Boxes:
 
 def parse_boxes(read: ReadRange, start: int, stop: int) -> Boxes:
     """Return the boxes of a window; one that would end behind the box around it is left out, with all after it."""
-    walk = _Walk(read)
-    top = tuple(walk.boxes(start, stop, 0))
-    return Boxes(top, read, tuple(walk.problems))
+    problems: list[str] = []
+    count = 0
 
-
-class _Walk:
-    """Counts the boxes of one file and notes what is broken."""
-
-    def __init__(self, read: ReadRange) -> None:
-        self.read = read
-        self.count = 0
-        self.problems: list[str] = []
-
-    def boxes(self, start: int, stop: int, depth: int) -> Iterator[Box]:
-        """Yield the boxes between two places."""
-        at = start
+    def boxes(at: int, stop: int, depth: int) -> Iterator[Box]:
+        nonlocal count
         while at + 8 <= stop:
-            self.count += 1
-            if self.count > MAX_BOXES or depth > MAX_DEPTH:
+            count += 1
+            if count > MAX_BOXES or depth > MAX_DEPTH:
                 raise MalformedError(
                     f"more than {MAX_BOXES} boxes, or {MAX_DEPTH} in each other", offset=at, field="box"
                 )
-            box = self._box(at, stop)
-            if box is None:
+            head = read(at, min(at + 16, stop))
+            size, kind = int.from_bytes(head[:4], "big"), head[4:8]
+            if size == 0 and kind == b"\0\0\0\0":
+                return  # zeros, with which some files are filled up
+            body = at + 8
+            if size == 1 and len(head) == 16:  # noqa: PLR2004  XLBox stands there
+                size, body = int.from_bytes(head[8:], "big"), at + 16
+            end = stop if size == 0 else at + size
+            if end > stop and kind == b"jp2c":
+                end = stop  # the codestream says itself where it ends
+            if not body <= end <= stop:
+                shown = kind.decode("latin-1").strip()
+                problems.append(f"{shown}: a box of {size} bytes at byte {at}, {stop - at} are left")
                 return
-            inside = tuple(self.boxes(box.start, box.stop, depth + 1)) if box.kind in CONTENTS else ()
-            yield Box(box.kind, box.start, box.stop, inside)
-            at = box.stop
+            yield Box(kind, body, end, tuple(boxes(body, end, depth + 1)) if kind in CONTENTS else ())
+            at = end
 
-    def _box(self, at: int, stop: int) -> Box | None:
-        """Return the box at `at` without what it holds; None where no further box can be read."""
-        head = self.read(at, min(at + 16, stop))
-        size, kind = int.from_bytes(head[:4], "big"), head[4:8]
-        if size == 0 and kind == b"\0\0\0\0":
-            return None  # zeros, with which some files are filled up
-        start = at + 8
-        if size == 1 and len(head) == 16:  # noqa: PLR2004  XLBox stands there
-            size, start = XL.unpack(head[8:])[0], at + 16
-        end = stop if size == 0 else at + size
-        if end > stop and kind == b"jp2c":
-            end = stop  # the codestream says itself where it ends
-        if not start <= end <= stop:
-            shown = kind.decode("latin-1").strip()
-            self.problems.append(f"{shown}: a box of {size} bytes at byte {at}, {stop - at} are left")
-            return None
-        return Box(kind, start, end)
+    top = tuple(boxes(start, stop, 0))
+    return Boxes(top, read, tuple(problems))
 
 
 COLOUR_SPACES = {
@@ -198,7 +175,7 @@ class Palette:
 
 @dataclass(frozen=True, eq=False)
 class Colour:
-    """All of it, as far as a file says it."""
+    """What a file says of its samples' colours and of their size."""
 
     space: int | None = None
     profile: bytes | None = None
@@ -217,29 +194,42 @@ class Colour:
     def names(self, count: int) -> list[str]:
         """Return what each of so many channels shows, by the names that rasterio gives to GDAL's interpretations."""
         colours = CHANNELS.get(-1 if self.space is None else self.space, ())
-        return [self._name(number, colours) for number in range(count)]
-
-    def _name(self, channel: int, colours: tuple[str, ...]) -> str:
-        kind, belongs = self.channels.get(channel, (0, channel + 1))
-        if kind in OPACITY:
-            return "alpha"
-        if kind == 0 and belongs not in {WHOLE_IMAGE, NO_COLOUR} and belongs <= len(colours):
-            return colours[belongs - 1]
-        return "undefined"
+        names = []
+        for channel in range(count):
+            kind, belongs = self.channels.get(channel, (0, channel + 1))
+            name = "alpha" if kind in OPACITY else "undefined"
+            if kind == 0 and belongs not in {WHOLE_IMAGE, NO_COLOUR} and belongs <= len(colours):
+                name = colours[belongs - 1]
+            names.append(name)
+        return names
 
 
 def parse_colour(boxes: Boxes) -> Colour:
     """Return what the boxes say; the first colour specification counts, as the standard has it."""
     colr = boxes.first(b"colr") or b""
-    space = int.from_bytes(colr[3:7], "big") if colr[:1] == bytes([ENUMERATED]) and len(colr) >= 7 else None  # noqa: PLR2004
-    profile = colr[3:] if colr[:1] and colr[0] in PROFILES else None
-    resolution = {name: _resolution(boxes.first(kind)) for name, kind in (("capture", b"resc"), ("display", b"resd"))}
+    resolution: dict[str, tuple[float, float]] = {}
+    for name, kind in (("capture", b"resc"), ("display", b"resd")):
+        body = boxes.first(kind)
+        if body is None or len(body) < 10:  # noqa: PLR2004
+            continue
+        vn, vd, hn, hd, ve, he = struct.unpack(">HHHHbb", body[:10])
+        if not vd or not hd:
+            raise MalformedError(f"a resolution of {vn}/{vd}, {hn}/{hd}", field="res")
+        samples = (vn / vd * math.pow(10, ve), hn / hd * math.pow(10, he))
+        if min(samples) > 0:
+            resolution[name] = samples
+    palette, cdef = _palette(boxes.first(b"pclr")), boxes.first(b"cdef")
+    cdef = bytes(2) if cdef is None else cdef
+    count = int.from_bytes(cdef[:2], "big")
+    if len(cdef) < 2 + 6 * count:
+        raise MalformedError(f"{len(cdef)} bytes for {count} channels", field="cdef")
+    entries = struct.iter_unpack(">HHH", cdef[2 : 2 + 6 * count])
     return Colour(
-        space,
-        profile,
-        _palette(boxes.first(b"pclr")),
-        _channels(boxes.first(b"cdef")),
-        {name: found for name, found in resolution.items() if found is not None},
+        space=int.from_bytes(colr[3:7], "big") if colr[:1] == bytes([ENUMERATED]) and len(colr) >= 7 else None,  # noqa: PLR2004
+        profile=colr[3:] if colr[:1] and colr[0] in PROFILES else None,
+        palette=palette,
+        channels={number: (kind, belongs) for number, kind, belongs in entries},
+        resolution=resolution,
     )
 
 
@@ -248,32 +238,12 @@ def _palette(body: bytes | None) -> Palette | None:
         return None
     entries, columns = (int.from_bytes(body[:2], "big"), body[2]) if len(body) > 2 else (0, 0)  # noqa: PLR2004
     bits = tuple((value & 0x7F) + 1 for value in body[3 : 3 + columns])
-    widths = [(one + 7) // 8 for one in bits]
+    widths = [(width + 7) // 8 for width in bits]
     if not 1 <= entries <= MAX_ENTRIES or not columns or len(body) < 3 + columns + entries * sum(widths):
         raise MalformedError(f"{len(body)} bytes for {entries} entries of {columns} columns", field="pclr")
     rows = np.frombuffer(body, np.uint8, entries * sum(widths), 3 + columns).reshape(entries, -1)
-    ends = np.cumsum([0, *widths])
-    values = [
-        sum(rows[:, start + byte].astype(np.int64) << 8 * (width - 1 - byte) for byte in range(width))
-        for start, width in zip(ends[:-1].tolist(), widths, strict=True)
-    ]
-    return Palette(np.stack([np.asarray(one) for one in values], axis=1), bits)
-
-
-def _channels(body: bytes | None) -> dict[int, tuple[int, int]]:
-    if body is None:
-        return {}
-    count = int.from_bytes(body[:2], "big")
-    if len(body) < 2 + 6 * count:
-        raise MalformedError(f"{len(body)} bytes for {count} channels", field="cdef")
-    return {number: (kind, belongs) for number, kind, belongs in struct.iter_unpack(">HHH", body[2 : 2 + 6 * count])}
-
-
-def _resolution(body: bytes | None) -> tuple[float, float] | None:
-    if body is None or len(body) < 10:  # noqa: PLR2004
-        return None
-    vn, vd, hn, hd, ve, he = struct.unpack(">HHHHbb", body[:10])
-    if not vd or not hd:
-        raise MalformedError(f"a resolution of {vn}/{vd}, {hn}/{hd}", field="res")
-    found = (vn / vd * math.pow(10, ve), hn / hd * math.pow(10, he))
-    return found if min(found) > 0 else None
+    values = np.zeros((entries, columns), np.int64)
+    for number, (width, end) in enumerate(zip(widths, np.cumsum(widths).tolist(), strict=True)):
+        for byte in range(end - width, end):
+            values[:, number] = values[:, number] << 8 | rows[:, byte]
+    return Palette(values, bits)

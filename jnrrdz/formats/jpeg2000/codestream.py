@@ -1,29 +1,20 @@
-"""How much of a tile-part a lower resolution needs, by the packet lengths in its header (PLT).
+"""The structure of a codestream: its main header, its tile-parts, and how much of them a resolution level needs.
 
-May touch numpy, errors and the layouts of JPEG 2000; pure.  Where resolutions come first in the progression,
-the packets of the lower ones are the head of a tile-part.  Lengths are taken at their word here: who decodes
-such a head reads the packet headers, and counts (`jpeg2000_levels`).
-Spec: ITU-T T.800, A.7.3 (PLT), B.12 (progression orders)
+A codestream may be any window of a source, as in JP2 or in a segment of NITF.  Tile-parts are found by TLM where the
+main header has it and is right, else by walking from SOT to SOT.
 
-The structure of a JPEG 2000 codestream: its main header, and where its tile-parts are.
-
-May touch numpy, errors and the layouts of JPEG 2000; bytes come through `read(start, stop)`, and a
-codestream may be any window of a source, as in JP2 or in a segment of NITF.  Tile-parts are found
-by TLM where the main header has it and is right, else by walking from SOT to SOT.
-Spec: ITU-T T.800, annex A
-
-Which tile-parts a resolution level needs, or what part of them, and whether those at hand hold its packets.
-
-May touch numpy, errors and the layouts of JPEG 2000; pure.  Where resolutions come first in the progression,
-a level needs the first tile-parts only if a tile has one for each, or the head of a tile's only one if PLT
-says where that ends.  Neither is a promise of the format, so who decodes counts the packets.
-Spec: ITU-T T.800, B.10 (packet headers), B.12 (progression orders)
+Where resolutions come first in the progression, a level needs the first tile-parts only if a tile has one for each,
+or the head of a tile's only one if the packet lengths in its header (PLT) say where that ends.  Neither is a promise
+of the format: who decodes reads the packet headers, and counts (`check_packets`).
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), annex A, B.10 (packet headers), B.12 (progression orders);
+T.814 (HTJ2K)
 """
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import takewhile
 
 import numpy as np
 
@@ -45,69 +36,18 @@ from jnrrdz.formats.jpeg2000.markers import (
 from jnrrdz.formats.jpeg2000.packets import (
     IN_TILES,
     Coding,
-    TilePart,
-    blocks_of,
     coding,
     packet_order,
     plt_lengths,
     resolution,
     tile_part,
+    walk_packets,
 )
-from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, TileParts, Walk, listed_parts, walked_parts
-
-SOD_BYTES = 2
-
-
-class Heads:
-    """The heads of the tile-parts that were seen, for each resolution."""
-
-    def __init__(self, header: bytes) -> None:
-        """Take the main header; of one that says more than can be counted by, no head is known."""
-        self.lengths: dict[int, tuple[int, ...]] = {}
-        """For each tile, the bytes of its first tile-part up to and with each resolution, lowest first."""
-        try:
-            known = coding(header)
-        except (UnsupportedError, MalformedError):
-            known = None
-        self._coding = known if known is not None and is_by_resolution(known.progression, known.layers) else None
-
-    def see(self, tile: int, header: bytes) -> None:
-        """Take the marker segments of a tile's first tile-part."""
-        if self._coding is None:
-            return
-        found = list(segments(header, 0))
-        plt = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.PLT]
-        if not plt or any(one.marker in set(IN_TILES) for one in found):
-            return
-        try:
-            lengths = plt_lengths(plt)
-        except MalformedError:
-            return
-        counts = resolution_packets(self._coding, tile)
-        if sum(counts) != len(lengths):
-            return  # a tile-part that does not hold the whole tile, or is not what the header says
-        ends = np.concatenate(([0], np.cumsum(lengths)))[np.cumsum(counts)] + (SOT_BYTES + len(header) + SOD_BYTES)
-        self.lengths[tile] = tuple(ends.tolist())
-
-
-def is_by_resolution(progression: int, layers: int) -> bool:
-    """Whether all packets of a resolution stand before those of the next one."""
-    first = {Progression.RLCP, Progression.RPCL}
-    return progression in first or (progression == Progression.LRCP and layers == 1)
-
-
-def resolution_packets(known: Coding, tile: int) -> list[int]:
-    """Return the number of packets of each resolution of a tile, lowest first."""
-    box, components = known.tile_box(tile), range(len(known.siz.components))
-    return [
-        known.layers * sum(resolution(known, box, component, number).count for component in components)
-        for number in range(known.levels + 1)
-    ]
-
 
 type ReadRange = Callable[[int, int], bytes]
 
+SOD_BYTES = 2
 MAGIC = b"\xff\x4f\xff\x51"
 MAX_HEADER = 16 << 20
 PSOT = 6
@@ -185,38 +125,27 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     how far each tile-part holds which resolution.
     """
     header = _main_header(read, start, stop)
-    found = list(segments(header))
-    siz, style = _described(header, found, start)
-    _check_part(siz, start)
-    walk = Walk(read, stop, far=far)
-    least = _Least(levels_of(header, found, siz, None) or 0, siz, Heads(header))
-    tlm = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.TLM]
+    main = list(segments(header))
+    siz, style = _described(header, main, start)
+    walk, tiles = Walk(read, stop, far=far), TileHeaders(header, siz)
+    tlm = [header[one.start + 4 : one.stop] for one in main if one.marker == Marker.TLM]
     parts = None if far and heads else listed_parts(walk, tlm, start + len(header), siz)
     if parts is None:
-        parts = walked_parts(walk, start + len(header), siz, least.see)
+        parts = walked_parts(walk, start + len(header), siz, tiles.see)
     elif not far:
         _, firsts = np.unique(parts.tile, return_index=True)
         for first in firsts.tolist():
             place = int(parts.offset[first]), int(parts.length[first])
-            least.see(int(parts.tile[first]), walk.tile_header(*place))
-    end = int((parts.offset + parts.length).max())
-    ht = any(
-        one.marker == Marker.CAP and int.from_bytes(header[one.start + 4 : one.start + 8], "big") & HT_BIT
-        for one in found
-    )
-    return Codestream(
-        start, min(end + 2, stop), header, siz, style, least.levels, ht, parts, _closed(walk, parts, least.heads)
-    )
-
-
-def _closed(walk: Walk, parts: TileParts, heads: Heads) -> Mapping[int, tuple[int, ...]]:
-    """Return the heads of those tile-parts that say how long they are: of one that does not, no head can be told."""
+            tiles.see(int(parts.tile[first]), walk.tile_header(*place))
     last = int(np.argmax(parts.offset))
     tile, offset = int(parts.tile[last]), int(parts.offset[last])
-    # a look back, for which no block is read
-    if tile in heads.lengths and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
-        del heads.lengths[tile]
-    return heads.lengths
+    # of a tile-part that leaves its length open no head can be told; a look back, for which no block is read
+    if tile in tiles.heads and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
+        del tiles.heads[tile]
+    end = int((parts.offset + parts.length).max())
+    cap = [int.from_bytes(header[one.start + 4 : one.start + 8], "big") for one in main if one.marker == Marker.CAP]
+    ht = any(pcap & HT_BIT for pcap in cap)
+    return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, ht, parts, tiles.heads)
 
 
 def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
@@ -236,75 +165,101 @@ def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
             raise UnsupportedError(f"a main header of more than {MAX_HEADER} bytes", offset=start, field="main header")
 
 
-def _described(header: bytes, found: list[Segment], start: int) -> tuple[Siz, Style]:
-    """Return what SIZ and COD say."""
-    if not found or found[0].marker != Marker.SIZ:
+def _described(header: bytes, main: list[Segment], start: int) -> tuple[Siz, Style]:
+    """Return what SIZ and COD say; refuse extensions that are not read."""
+    if not main or main[0].marker != Marker.SIZ:
         raise MalformedError("a main header that does not begin with SIZ", offset=start + 2, field="SIZ")
-    cod = next((one for one in found if one.marker == Marker.COD), None)
+    cod = next((one for one in main if one.marker == Marker.COD), None)
     if cod is None:
         raise MalformedError("a main header without COD", offset=start, field="COD")
     try:
-        return parse_siz(header[: found[0].stop][2:]), parse_cod(header[cod.start : cod.stop])
+        siz, style = parse_siz(header[: main[0].stop][2:]), parse_cod(header[cod.start : cod.stop])
     except MalformedError as error:
         raise error.at(offset=start) from None
-
-
-def _check_part(siz: Siz, start: int) -> None:
     if siz.capabilities & UNSUPPORTED_BITS and siz.capabilities & ~UNSUPPORTED_BITS:
         raise UnsupportedError(
             f"extensions of part 2 (Rsiz {siz.capabilities:#06x}); parts 1 and 15 are read", offset=start, field="SIZ"
         )
+    return siz, style
 
 
-class _Least:
-    """The levels that every tile has of those seen so far, and where their resolutions end."""
+class TileHeaders:
+    """What the headers of tiles add to the main header: how many levels they have, and where their resolutions end."""
 
-    def __init__(self, levels: int, siz: Siz, heads: Heads) -> None:
-        self.levels, self.heads = levels, heads
+    def __init__(self, header: bytes, siz: Siz) -> None:
+        """Take the main header; of one that says more than can be counted by, no head is known."""
+        self.levels = levels_of(header, 2, siz) or 0
+        """The levels that every tile has of those seen so far."""
+        self.heads: dict[int, tuple[int, ...]] = {}
+        """For each tile, the bytes of its first tile-part up to and with each resolution, lowest first."""
         self._siz = siz
+        coded = countable(header)
+        self._coding = coded if coded is not None and is_by_resolution(coded.progression, coded.layers) else None
 
     def see(self, tile: int, header: bytes) -> None:
         """Take the marker segments of a tile's first tile-part into account."""
-        self.heads.see(tile, header)
-        found = list(segments(header, 0))
-        own = levels_of(header, found, self._siz, self.levels)
-        self.levels = self.levels if own is None else min(self.levels, own)
+        if not header:
+            return
+        self.levels = min(self.levels, levels_of(header, 0, self._siz, self.levels) or 0)
+        own = list(segments(header, 0))
+        plt = [header[one.start + 4 : one.stop] for one in own if one.marker == Marker.PLT]
+        if self._coding is None or not plt or any(one.marker in IN_TILES for one in own):
+            return
+        try:
+            lengths = plt_lengths(plt)
+        except MalformedError:
+            return
+        ends = np.cumsum(resolution_packets(self._coding, tile))
+        if ends[-1] == len(lengths):  # else the tile-part does not hold the whole tile, or is not what the header says
+            before = SOT_BYTES + len(header) + SOD_BYTES
+            self.heads[tile] = tuple((np.concatenate(([0], np.cumsum(lengths)))[ends] + before).tolist())
+
+
+def countable(header: bytes) -> Coding | None:
+    """Return what the packets of a main header's tiles are counted by; None where it says more than that."""
+    try:
+        return coding(header)
+    except (UnsupportedError, MalformedError):
+        return None
+
+
+def is_by_resolution(progression: int, layers: int) -> bool:
+    """Whether all packets of a resolution stand before those of the next one."""
+    first = {Progression.RLCP, Progression.RPCL}
+    return progression in first or (progression == Progression.LRCP and layers == 1)
+
+
+def resolution_packets(known: Coding, tile: int) -> list[int]:
+    """Return the number of packets of each resolution of a tile, lowest first."""
+    box, components = known.tile_box(tile), range(len(known.siz.components))
+    return [
+        known.layers * sum(resolution(known, box, component, number).count for component in components)
+        for number in range(known.levels + 1)
+    ]
 
 
 def needed_parts(codestream: Codestream, level: int, grid: ChunkGrid) -> TileParts:
     """Return the tile-parts that a level needs: all of them, unless each holds a resolution or its head is known."""
     parts, resolutions = codestream.parts, codestream.style.levels + 1
-    if not level or codestream.levels != codestream.style.levels or not is_countable(codestream.header):
+    if not level or codestream.levels != codestream.style.levels or countable(codestream.header) is None:
         return parts
     if not is_by_resolution(codestream.style.progression, codestream.style.layers):
         return parts
-    if (np.bincount(parts.tile) != resolutions).any():
-        return _heads(codestream, resolutions - 1 - level) if grid.is_tiles else parts
-    order = np.argsort(parts.tile, kind="stable")
-    rank = np.empty(len(parts), np.int64)
-    rank[order] = np.arange(len(parts)) % resolutions
-    kept = rank < resolutions - level
-    return TileParts(parts.tile[kept], parts.offset[kept], parts.length[kept])
-
-
-def _heads(codestream: Codestream, number: int) -> TileParts:
-    """Return the tile-parts up to a resolution, those of which that is not known whole."""
-    parts, length = codestream.parts, codestream.parts.length.copy()
-    alone = np.bincount(parts.tile)[parts.tile] == 1
-    for row in np.flatnonzero(alone).tolist():
+    counts = np.bincount(parts.tile)
+    if (counts == resolutions).all():
+        order = np.argsort(parts.tile, kind="stable")
+        rank = np.empty(len(parts), np.int64)
+        rank[order] = np.arange(len(parts)) % resolutions
+        kept = rank < resolutions - level
+        return TileParts(parts.tile[kept], parts.offset[kept], parts.length[kept])
+    if not grid.is_tiles:
+        return parts
+    length = parts.length.copy()
+    for row in np.flatnonzero(counts[parts.tile] == 1).tolist():
         ends = codestream.heads.get(int(parts.tile[row]))
         if ends is not None and ends[-1] == length[row]:
-            length[row] = ends[number]
+            length[row] = ends[resolutions - 1 - level]
     return TileParts(parts.tile, parts.offset, length)
-
-
-def is_countable(header: bytes) -> bool:
-    """Whether packets can be counted where the main header says this."""
-    try:
-        coding(header)
-    except (UnsupportedError, MalformedError):
-        return False
-    return True
 
 
 def check_packets(
@@ -314,51 +269,36 @@ def check_packets(
 
     Return empty packets for those after them: decoders miss the end of a tile, though not its contents.
 
-    What is counted by headers that this cannot read (see `is_countable`) passes, unless a tile-part was cut.
+    What is counted by headers that this cannot read (see `countable`) passes, unless a tile-part was cut.
     Lengths in PLT are those of packets that may be cut off then, so packet headers are read.
     """
     is_cut = any(int.from_bytes(data[start + 6 : start + 10], "big") > stop - start for start, stop in parts)
-    if not is_countable(header):
+    coded = countable(header)
+    if coded is None:
         if is_cut:
             raise MalformedError(f"a tile-part of tile {tile} that goes on after the chunk ends", field="Psot")
         return b""
-    known = coding(header)
-    columns = packet_order(known, known.tile_box(tile))
+
+    def read(start: int, stop: int) -> bytes:
+        return bytes(data[start:stop])
+
+    box = coded.tile_box(tile)
+    columns = packet_order(coded, box)
     # in any progression the last packet that the level needs has all others before it
-    wanted = np.flatnonzero(columns[1] <= known.levels - level)
-    count = int(wanted[-1]) + 1 if wanted.size else 0
-    found = [tile_part(lambda start, stop: bytes(data[start:stop]), *span) for span in parts]
-    if not is_cut and all(one.plt or one.start == one.stop for one in found):
-        have = sum(len(plt_lengths(one.plt)) for one in found if one.plt)
+    needed = np.flatnonzero(columns[1] <= coded.levels - level)
+    count = int(needed[-1]) + 1 if needed.size else 0
+    bodies = [tile_part(read, *span) for span in parts]
+    if not is_cut and all(body.plt or body.start == body.stop for body in bodies):
+        have = sum(len(plt_lengths(body.plt)) for body in bodies if body.plt)
     else:
-        have, stands = _count(data, known, tile, found, count)
-        if is_cut and have == count and stands != found[-1].stop:
+        first = [column[:count] for column in columns]
+        walk = walk_packets(read, coded, first, bodies, partial(resolution, coded, box))
+        ends = [end for _, end, _ in takewhile(lambda span: span[1] <= span[2], walk)]
+        have = len(ends)
+        if is_cut and have == count and (ends[-1] if ends else 0) != bodies[-1].stop:
             raise MalformedError(f"a tile-part of tile {tile} that is not cut off where a packet ends", field="Psot")
     if have < count:
         raise MalformedError(
             f"{have} of {count} packets of resolution level {level} in these tile-parts of tile {tile}", field="SOT"
         )
-    return (b"\x00" + b"\xff\x92" * known.eph) * (len(columns[0]) - count)
-
-
-def _count(data: bytes | memoryview, known: Coding, tile: int, parts: Sequence[TilePart], most: int) -> tuple[int, int]:
-    """Return the number of packets up to `most`, by going through their headers, and where the last one ends."""
-    box = known.tile_box(tile)
-    columns = packet_order(known, box)
-    states: dict[tuple[int, int, int], list[Band]] = {}
-    queue, bits, stop = iter(parts), None, 0
-    rows = zip(*(column[:most].tolist() for column in columns), strict=True)
-    for done, (component, number, precinct, layer) in enumerate(rows):
-        while bits is None or bits.position >= stop:
-            part = next(queue, None)
-            if part is None:
-                return done, stop
-            bits, stop = Bits(lambda start, end: bytes(data[start:end]), part.start, part.stop), part.stop
-        state = states.get((component, number, precinct))
-        if state is None:
-            place = resolution(known, box, component, number)
-            state = [Band(*size) for size in blocks_of(known, place, number, precinct)]
-            states[component, number, precinct] = state
-        if packet(state, layer, known.style, bits) > stop:
-            return done, stop
-    return most, 0 if bits is None else bits.position
+    return (b"\x00" + b"\xff\x92" * coded.eph) * (len(columns[0]) - count)

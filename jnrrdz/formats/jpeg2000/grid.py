@@ -1,17 +1,13 @@
-"""The chunk grid of a resolution level: a regular one whatever the tiles are, and which tiles a chunk needs.
+"""The chunk grid of a resolution level, and components of several sizes brought to one grid.
 
-May touch numpy, errors and the SIZ segment; pure.  Where all tiles of a level have the same size,
-and the image begins where a tile does, a chunk is a tile.  Else a chunk is as many tiles as make up
-a whole number of samples, and begins where the image does: it may then take parts of further tiles.
-Spec: docs/codecs/jpeg2000/README.md
+A chunk grid is regular whatever the tiles are.  Where all tiles of a level have the same size, and the image begins
+where a tile does, a chunk is a tile.  Else a chunk is as many tiles as make up a whole number of samples, and begins
+where the image does: it may then take parts of further tiles.
 
-Components of several sizes on one grid: where the sample of a coarser one that belongs to a pixel is beyond doubt.
-
-May touch errors and the SIZ segment; pure.  A component with one sample every d points of the reference
-grid is repeated d times, from the point of each sample on.  That is certain only where the image and its
-tiles begin at points that have a sample: else the first pixels belong to a sample that the image, or the
-tile, has not.
-Spec: ITU-T T.800, B.2; docs/codecs/jpeg2000/README.md
+A component with one sample every d points of the reference grid is repeated d times, from the point of each sample
+on.  That is certain only where the image and its tiles begin at points that have a sample: else the first pixels
+belong to a sample that the image, or the tile, has not.
+Spec: docs/codecs/jpeg2000/README.md; ITU-T T.800, B.2
 """
 
 from collections.abc import Sequence
@@ -121,14 +117,14 @@ class ChunkGrid:
         row, column = divmod(present[0], self.siz.x.tiles)
         (y, down), (x, across) = self.axes
         have = set(present)
-        found = {
+        needs = {
             (i, j): self.numbers(self.tiles(i, j))
             for i in _chunks_with(y, down, row)
             for j in _chunks_with(x, across, column)
         }
-        fit = [place for place, needed in found.items() if needed <= have]
+        fit = [place for place, needed in needs.items() if needed <= have]
         if len(fit) > 1:
-            fit = [place for place in fit if found[place] == have]
+            fit = [place for place in fit if needs[place] == have]
         if len(fit) != 1:
             shown = ", ".join(str(tile) for tile in sorted(have)[:8])
             raise MalformedError(f"tiles {shown} make up no chunk", field="Isot")
@@ -159,34 +155,23 @@ COLOURS = 3
 SYCC_BITS = 16
 
 
-def finest(siz: Siz) -> int:
-    """Return the first component with a sample at every point of the reference grid."""
+def check_composite(siz: Siz, level: int) -> int:
+    """Return the finest component where all can be brought to its grid at a level; say why not elsewhere."""
     number = next((number for number, one in enumerate(siz.components) if one.dx == one.dy == 1), None)
     if number is None:
         raise UnsupportedError("no component has a sample at every point of the reference grid", field="SIZ")
-    return number
-
-
-def check_composite(siz: Siz, level: int) -> int:
-    """Return the finest component where all can be brought to its grid at a level; say why not elsewhere."""
-    number = finest(siz)
     steps = {one.dx for one in siz.components} | {one.dy for one in siz.components}
     if not steps <= STEPS:
         raise UnsupportedError(f"a sample every {max(steps)} points: up to {max(STEPS)} are repeated", field="SIZ")
     for axis, most in ((siz.x, max(one.dx for one in siz.components)), (siz.y, max(one.dy for one in siz.components))):
-        _check_axis(axis, most << level)
+        starts = [axis.start] if axis.tiles == 1 else [axis.start, axis.tile_start, axis.tile]
+        factor = most << level
+        if any(start % factor for start in starts):
+            raise UnsupportedError(
+                f"an image from {axis.start} in tiles of {axis.tile}: they do not begin at every {factor}th point",
+                field="SIZ",
+            )
     return number
-
-
-def _check_axis(axis: Axis, factor: int) -> None:
-    starts = [axis.start]
-    if axis.tiles > 1:
-        starts += [axis.tile_start, axis.tile]
-    if any(start % factor for start in starts):
-        raise UnsupportedError(
-            f"an image from {axis.start} in tiles of {axis.tile}: they do not begin at every {factor}th point",
-            field="SIZ",
-        )
 
 
 def is_sycc(components: Sequence[Component]) -> bool:

@@ -1,20 +1,8 @@
-"""The SIZ marker segment of a JPEG 2000 codestream, and which tiles make up which pixels.
+"""Marker segments of a codestream's headers: the image and its tiles (SIZ), the coding style (COD, COC), their cost.
 
-May touch errors only; pure.  All positions are on the reference grid until a factor (subsampling
-times 2^level) brings them to the samples of a component at a resolution: `ceil(position / factor)`.
-Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.5.1 and B.2 to B.5
-
-Marker segments of JPEG 2000 headers, and what the coding style says in them.
-
-May touch errors and the SIZ segment; pure.
-Spec: ITU-T T.800, annex A; T.801 (extensions are refused), T.814 (HTJ2K: CAP)
-
-What a decoder keeps beside the samples of a tile: something for every code-block and for every precinct.
-
-May touch errors, the markers and the SIZ segment; pure.  OpenJPEG makes room for all of them before it decodes,
-at reduced resolutions too.  Blocks of 4 x 4 samples, which a header of a hundred bytes can ask for, cost
-25 bytes a sample: more than the samples.
-Spec: ITU-T T.800, A.6.1 (COD), A.6.2 (COC), B.6 and B.7 (precincts, code-blocks)
+All positions are on the reference grid until a factor (subsampling times 2^level) brings them to the samples of a
+component at a resolution: `ceil(position / factor)`.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), annex A, B.2 to B.7; T.801 (extensions are refused)
 """
 
 import math
@@ -167,22 +155,19 @@ def parse_siz(segment: bytes) -> Siz:
     length, capabilities, x1, y1, x0, y0, xt, yt, xt0, yt0, count = FIELDS.unpack_from(segment, 2)
     if not 1 <= count <= MAX_COMPONENTS or len(segment) != length + 2 or length != FIELDS.size + PER_COMPONENT * count:
         raise MalformedError(f"{length} bytes for {count} components", field="SIZ")
-    body = segment[HEAD:]
-    components = tuple(_component(body[at : at + PER_COMPONENT]) for at in range(0, len(body), PER_COMPONENT))
-    found = Siz(capabilities, _axis("x", x0, x1, xt0, xt), _axis("y", y0, y1, yt0, yt), components)
-    if found.tiles > MAX_TILES:
-        raise MalformedError(f"{found.tiles} tiles, where {MAX_TILES} can be numbered", field="SIZ")
-    for number, one in enumerate(components):
-        if found.x.size(one.dx) < 1 or found.y.size(one.dy) < 1:
+    components = []
+    for ssiz, dx, dy in struct.iter_unpack("3B", segment[HEAD:]):
+        bits = (ssiz & 0x7F) + 1
+        if bits > MAX_BITS or dx < 1 or dy < 1:
+            raise MalformedError(f"a component of {bits} bits, one sample every {dx}x{dy}", field="SIZ")
+        components.append(Component(bits, bool(ssiz >> 7), dx, dy))
+    siz = Siz(capabilities, _axis("x", x0, x1, xt0, xt), _axis("y", y0, y1, yt0, yt), tuple(components))
+    if siz.tiles > MAX_TILES:
+        raise MalformedError(f"{siz.tiles} tiles, where {MAX_TILES} can be numbered", field="SIZ")
+    for number, component in enumerate(components):
+        if siz.x.size(component.dx) < 1 or siz.y.size(component.dy) < 1:
             raise MalformedError(f"component {number} has no sample", field="SIZ")
-    return found
-
-
-def _component(entry: bytes) -> Component:
-    found = Component((entry[0] & 0x7F) + 1, bool(entry[0] >> 7), entry[1], entry[2])
-    if found.bits > MAX_BITS or found.dx < 1 or found.dy < 1:
-        raise MalformedError(f"a component of {found.bits} bits, one sample every {found.dx}x{found.dy}", field="SIZ")
-    return found
+    return siz
 
 
 def _axis(name: str, start: int, stop: int, tile_start: int, tile: int) -> Axis:
@@ -276,40 +261,43 @@ def parse_cod(segment: bytes) -> Style:
     """Return the facts of a COD segment, its marker included."""
     if len(segment) < 14:  # noqa: PLR2004  marker, Lcod, Scod, SGcod, and SPcod up to the transformation
         raise MalformedError(f"{len(segment)} bytes, of which 14 are needed", field="COD")
+    _check_levels(segment[COD_STYLE], "COD")
     layers = int.from_bytes(segment[6:8], "big")
-    return Style(segment[5], layers, bool(segment[8]), _levels(segment[9], "COD"), segment[13] == 1)
+    return Style(segment[5], layers, bool(segment[8]), segment[COD_STYLE], segment[13] == 1)
 
 
-def coc_levels(segment: bytes, components: int) -> tuple[int, int]:
-    """Return a COC segment's component and its decomposition levels."""
-    width = 1 if components < SHORT_INDEX else 2
-    if len(segment) < 6 + width:
-        raise MalformedError(f"{len(segment)} bytes, of which {6 + width} are needed", field="COC")
-    return int.from_bytes(segment[4 : 4 + width], "big"), _levels(segment[5 + width], "COC")
+def coding_styles(header: bytes | memoryview, start: int, count: int) -> Iterator[tuple[int | None, bytes]]:
+    """Yield SPcod or SPcoc of each COD and COC in the header of `count` components, COC's with its component."""
+    width = 1 if count < SHORT_INDEX else 2
+    for segment in segments(header, start):
+        if segment.marker not in {Marker.COD, Marker.COC}:
+            continue
+        body = bytes(header[segment.start : segment.stop])
+        if segment.marker == Marker.COD:
+            parse_cod(body)
+            component, at, has_precincts = None, COD_STYLE, body[4] & 1
+        else:
+            at = 5 + width
+            if len(body) <= at:
+                raise MalformedError(f"{len(body)} bytes, of which {at + 1} are needed", field="COC")
+            component, has_precincts = int.from_bytes(body[4 : 4 + width], "big"), body[at - 1] & 1
+            _check_levels(body[at], "COC")
+        yield component, body[at:] if has_precincts else body[at : at + FIXED]
 
 
-def _levels(value: int, field: str) -> int:
-    if value > MAX_LEVELS:
+def _check_levels(levels: int, field: str) -> None:
+    if levels > MAX_LEVELS:
         raise UnsupportedError(
-            f"{value} decomposition levels; up to {MAX_LEVELS} are read, and no extensions of T.801", field=field
+            f"{levels} decomposition levels; up to {MAX_LEVELS} are read, and no extensions of T.801", field=field
         )
-    return value
 
 
-def levels_of(header: bytes, found: list[Segment], siz: Siz, default: int | None) -> int | None:
+def levels_of(header: bytes, start: int, siz: Siz, default: int | None = None) -> int | None:
     """Return the levels that every component has, by the COD and COC of a header; `default` without a COD."""
     count = len(siz.components)
-    own: dict[int, int] = {}
-    for one in found:
-        segment = header[one.start : one.stop]
-        if one.marker == Marker.COD:
-            default = parse_cod(segment).levels
-        elif one.marker == Marker.COC:
-            component, levels = coc_levels(segment, count)
-            own[component] = levels
-    if default is None:
-        return None
-    return min(own.get(component, default) for component in range(count))
+    levels = {component: style[0] for component, style in coding_styles(header, start, count)}
+    default = levels.get(None, default)
+    return None if default is None else min(levels.get(component, default) for component in range(count))
 
 
 MAX_PIECES = 1 << 23
@@ -326,41 +314,27 @@ FIXED = 5
 
 
 def check_pieces(siz: Siz, header: bytes | memoryview, start: int = 2) -> None:
-    """Refuse tiles of more code-blocks and precincts than a decoder has room for, by the COD and COC of a header."""
-    sides = [_longest(siz.x), _longest(siz.y)]
+    """Refuse tiles of more code-blocks and precincts than a decoder has room for, by the COD and COC of a header.
+
+    OpenJPEG makes room for all of them before it decodes, at reduced resolutions too.  Blocks of 4 x 4 samples,
+    which a header of a hundred bytes can ask for, cost 25 bytes a sample: more than the samples.
+    """
+    wide, high = (min(axis.tile, axis.stop - axis.start) for axis in (siz.x, siz.y))
     count = len(siz.components)
-    styles = list(_styles(header, start, count))
+    styles = list(coding_styles(header, start, count))
     own = {component for component, _ in styles if component is not None}
     pieces = 0
-    for named, style in styles:
-        for number in range(count) if named is None else (named,):
-            if number < count and (named is not None or number not in own):
-                one = siz.components[number]
-                pieces += _pieces(style, -(-sides[0] // one.dx), -(-sides[1] // one.dy))
+    for component, style in styles:
+        for number in range(count) if component is None else (component,):
+            if number < count and (component is not None or number not in own):
+                part = siz.components[number]
+                pieces += _pieces(style, -(-wide // part.dx), -(-high // part.dy))
     if pieces > MAX_PIECES:
         raise UnsupportedError(
-            f"tiles of {sides[1]} x {sides[0]} in {pieces} code-blocks and precincts: "
+            f"tiles of {high} x {wide} in {pieces} code-blocks and precincts: "
             f"no more than {MAX_PIECES} are decoded at once",
             field="COD",
         )
-
-
-def _longest(axis: Axis) -> int:
-    return min(axis.tile, axis.stop - axis.start)
-
-
-def _styles(header: bytes | memoryview, start: int, count: int) -> Iterator[tuple[int | None, bytes]]:
-    """Yield component (None for all others) and SPcod or SPcoc of each style in a header."""
-    width = 1 if count < SHORT_INDEX else 2
-    for one in segments(header, start):
-        body = bytes(header[one.start : one.stop])
-        if one.marker == Marker.COD:
-            parse_cod(body)
-            yield None, body[COD_STYLE:] if body[4] & 1 else body[COD_STYLE : COD_STYLE + FIXED]
-        elif one.marker == Marker.COC:
-            number, _ = coc_levels(body, count)
-            at = 5 + width
-            yield number, body[at:] if body[at - 1] & 1 else body[at : at + FIXED]
 
 
 @lru_cache(maxsize=64)

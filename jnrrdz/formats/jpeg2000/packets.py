@@ -1,27 +1,17 @@
-"""How one JPEG 2000 codestream is coded, as far as its packets and subbands depend on it.
+"""The packets of a tile: how it is coded, where its resolutions, subbands and precincts lie, where each packet stands.
 
-May touch errors, the markers and the SIZ segment; pure.  Whatever makes components, tiles or parts of a tile
-differ from COD and QCD (COC, QCC, POC, RGN, packed packet headers, HTJ2K) is refused by name, because then a
-window cannot be put together from packets alone.
-Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.6 (COD, QCD) and B.3 (tiles)
-
-Where a tile's resolutions, subbands and precincts lie, and which of them a window needs.
-
-May touch `layout.jpeg2000_coding` only; pure arithmetic on coordinates, which are those of the resolution
-itself (the reference grid divided by the sampling and by 2 for each level below).
-Spec: ITU-T T.800, B.5 to B.7 (boxes), Annex F (how far the wavelets reach).
-
-Every packet of one JPEG 2000 tile: which one it is, where it stands, how long it is.
-
-May touch numpy, errors and the other `jpeg2000_*` layouts; bytes come through `read(start, stop)`.  The
-order follows from the coding alone, the lengths from PLT marker segments or else from the packet headers.
-Spec: ITU-T T.800, A.7.3 (PLT), B.10 (packet headers), B.12 (progression orders).
+What makes components, tiles or parts of a tile differ from COD and QCD (COC, QCC, POC, RGN, packed packet headers,
+HTJ2K) is refused by name: a window cannot be put together from packets alone then.  Coordinates are those of the
+resolution itself (the reference grid divided by the sampling and by 2 for each level below).  The order of packets
+follows from the coding alone, their lengths from PLT marker segments or else from the packet headers.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.6 (COD, QCD), A.7.3 (PLT), B.3 to B.7 (tiles to precincts),
+B.10 (packet headers), B.12 (progression orders), annex F (how far the wavelets reach)
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,16 +76,16 @@ class Coding:
 
 def coding(header: bytes) -> Coding:
     """Return what a main header (SOC up to before the first SOT, or longer) says."""
-    found: dict[int, bytes] = {}
-    for one in segments(header):
-        refuse(one.marker, REFUSED, one.start)
-        found[one.marker] = header[one.start : one.stop]
-    missing = [marker.name for marker in (Marker.SIZ, Marker.COD, Marker.QCD) if marker not in found]
+    bodies: dict[int, bytes] = {}
+    for segment in segments(header):
+        refuse(segment.marker, REFUSED, segment.start)
+        bodies[segment.marker] = header[segment.start : segment.stop]
+    missing = [marker.name for marker in (Marker.SIZ, Marker.COD, Marker.QCD) if marker not in bodies]
     if missing:
         raise MalformedError(f"no {' and no '.join(missing)} before the first tile-part", field="main header")
-    siz = parse_siz(found[Marker.SIZ])
+    siz = parse_siz(bodies[Marker.SIZ])
     try:
-        return _coded(siz, found[Marker.COD], found[Marker.QCD][4:])
+        return _coded(siz, bodies[Marker.COD], bodies[Marker.QCD][4:])
     except (struct.error, IndexError) as error:
         raise MalformedError("COD or QCD ends before its last member", field="main header") from error
 
@@ -115,6 +105,9 @@ def _coded(siz: Siz, cod: bytes, qcd: bytes) -> Coding:
     if style & HIGH_THROUGHPUT:
         raise UnsupportedError("windows of HTJ2K code-blocks", field="COD")
     sizes = cod[14 : 15 + general.levels] if coded & 1 else b"\xff" * (general.levels + 1)
+    precincts = tuple((size & 15, size >> 4) for size in sizes)
+    if len(precincts) != general.levels + 1 or any(0 in pair for pair in precincts[1:]):
+        raise MalformedError("precinct sizes that do not fit the resolutions", field="COD")
     return Coding(
         siz=siz,
         progression=Progression(general.progression),
@@ -124,19 +117,12 @@ def _coded(siz: Siz, cod: bytes, qcd: bytes) -> Coding:
         blocks=((across & 15) + 2, (down & 15) + 2),
         style=style,
         reversible=general.reversible,
-        precincts=_precincts(sizes, general.levels),
+        precincts=precincts,
         sop=bool(coded & 2),
         eph=bool(coded & 4),
         guard=qcd[0] >> 5,
         steps=_steps(qcd, general.levels),
     )
-
-
-def _precincts(sizes: bytes, levels: int) -> tuple[tuple[int, int], ...]:
-    pairs = tuple((size & 15, size >> 4) for size in sizes)
-    if len(pairs) != levels + 1 or any(0 in pair for pair in pairs[1:]):
-        raise MalformedError("precinct sizes that do not fit the resolutions", field="COD")
-    return pairs
 
 
 def _steps(qcd: bytes, levels: int) -> tuple[tuple[int, int], ...]:
@@ -239,15 +225,15 @@ def band_box(box: Box, high: tuple[int, int]) -> Box:
 def blocks_of(coding: Coding, level: Resolution, number: int, precinct: int) -> list[tuple[int, int]]:
     """Return columns and rows of a precinct's code-blocks in each subband."""
     area = level.area(level.cell(precinct))
-    found = []
+    less = min(number, 1)
+    wide = min(coding.blocks[0], level.exponents[0] - less)
+    tall = min(coding.blocks[1], level.exponents[1] - less)
+    sizes = []
     for high in bands(number):
         box = area if number == 0 else band_box(area, high)
-        less = 0 if number == 0 else 1
-        wide = min(coding.blocks[0], level.exponents[0] - less)
-        tall = min(coding.blocks[1], level.exponents[1] - less)
         size = (-(-box[2] >> wide) - (box[0] >> wide), -(-box[3] >> tall) - (box[1] >> tall))
-        found.append((0, 0) if is_empty(box) else size)
-    return found
+        sizes.append((0, 0) if is_empty(box) else size)
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -276,16 +262,16 @@ class Share:
 
 def shares(coding: Coding, tile: Box, window: Box, level: int = 0) -> list[Share]:
     """Return what a window of the pyramid's `level` takes from each resolution, lowest first."""
-    found: list[Share] = []
+    taken: list[Share] = []
     need, reach = window, REACH[coding.reversible]
     for number in range(coding.levels - level, -1, -1):
         grid = resolution(coding, tile, 0, number)
         if number:
             wider = (need[0] - reach, need[1] - reach, need[2] + reach, need[3] + reach)
             need = cut(wider, grid.box)
-        found.append(Share(grid, need, grid.cells_of(need)))
+        taken.append(Share(grid, need, grid.cells_of(need)))
         need = band_box(need, (0, 0))
-    return found[::-1]
+    return taken[::-1]
 
 
 type ReadRange = Callable[[int, int], bytes]
@@ -343,17 +329,54 @@ def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
 def packet_table(read: ReadRange, coding: Coding, tile: Box, parts: Sequence[TilePart]) -> PacketTable:
     """Return all packets of a tile; `read` is only asked for packet headers, and only where PLT is missing."""
     columns = packet_order(coding, tile)
+    count = len(columns[0])
     if all(part.plt or part.start == part.stop for part in parts):
         offset, length = _by_plt(parts)
-    else:
-        offset, length = _by_headers(read, coding, tile, parts, columns)
-    if len(offset) != len(columns[0]):
-        raise MalformedError(
-            f"{len(offset)} packets where the coding makes {len(columns[0])}; the tile may be cut off",
-            offset=parts[0].start if parts else None,
-            field="packets",
-        )
-    return PacketTable(*columns, offset, length)
+        if len(offset) != count:
+            raise MalformedError(
+                f"{len(offset)} packets where the coding makes {count}; the tile may be cut off",
+                offset=parts[0].start if parts else None,
+                field="packets",
+            )
+        return PacketTable(*columns, offset, length)
+    spans = []
+    for start, end, stop in walk_packets(read, coding, columns, parts, partial(resolution, coding, tile)):
+        if end > stop:
+            raise MalformedError("a packet goes on beyond its tile-part", offset=start, field="packet header")
+        spans.append((start, end - start))
+    if len(spans) < count:
+        raise MalformedError(f"the tile ends after {len(spans)} of {count} packets", field="packets")
+    return PacketTable(*columns, *np.array(spans, np.int64).reshape(-1, 2).T)
+
+
+def walk_packets(
+    read: ReadRange,
+    coding: Coding,
+    columns: Sequence[Ints],
+    parts: Iterable[TilePart],
+    resolution_of: Callable[[int, int], Resolution],
+) -> Iterator[tuple[int, int, int]]:
+    """Yield where each packet begins and ends, and where its tile-part ends, as far as the tile-parts go.
+
+    `columns` are component, resolution, precinct and layer of the packets, in their order; a packet's header may say
+    that it ends behind its tile-part.
+    """
+    states: dict[tuple[int, int, int], list[Band]] = {}
+    queue = iter(parts)
+    bits, stop = None, 0
+    for component, number, precinct, layer in zip(*(column.tolist() for column in columns), strict=True):
+        while bits is None or bits.position >= stop:
+            part = next(queue, None)
+            if part is None:
+                return
+            bits, stop = Bits(read, part.start, part.stop), part.stop
+        state = states.get((component, number, precinct))
+        if state is None:
+            level = resolution_of(component, number)
+            state = [Band(*size) for size in blocks_of(coding, level, number, precinct)]
+            states[component, number, precinct] = state
+        start = bits.position
+        yield start, packet(state, layer, coding.style, bits), stop
 
 
 def packet_count(coding: Coding, tile: int) -> int:
@@ -365,11 +388,18 @@ def packet_count(coding: Coding, tile: int) -> int:
 
 def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:
     """Return component, resolution, precinct and layer of every packet in the order of the progression."""
-    rows = [
-        _positions(resolution(coding, tile, component, number), coding, tile, component, number)
-        for component in range(len(coding.siz.components))
-        for number in range(coding.levels + 1)
-    ]
+    rows = []
+    for component, part in enumerate(coding.siz.components):
+        for number in range(coding.levels + 1):
+            level, shift = resolution(coding, tile, component, number), coding.levels - number
+            if level.count > MAX_PACKETS:
+                raise UnsupportedError(f"{level.count} precincts in a resolution of one tile", field="packets")
+            precinct = np.arange(level.count, dtype=np.int64)
+            row, column = np.divmod(precinct, max(level.columns, 1))
+            # a first precinct that begins before the tile takes the tile's own edge as its place
+            x = np.maximum(((level.cells[0] + column) << (level.exponents[0] + shift)) * part.dx, tile[0])
+            y = np.maximum(((level.cells[1] + row) << (level.exponents[1] + shift)) * part.dy, tile[1])
+            rows.append([np.full_like(precinct, component), np.full_like(precinct, number), precinct, y, x])
     precincts = np.concatenate(rows, axis=1)
     count = precincts.shape[1] * coding.layers
     if count > MAX_PACKETS:
@@ -378,19 +408,6 @@ def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:
     each["l"] = np.tile(np.arange(coding.layers), precincts.shape[1])
     order = np.lexsort([each[key] for key in reversed(_KEYS[coding.progression])])
     return each["c"][order], each["r"][order], each["p"][order], each["l"][order]
-
-
-def _positions(level: Resolution, coding: Coding, tile: Box, component: int, number: int) -> Ints:
-    """Return component, resolution, number, and place on the reference grid of a resolution's precincts."""
-    if level.count > MAX_PACKETS:
-        raise UnsupportedError(f"{level.count} precincts in a resolution of one tile", field="packets")
-    precinct = np.arange(level.count, dtype=np.int64)
-    row, column = np.divmod(precinct, max(level.columns, 1))
-    part, shift = coding.siz.components[component], coding.levels - number
-    # a first precinct that begins before the tile takes the tile's own edge as its place
-    x = np.maximum(((level.cells[0] + column) << (level.exponents[0] + shift)) * part.dx, tile[0])
-    y = np.maximum(((level.cells[1] + row) << (level.exponents[1] + shift)) * part.dy, tile[1])
-    return np.stack([np.full_like(precinct, component), np.full_like(precinct, number), precinct, y, x])
 
 
 def plt_lengths(plt: Sequence[bytes]) -> Ints:
@@ -407,7 +424,7 @@ def plt_lengths(plt: Sequence[bytes]) -> Ints:
 
 
 def _by_plt(parts: Sequence[TilePart]) -> tuple[Ints, Ints]:
-    offsets, lengths = [], []
+    offsets, lengths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for part in parts:
         if part.start == part.stop:
             continue
@@ -420,32 +437,4 @@ def _by_plt(parts: Sequence[TilePart]) -> tuple[Ints, Ints]:
             )
         offsets.append(part.start + np.cumsum(length) - length)
         lengths.append(length)
-    nothing = np.empty(0, np.int64)
-    return np.concatenate([nothing, *offsets]), np.concatenate([nothing, *lengths])
-
-
-def _by_headers(
-    read: ReadRange, coding: Coding, tile: Box, parts: Sequence[TilePart], columns: tuple[Ints, ...]
-) -> tuple[Ints, Ints]:
-    offsets: list[int] = []
-    ends: list[int] = []
-    states: dict[tuple[int, int, int], list[Band]] = {}
-    queue = iter(parts)
-    bits, stop = None, 0
-    for component, number, precinct, layer in zip(*(column.tolist() for column in columns), strict=True):
-        while bits is None or bits.position >= stop:
-            part = next(queue, None)
-            if part is None:
-                raise MalformedError(f"the tile ends after {len(ends)} of {len(columns[0])} packets", field="packets")
-            bits, stop = Bits(read, part.start, part.stop), part.stop
-        state = states.get((component, number, precinct))
-        if state is None:
-            level = resolution(coding, tile, component, number)
-            state = [Band(*size) for size in blocks_of(coding, level, number, precinct)]
-            states[component, number, precinct] = state
-        offsets.append(bits.position)
-        ends.append(packet(state, layer, coding.style, bits))
-        if ends[-1] > stop:
-            raise MalformedError("a packet goes on beyond its tile-part", offset=offsets[-1], field="packet header")
-    offset = np.asarray(offsets, np.int64)
-    return offset, np.asarray(ends, np.int64) - offset
+    return np.concatenate(offsets), np.concatenate(lengths)

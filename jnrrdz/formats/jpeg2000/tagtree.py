@@ -1,9 +1,8 @@
-"""Packet headers: how long each packet of a tile is, where no PLT tells it.
+"""Packet headers: how long each packet of a tile is, where no PLT says it.
 
-May touch errors and the other `jpeg2000_*` layouts.  Headers are decoded bit by bit as the specification
-has it, bodies are skipped.  What a precinct's headers build on (tag trees, blocks already included) is kept
-from layer to layer.
-Spec: ITU-T T.800, B.10.
+Headers are decoded bit by bit as the specification has it, bodies are skipped.  What a precinct's headers build on
+(tag trees, blocks already included) is kept from layer to layer.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), B.10
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ UNKNOWN = 1 << 30
 READ = 512
 SOP, EPH = b"\xff\x91", b"\xff\x92"
 SOP_LENGTH = 6
+PLAIN_PASSES = 10
+"""Passes before the arithmetic coder may be bypassed."""
 
 
 class Bits:
@@ -118,12 +119,19 @@ class Band:
 
     def body(self, layer: int, style: int, bits: Bits) -> int:
         """Return the bytes that this subband adds to a packet, reading its part of the header."""
-        return sum(
-            _length(block, style, bits)
-            for row in range(self.rows)
-            for column in range(self.columns)
-            if (block := self._included(column, row, layer, bits)) is not None
-        )
+        total = 0
+        for row in range(self.rows):
+            for column in range(self.columns):
+                block = self._included(column, row, layer, bits)
+                if block is None:
+                    continue
+                passes = _passes(bits)
+                while bits.bit():
+                    block.width += 1
+                for count in _terminated(block.passes, passes, style):
+                    total += bits.number(block.width + count.bit_length() - 1)
+                block.passes += passes
+        return total
 
     def _included(self, column: int, row: int, layer: int, bits: Bits) -> Block | None:
         known = self.blocks.get(row * self.columns + column)
@@ -140,29 +148,16 @@ class Band:
         return block
 
 
-def packet(sizes: list[Band], layer: int, style: int, bits: Bits) -> int:
+def packet(bands: list[Band], layer: int, style: int, bits: Bits) -> int:
     """Return where the packet that begins at the bits' position ends."""
     if bits.peek(2) == SOP:
         bits.position += SOP_LENGTH
-    length = 0
-    if bits.bit():
-        length = sum(band.body(layer, style, bits) for band in sizes)
+    length = sum(band.body(layer, style, bits) for band in bands) if bits.bit() else 0
     bits.align()
     if bits.peek(2) == EPH:
         bits.position += 2
     bits.position += length
     return bits.position
-
-
-def _length(block: Block, style: int, bits: Bits) -> int:
-    passes = _passes(bits)
-    while bits.bit():
-        block.width += 1
-    total = 0
-    for count in _terminated(block.passes, passes, style):
-        total += bits.number(block.width + count.bit_length() - 1)
-    block.passes += passes
-    return total
 
 
 def _passes(bits: Bits) -> int:
@@ -178,22 +173,17 @@ def _passes(bits: Bits) -> int:
     return 37 + bits.number(7)
 
 
-def _terminated(done: int, passes: int, style: int) -> Iterator[int]:
-    """Yield the passes of each codeword segment: a length is given wherever the coder was terminated."""
-    last = done + passes
-    while done < last:
+def _terminated(start: int, passes: int, style: int) -> Iterator[int]:
+    """Yield the passes of each codeword segment: a length is given wherever the coder was terminated (Table D.9)."""
+    last = start + passes
+    while start < last:
         stop = last
         if style & TERMALL:
-            stop = done + 1
-        elif style & BYPASS:
-            stop = _bypass_stop(done)
-        yield min(stop, last) - done
-        done = min(stop, last)
-
-
-def _bypass_stop(done: int) -> int:
-    """Return the pass after which the segment ends: the tenth, then after two raw ones and one coded in turn."""
-    if done < 10:  # noqa: PLR2004  Table D.9
-        return 10
-    turn = (done - 10) % 3
-    return done + 2 - turn if turn < 2 else done + 1  # noqa: PLR2004  two raw passes
+            stop = start + 1
+        elif style & BYPASS and start < PLAIN_PASSES:
+            stop = PLAIN_PASSES
+        elif style & BYPASS:  # after the first ten, two raw passes and one coded in turn
+            turn = (start - PLAIN_PASSES) % 3
+            stop = start + (2 - turn if turn < 2 else 1)  # noqa: PLR2004  two raw passes
+        yield min(stop, last) - start
+        start = stop

@@ -1,8 +1,7 @@
 """Where the tile-parts of a codestream are: by the list in TLM, or from SOT to SOT.
 
-May touch numpy, errors, the markers and SIZ; bytes come through `read(start, stop)`.  A list is taken
-for true only if the first and the last SOT stand where it says and the tile-parts fill the stream.
-Spec: ITU-T T.800, A.4.2 (SOT) and A.7.1 (TLM)
+A list is taken for true only if the first and the last SOT stand where it says and the tile-parts fill the stream.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.4.2 (SOT) and A.7.1 (TLM)
 """
 
 import struct
@@ -20,6 +19,7 @@ type Column = NDArray[np.int64]
 
 SOT = struct.Struct(">HHHIBB")  # marker, Lsot, Isot, Psot, TPsot, TNsot
 SOT_BYTES = SOT.size
+EOC = b"\xff\xd9"
 SOT_LENGTH = 10
 TLM_WIDTHS = {0: 0, 1: 1, 2: 2}
 FIRST_BLOCK = 128 * 1024
@@ -49,14 +49,12 @@ class TileParts:
 class Walk:
     """Reads of a few bytes, ever further on: in blocks that double where requests are dear."""
 
-    def __init__(self, read: ReadRange, stop: int, *, far: bool) -> None:
+    def __init__(self, read: ReadRange, stop: int, *, far: bool, block: int = FIRST_BLOCK) -> None:
         self.stop = stop
-        self._read = read
-        self._far = far
-        self._start = 0
-        self._block = b""
-        self._size = FIRST_BLOCK
-        self._jumps: list[int] = []
+        self._read, self._far = read, far
+        self._start, self._block, self._size = 0, b"", block
+        self._lengths: list[int] = []
+        """Of the tile-parts so far."""
 
     def __call__(self, start: int, stop: int) -> bytes:
         """Return bytes, fewer only at the end."""
@@ -66,26 +64,23 @@ class Walk:
         if not self._far:
             return self._read(start, stop)
         if not self._start <= start <= stop <= self._start + len(self._block):
-            self._fetch(start, stop)
+            parts = len(self._lengths)
+            long = parts > 1 and sum(self._lengths) / parts > WORTH_A_REQUEST
+            size = HEADER_BLOCK if long else self._size
+            self._size = min(self._size * 2, LARGEST_BLOCK)
+            self._start = start
+            self._block = self._read(start, min(max(stop, start + size), self.stop))
         return self._block[start - self._start : stop - self._start]
-
-    def _fetch(self, start: int, stop: int) -> None:
-        """Read the block that begins at `start`."""
-        parts = len(self._jumps)
-        long = parts > 1 and sum(self._jumps) / parts > WORTH_A_REQUEST
-        size = HEADER_BLOCK if long else self._size
-        self._size = min(self._size * 2, LARGEST_BLOCK)
-        self._start = start
-        self._block = self._read(start, min(max(stop, start + size), self.stop))
 
     def sot(self, offset: int) -> tuple[int, int, int, int]:
         """Return Isot, Psot, TPsot and TNsot of the tile-part at `offset`."""
         data = self(offset, offset + SOT_BYTES)
         if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90\0\x0a"):
-            found = data[:4].hex(" ") or "nothing"
-            raise MalformedError(f"{found} where a tile-part begins", offset=offset, field="SOT")
+            raise MalformedError(
+                f"{data[:4].hex(' ') or 'nothing'} where a tile-part begins", offset=offset, field="SOT"
+            )
         _, _, tile, length, part, parts = SOT.unpack(data)
-        self._jumps.append(length)
+        self._lengths.append(length)
         return tile, length, part, parts
 
     def exactly(self, start: int, stop: int) -> bytes:
@@ -112,9 +107,9 @@ class Walk:
 def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> TileParts | None:
     """Return the tile-parts that TLM lists (contents without marker and length); None where it is not right."""
     columns = [_tlm(body) for body in sorted(segments, key=lambda body: body[:1])]
-    if not columns or any(column is None for column in columns):
-        return None
     known = [column for column in columns if column is not None]
+    if not known or len(known) < len(columns):
+        return None
     lengths = np.concatenate([length for _, length in known])
     named = [tile for tile, _ in known if tile is not None]
     tile = np.concatenate(named) if len(named) == len(known) else np.arange(len(lengths))
@@ -155,16 +150,18 @@ def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
     return True
 
 
-def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[int, bytes], None]) -> TileParts:
+def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes], None]) -> TileParts:
     """Return the tile-parts found by going from each to the next; every tile that has samples must have one.
 
-    `seen` is given each tile with the marker segments of its first tile-part.
+    `see` is given each tile with the marker segments of its first tile-part.
     """
     rows: list[tuple[int, int, int]] = []
     at = first
-    while not _is_end(walk, at):
+    # a stream that ends without EOC has all of its tile-parts none the less
+    while walk(at, at + 2) not in {EOC, b""}:
         tile, length, part, _ = walk.sot(at)
-        length = length or _rest(walk, at)
+        if not length:  # a last tile-part leaves it open: up to EOC
+            length = walk.stop - at - (2 if walk(max(walk.stop - 2, at), walk.stop) == EOC else 0)
         if tile >= siz.tiles:
             raise MalformedError(f"a tile-part of tile {tile}, where there are {siz.tiles}", offset=at, field="Isot")
         if length <= SOT_BYTES or at + length > walk.stop:
@@ -177,28 +174,12 @@ def walked_parts(walk: Walk, first: int, siz: Siz, seen: Callable[[int, bytes], 
             raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
         rows.append((tile, at, length))
         if part == 0:
-            seen(tile, walk.tile_header(at, length))
+            see(tile, walk.tile_header(at, length))
         at += length
-    return _checked(rows, siz, at)
-
-
-def _is_end(walk: Walk, at: int) -> bool:
-    # a stream that ends without EOC has all of its tile-parts none the less
-    return walk(at, at + 2) in {b"\xff\xd9", b""}
-
-
-def _rest(walk: Walk, at: int) -> int:
-    """Return the length of a last tile-part that leaves it open: up to EOC."""
-    tail = walk(max(walk.stop - 2, at), walk.stop)
-    return walk.stop - at - (2 if tail == b"\xff\xd9" else 0)
-
-
-def _checked(rows: list[tuple[int, int, int]], siz: Siz, end: int) -> TileParts:
-    columns: Column = np.array(rows, np.int64).reshape(-1, 3)
-    parts = TileParts(*(np.ascontiguousarray(column) for column in columns.T))
+    parts = TileParts(*np.array(rows, np.int64).reshape(-1, 3).T.copy())
     missing = np.setdiff1d(siz.needed(), parts.tile)
     if missing.size:
         raise MalformedError(
-            f"{missing.size} of {siz.tiles} tiles have no tile-part, the first is {missing[0]}", offset=end, field="SOT"
+            f"{missing.size} of {siz.tiles} tiles have no tile-part, the first is {missing[0]}", offset=at, field="SOT"
         )
     return parts

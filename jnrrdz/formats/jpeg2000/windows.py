@@ -1,18 +1,14 @@
-"""The byte ranges of each window of a regular grid over one tile, and how such a chunk's bytes are read back.
+"""Tiles cut into windows by precinct: whether, the byte ranges of each window, and how its bytes are read back.
 
-May touch numpy, errors and the other `jpeg2000_*` layouts.  A codec sees a chunk's bytes and not its place
-in the grid, so the bytes say it: every chunk is a row of sections, each begun by the tile's first SOT marker
-segment (twelve bytes that packets do not hold, taken from the source by reference like all others).  The
-number of bytes in the first section is the chunk's row, in the second its column; then follow the packets of
-one resolution (of one component's resolution where the progression is by component) a section, lowest first,
-in the order of the source.
+A window is decoded from the packets of the precincts that it needs, so where packets are has to be known: PLT marker
+segments say it in a few reads; else every packet header is read, which is cheap in a local file only.
 
-Whether a codestream's tiles are cut into windows by precinct, and the references of the windows.
-
-May touch the layouts of JPEG 2000, the model, and the reads that it is given.  A window is decoded from the
-packets of the precincts that it needs, so where packets are has to be known: PLT marker segments say it in a
-few reads; else every packet header is read, which is cheap in a local file only.
-Spec: docs/decisions/007-precincts.md
+A codec sees a chunk's bytes and not its place in the grid, so the bytes say it: every chunk is a row of sections,
+each begun by the tile's first SOT marker segment (twelve bytes that packets do not hold, taken from the source by
+reference like all others).  The number of bytes in the first section is the chunk's row, in the second its column;
+then follow the packets of one resolution (of one component's resolution where the progression is by component) a
+section, lowest first, in the order of the source.
+Spec: docs/decisions/007-precincts.md; docs/codecs/jnrrdz.jpeg2000-window/README.md
 """
 
 import math
@@ -20,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -36,7 +33,6 @@ from jnrrdz.formats.jpeg2000.packets import (
     PacketTable,
     Share,
     TilePart,
-    blocks_of,
     coding,
     cut,
     packet_count,
@@ -44,9 +40,9 @@ from jnrrdz.formats.jpeg2000.packets import (
     resolution,
     shares,
     tile_part,
+    walk_packets,
 )
-from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
-from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
+from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, Walk
 from jnrrdz.options import PrecinctWindows
 
 type Ints = NDArray[np.int64]
@@ -103,33 +99,26 @@ class Grid:
                 field="COD",
             )
 
-    @property
+    @cached_property
     def packets(self) -> int:
         """The packets, at most, that a window takes from one resolution."""
-        most = max(self._precincts(number) for number in range(self.coding.levels - self.level + 1))
+        most = 0
+        for number in range(self.coding.levels - self.level + 1):
+            level = resolution(self.coding, self.tile, 0, number)
+            sides = zip((level.rows, level.columns), self._needed(number), reversed(level.exponents), strict=True)
+            most = max(most, math.prod(min(count, (step >> exponent) + 2) for count, step, exponent in sides))
         return most * len(self.coding.siz.components) * self.coding.layers
 
-    @property
+    @cached_property
     def cost(self) -> int:
         """The samples, at most, that one resolution is decoded to for a window: whole precincts, with the reach."""
-        return max(self._cost(number) for number in range(self.coding.levels - self.level + 1))
-
-    def _cost(self, number: int) -> int:
-        level = resolution(self.coding, self.tile, 0, number)
-        sides = (level.box[3] - level.box[1], level.box[2] - level.box[0])
-        return math.prod(
-            min(side, step + (2 << exponent))
-            for side, step, exponent in zip(sides, self._needed(number), reversed(level.exponents), strict=True)
-        )
-
-    def _precincts(self, number: int) -> int:
-        level = resolution(self.coding, self.tile, 0, number)
-        return math.prod(
-            min(count, (step >> exponent) + 2)
-            for count, step, exponent in zip(
-                (level.rows, level.columns), self._needed(number), reversed(level.exponents), strict=True
-            )
-        )
+        most = 0
+        for number in range(self.coding.levels - self.level + 1):
+            level = resolution(self.coding, self.tile, 0, number)
+            x0, y0, x1, y1 = level.box
+            sides = zip((y1 - y0, x1 - x0), self._needed(number), reversed(level.exponents), strict=True)
+            most = max(most, math.prod(min(side, step + (2 << exponent)) for side, step, exponent in sides))
+        return most
 
     def _needed(self, number: int) -> tuple[int, int]:
         """Return the rows and columns of a resolution, at most, that a window depends on."""
@@ -170,43 +159,34 @@ def chunk_ranges(grid: Grid, table: PacketTable, sot: int) -> tuple[Ints, Ints, 
     rows, columns = grid.shape
     if max(grid.shape) > int((table.offset + table.length).max()) - sot - SOT_BYTES:
         raise UnsupportedError(f"a grid of {grid.shape} windows over a tile of fewer bytes", offset=sot, field="chunk")
-    index = _Index(grid, table)
-    found = [_chunk(grid, table, index, sot, (row, column)) for row in range(rows) for column in range(columns)]
-    indptr = np.cumsum([0, *(len(offset) for offset, _ in found)], dtype=np.int64)
-    return indptr, np.concatenate([offset for offset, _ in found]), np.concatenate([length for _, length in found])
+    index = _packet_index(grid, table)
+    offsets, lengths, counts = [], [], [0]
+    for row, column in product(range(rows), range(columns)):
+        shares = grid.shares(row, column)
+        ranges = [(np.array([sot, sot], np.int64), np.array([SOT_BYTES + row, SOT_BYTES + column], np.int64))]
+        for number, components in grid.sections():
+            left, top, right, bottom = shares[number].cells
+            x, y = shares[number].level.cells[:2]
+            part = np.s_[top - y : bottom - y, left - x : right - x]
+            packets = np.sort(np.concatenate([index[component, number][part].ravel() for component in components]))
+            ranges.append((np.array([sot], np.int64), np.array([SOT_BYTES], np.int64)))
+            ranges.append(_joined(table.offset[packets], table.length[packets]))
+        offsets += [offset for offset, _ in ranges]
+        lengths += [length for _, length in ranges]
+        counts.append(sum(len(offset) for offset, _ in ranges))
+    return np.cumsum(counts, dtype=np.int64), np.concatenate(offsets), np.concatenate(lengths)
 
 
-class _Index:
-    """Where in the table the packets of each component's resolution are."""
-
-    def __init__(self, grid: Grid, table: PacketTable) -> None:
-        self._rows: dict[tuple[int, int], Ints] = {}
-        for component in range(len(grid.coding.siz.components)):
-            for number in range(grid.coding.levels - grid.level + 1):
-                found = np.flatnonzero((table.component == component) & (table.resolution == number))
-                order = np.lexsort((table.layer[found], table.precinct[found]))
-                level = resolution(grid.coding, grid.tile, component, number)
-                self._rows[component, number] = found[order].reshape(level.rows, level.columns, grid.coding.layers)
-
-    def packets(self, share: Share, number: int, components: Sequence[int]) -> Ints:
-        """Return the packets of a rectangle of precincts, in the order of the source."""
-        left, top, right, bottom = share.cells
-        x, y = share.level.cells[:2]
-        part = np.s_[top - y : bottom - y, left - x : right - x]
-        return np.sort(np.concatenate([self._rows[component, number][part].ravel() for component in components]))
-
-
-def _chunk(grid: Grid, table: PacketTable, index: _Index, sot: int, place: tuple[int, int]) -> tuple[Ints, Ints]:
-    """Return offsets and lengths of one chunk's ranges."""
-    needed = grid.shares(*place)
-    offsets = [np.array([sot, sot], np.int64)]
-    lengths = [np.array([SOT_BYTES + place[0], SOT_BYTES + place[1]], np.int64)]
-    for number, components in grid.sections():
-        packets = index.packets(needed[number], number, components)
-        offset, length = _joined(table.offset[packets], table.length[packets])
-        offsets += [np.array([sot], np.int64), offset]
-        lengths += [np.array([SOT_BYTES], np.int64), length]
-    return np.concatenate(offsets), np.concatenate(lengths)
+def _packet_index(grid: Grid, table: PacketTable) -> dict[tuple[int, int], Ints]:
+    """Return where in the table the packets of each component's resolution are, by precinct row, column and layer."""
+    index = {}
+    for component in range(len(grid.coding.siz.components)):
+        for number in range(grid.coding.levels - grid.level + 1):
+            packets = np.flatnonzero((table.component == component) & (table.resolution == number))
+            order = np.lexsort((table.layer[packets], table.precinct[packets]))
+            level = resolution(grid.coding, grid.tile, component, number)
+            index[component, number] = packets[order].reshape(level.rows, level.columns, grid.coding.layers)
+    return index
 
 
 def _joined(offset: Ints, length: Ints) -> tuple[Ints, Ints]:
@@ -219,30 +199,19 @@ def _joined(offset: Ints, length: Ints) -> tuple[Ints, Ints]:
 
 def check_section(coding: Coding, share: Share, number: int, components: Sequence[int], packets: bytes) -> None:
     """Refuse a section that is not exactly its resolution's packets: decoders do not miss what is not there."""
-    states: dict[tuple[int, int], list[Band]] = {}
-    bits, stop = Bits(lambda start, end: packets[start:end], 0, len(packets)), len(packets)
-    for component, precinct, layer in _order(coding, share, components):
-        state = states.get((component, precinct))
-        if state is None:
-            state = [Band(*size) for size in blocks_of(coding, share.level, number, precinct)]
-            states[component, precinct] = state
-        if bits.position >= stop or packet(state, layer, coding.style, bits) > stop:
-            break
-    else:
-        if bits.position == stop:
-            return
-    raise MalformedError(
-        f"{stop} bytes that are not all packets of resolution {number} and nothing else", field="packets"
-    )
-
-
-def _order(coding: Coding, share: Share, components: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield component, precinct and layer of a section's packets in the order of the source."""
-    layers = range(coding.layers)
+    layers, precincts = range(coding.layers), list(share.precincts())
     if coding.progression in {Progression.LRCP, Progression.RLCP}:
-        yield from ((c, p, layer) for layer in layers for c in components for p in share.precincts())
+        layer, component, precinct = np.meshgrid(layers, components, precincts, indexing="ij")
     else:
-        yield from ((c, p, layer) for p in share.precincts() for c in components for layer in layers)
+        precinct, component, layer = np.meshgrid(precincts, components, layers, indexing="ij")
+    columns = [column.ravel() for column in (component, np.full_like(component, number), precinct, layer)]
+    parts, stop = [TilePart(0, len(packets))], len(packets)
+    walk = walk_packets(lambda start, end: packets[start:end], coding, columns, parts, lambda *_: share.level)
+    ends = [end for _, end, _ in walk]
+    if len(ends) < component.size or max(ends, default=0) != stop:
+        raise MalformedError(
+            f"{stop} bytes that are not all packets of resolution {number} and nothing else", field="packets"
+        )
 
 
 def parse_chunk(grid: Grid, sot: bytes, data: bytes) -> tuple[tuple[int, int], list[bytes]]:
@@ -336,8 +305,7 @@ class Windows:
         if self.wish == "never" or (self.wish == "auto" and math.prod(tile) <= LARGE):
             return None
         try:
-            self._check_worth(tile)
-            return list(self._found())
+            return list(self._tables(tile))
         except (UnsupportedError, MalformedError) as error:
             self._tell(error)
             return None
@@ -352,16 +320,6 @@ class Windows:
     def _coding(self) -> Coding:
         return coding(self.codestream.header)
 
-    def _check_worth(self, tile: list[int]) -> None:
-        """Refuse windows that would cost not much less than their tile."""
-        chunk = self._chunk(0)
-        grid = self._grid(0, chunk, int(self.codestream.parts.tile[0]))
-        most = math.prod(tile) if self.wish == "always" else math.prod(tile) // WINDOWS_WORTH
-        if max(grid.shape) == 1:
-            raise UnsupportedError(f"a window of {chunk} would be a tile of {tuple(tile)}", field="COD")
-        if grid.cost > most:
-            raise UnsupportedError(f"a window of {chunk} costs {grid.cost} samples of {math.prod(tile)}", field="COD")
-
     def _grid(self, level: int, chunk: tuple[int, int], tile: int) -> Grid:
         return Grid(self._coding, self._coding.tile_box(tile), level, chunk)
 
@@ -375,31 +333,34 @@ class Windows:
             side(siz.x, one.dx << level, max(SIDE, 2 << across)),
         )
 
-    def _found(self) -> Iterator[_Tile]:
-        """Yield the tiles with their packets."""
-        parts = self.codestream.parts
-        if len(np.unique(parts.tile)) != self.codestream.siz.tiles:
+    def _tables(self, side: Sequence[int]) -> Iterator[_Tile]:
+        """Yield the tiles with their packets; refuse windows that cost not much less than tiles of `side` samples."""
+        chunk, parts, tiles = self._chunk(0), self.codestream.parts, range(self.codestream.siz.tiles)
+        grid = self._grid(0, chunk, int(parts.tile[0]))
+        if max(grid.shape) == 1:
+            raise UnsupportedError(f"a window of {chunk} would be a tile of {tuple(side)}", field="COD")
+        if grid.cost > math.prod(side) // (1 if self.wish == "always" else WINDOWS_WORTH):
+            raise UnsupportedError(f"a window of {chunk} costs {grid.cost} samples of {math.prod(side)}", field="COD")
+        if len(np.unique(parts.tile)) != len(tiles):
             raise MalformedError("not every tile is there", field="SOT")
-        for number in range(self.codestream.siz.tiles):
+        packets = 0
+        read = Walk(self.read, self.codestream.stop, far=True, block=LONG) if self.far else self.read
+        for number in tiles:
             rows = np.flatnonzero(parts.tile == number)
-            spans = list(zip(parts.offset[rows].tolist(), parts.length[rows].tolist(), strict=True))
-            found = [self._part(start, start + length) for start, length in spans]
-            read = _Long(self.read) if self.far else self.read
-            table = packet_table(read, self._coding, self._coding.tile_box(number), found)
-            yield _Tile(number, spans[0][0], table)
-
-    def _part(self, start: int, stop: int) -> TilePart:
-        found = tile_part(self.read, start, stop)
-        if self.wish == "auto" and not found.plt and found.start < found.stop:
-            if self.far:
-                raise UnsupportedError("no lengths of packets (PLT), and the file is far", offset=start, field="PLT")
-            if self._packets > MAX_PARSED:
-                raise UnsupportedError(f"{self._packets} packets without their lengths (PLT)", offset=start)
-        return found
-
-    @cached_property
-    def _packets(self) -> int:
-        return sum(packet_count(self._coding, tile) for tile in range(self.codestream.siz.tiles))
+            bodies = []
+            for start, length in zip(parts.offset[rows].tolist(), parts.length[rows].tolist(), strict=True):
+                body = tile_part(self.read, start, start + length)
+                if self.wish == "auto" and not body.plt and body.start < body.stop:
+                    if self.far:
+                        raise UnsupportedError(
+                            "no lengths of packets (PLT), and the file is far", offset=start, field="PLT"
+                        )
+                    packets = packets or sum(packet_count(self._coding, tile) for tile in tiles)
+                    if packets > MAX_PARSED:
+                        raise UnsupportedError(f"{packets} packets without their lengths (PLT)", offset=start)
+                bodies.append(body)
+            table = packet_table(read, self._coding, self._coding.tile_box(number), bodies)
+            yield _Tile(number, int(parts.offset[rows[0]]), table)
 
     def _refs(self, level: int, chunk: tuple[int, int], tiles: list[_Tile]) -> ChunkRefs:
         """Return the ranges of all tiles' windows, in the order of the level's own grid."""
@@ -411,7 +372,9 @@ class Windows:
         owners, offsets, lengths = [], [], []
         for tile in tiles:
             grid = self._grid(level, chunk, tile.number)
-            self._check_mark(tile, grid)
+            head = self.read(tile.sot, tile.sot + SOT_BYTES + max(grid.shape))
+            if head.count(head[:SOT_BYTES]) > 1:  # sections could not be told apart
+                raise UnsupportedError("a tile whose header repeats its SOT", offset=tile.sot, field="SOT")
             indptr, offset, length = chunk_ranges(grid, tile.table, tile.sot)
             down, across = divmod(tile.number, siz.x.tiles)
             top = down * ((siz.y.tile // (one.dy << level)) // chunk[0])
@@ -420,13 +383,14 @@ class Windows:
             owners.append(np.repeat(place, np.diff(indptr)))
             offsets.append(offset)
             lengths.append(length)
-        return _sorted(self.url, rows * columns, *(np.concatenate(each) for each in (owners, offsets, lengths)))
-
-    def _check_mark(self, tile: _Tile, grid: Grid) -> None:
-        """Refuse a tile whose first bytes hold its SOT again: sections could not be told apart."""
-        head = self.read(tile.sot, tile.sot + SOT_BYTES + max(grid.shape))
-        if head.count(head[:SOT_BYTES]) > 1:
-            raise UnsupportedError("a tile whose header repeats its SOT", offset=tile.sot, field="SOT")
+        owner = np.concatenate(owners)
+        counts = np.bincount(owner, minlength=rows * columns)
+        if len(counts) > rows * columns or not counts.all():
+            raise MalformedError(f"windows that do not make up a grid of {rows * columns}", field="SIZ")
+        order = np.argsort(owner, kind="stable")  # ranges stand tile by tile
+        indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        source = np.broadcast_to(np.int32(0), len(order))
+        return ChunkRefs((self.url,), indptr, source, np.concatenate(offsets)[order], np.concatenate(lengths)[order])
 
 
 def side(axis: Axis, factor: int, wanted: int) -> int:
@@ -438,31 +402,7 @@ def side(axis: Axis, factor: int, wanted: int) -> int:
         raise UnsupportedError(
             f"tiles of {axis.tile} from {axis.tile_start} are not cut alike at {factor}", field="SIZ"
         )
-    found = next(one for one in range(min(wanted, tile), 0, -1) if tile % one == 0)
-    if found < min(wanted // WINDOWS_WORTH, tile):
+    window = next(size for size in range(min(wanted, tile), 0, -1) if tile % size == 0)
+    if window < min(wanted // WINDOWS_WORTH, tile):
         raise UnsupportedError(f"tiles of {tile} samples do not divide into windows of {wanted}", field="SIZ")
-    return found
-
-
-def _sorted(url: str, chunks: int, owner: Ints, offset: Ints, length: Ints) -> ChunkRefs:
-    """Return the references of chunks whose ranges stand tile by tile."""
-    order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner, minlength=chunks)
-    if len(counts) > chunks or not counts.all():
-        raise MalformedError(f"windows that do not make up a grid of {chunks}", field="SIZ")
-    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    source = np.broadcast_to(np.int32(0), len(order))
-    return ChunkRefs((url,), indptr, source, offset[order], length[order])
-
-
-class _Long:
-    """Long reads for a walk from packet header to packet header."""
-
-    def __init__(self, read: ReadRange) -> None:
-        self._read, self._start, self._data = read, 0, b""
-
-    def __call__(self, start: int, stop: int) -> bytes:
-        first = start - self._start
-        if first < 0 or stop - self._start > len(self._data):
-            self._start, self._data, first = start, self._read(start, max(stop, start + LONG)), 0
-        return self._data[first : first + stop - start]
+    return window
