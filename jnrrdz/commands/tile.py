@@ -69,7 +69,7 @@ def tile(
     documents the other choices.
     """
     source, target = os.fspath(src), os.fspath(out)
-    options = TileOptions(tile, **choices)
+    options = TileOptions(tile=tile, **choices)
     pixels = open_pixels(source, options)
     try:
         run = _planned(pixels, options)

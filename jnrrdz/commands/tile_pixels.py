@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, BinaryIO
 
 import numpy as np
 import zarr
@@ -25,6 +25,7 @@ from jnrrdz import api
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
+from jnrrdz.options import Access, AccessChoices, StorageOptions
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
 from jnrrdz.store.xarray import default_group
@@ -32,10 +33,9 @@ from jnrrdz.store.xarray import default_group
 SPACE = ("x", "y", "z")
 
 type Progress = Callable[[int, int], None]
-type StorageOptions = Mapping[str, Any] | None
 
 
-class TileChoices(TypedDict, total=False):
+class TileChoices(AccessChoices, total=False):
     """The members of `TileOptions` beside `tile`, as keyword arguments of `jnrrdz.tile`."""
 
     compression: str
@@ -47,15 +47,12 @@ class TileChoices(TypedDict, total=False):
     group: str | None
     jobs: int
     overwrite: bool
-    allow: Sequence[str]
-    storage_options: StorageOptions
-    source_options: StorageOptions
     target_options: StorageOptions
     progress: Progress | None
 
 
-@dataclass(frozen=True)
-class TileOptions:
+@dataclass(frozen=True, kw_only=True)
+class TileOptions(Access):
     """How a tiled JNRRD is made; vectors in the header's order: the axis that varies fastest (x) first."""
 
     tile: Sequence[int]
@@ -87,15 +84,6 @@ class TileOptions:
 
     overwrite: bool = False
     """Replace an output that exists."""
-
-    allow: Sequence[str] = ()
-    """Prefixes of paths and URLs that a manifest, or a source's header, may reach beside its own folder."""
-
-    storage_options: StorageOptions = None
-    """fsspec's options for the source or the manifest."""
-
-    source_options: StorageOptions = None
-    """fsspec's options for the sources that a manifest names."""
 
     target_options: StorageOptions = None
     """fsspec's options for the output."""

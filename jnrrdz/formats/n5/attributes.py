@@ -1,13 +1,8 @@
-"""The header of an N5 block: how long it is, and which elements follow.
+"""N5's own structures: the attributes.json of a dataset, and the header of a block.
 
-May touch errors only; opens nothing.  Follows https://github.com/saalfeldlab/n5#file-system-specification:
-big-endian, mode and number of dimensions in 16 bits, then each dimension in 32, x first.
-
-What the attributes.json of an N5 dataset says: shape, blocks, type, compression.
-
-May touch numpy and errors only; opens nothing.  Follows
-https://github.com/saalfeldlab/n5#file-system-specification, versions 0 (`compressionType`) to 4.  Axes are
-x first, as N5 has them.
+Attributes tell shape, blocks, type and compression, in versions 0 (`compressionType`) to 4.  A block's header is
+big-endian: its mode and number of dimensions in 16 bits, then each dimension in 32.  Axes are x first, as N5 has
+them.  Follows https://github.com/saalfeldlab/n5#file-system-specification.
 """
 
 import json
@@ -27,7 +22,7 @@ _NUMBER = struct.Struct(">I")
 MOST_AXES = 32
 """numpy's and Zarr's readers take no more; N5 in practice has five."""
 
-MOST = (1 << 32) - 1
+LARGEST_SIZE = (1 << 32) - 1
 
 
 class Mode(IntEnum):
@@ -62,7 +57,7 @@ def header_length(axes: int, mode: Mode = Mode.DEFAULT) -> int:
 
 def default_header(dimensions: Sequence[int]) -> bytes:
     """Return the header of a block in default mode."""
-    if not 0 < len(dimensions) <= MOST_AXES or not all(0 <= size <= MOST for size in dimensions):
+    if not 0 < len(dimensions) <= MOST_AXES or not all(0 <= size <= LARGEST_SIZE for size in dimensions):
         raise MalformedError(f"a block of {tuple(dimensions)}; sizes are of 32 bits", field="dimensions")
     return struct.pack(f">HH{len(dimensions)}I", Mode.DEFAULT, len(dimensions), *dimensions)
 
@@ -71,30 +66,26 @@ def block_header(data: bytes | memoryview, axes: int) -> BlockHeader:
     """Return the header that a block of a dataset with so many axes begins with."""
     if len(data) < _START.size:
         raise MalformedError(f"a block of {len(data)} bytes has no header", offset=0, field="block")
-    mode, found = _START.unpack_from(data)
+    mode, dimensions = _START.unpack_from(data)
     if mode == Mode.OBJECT:
         raise UnsupportedError("a block of serialised objects (mode 2); numbers are read", offset=0, field="mode")
     if mode > Mode.VARLENGTH:
         raise MalformedError(f"block mode {mode}; 0 and 1 are read", offset=0, field="mode")
-    if found != axes:
-        raise MalformedError(f"a block of {found} dimensions in a dataset of {axes}", offset=2, field="dimensions")
+    if dimensions != axes:
+        raise MalformedError(f"a block of {dimensions} dimensions in a dataset of {axes}", offset=2, field="dimensions")
     length = header_length(axes, Mode(mode))
     if len(data) < length:
         raise MalformedError(f"a block of {len(data)} bytes, where its header has {length}", offset=0, field="block")
     header = BlockHeader(Mode(mode), struct.unpack_from(f">{axes}I", data, _START.size), length)
     if mode == Mode.VARLENGTH:
-        _check_count(header, _NUMBER.unpack_from(data, length - _NUMBER.size)[0])
+        (elements,) = _NUMBER.unpack_from(data, length - _NUMBER.size)
+        if elements != header.elements:  # none of the others has a place
+            raise UnsupportedError(
+                f"a block of {elements} elements for {header.dimensions}; as many as these have are read",
+                offset=length - _NUMBER.size,
+                field="numElements",
+            )
     return header
-
-
-def _check_count(header: BlockHeader, count: int) -> None:
-    """Refuse a block with another number of elements than its dimensions have: they have no place."""
-    if count != header.elements:
-        raise UnsupportedError(
-            f"a block of {count} elements for {header.dimensions}; as many as these have are read",
-            offset=header.nbytes - _NUMBER.size,
-            field="numElements",
-        )
 
 
 DATA_TYPES = {
@@ -103,7 +94,6 @@ DATA_TYPES = {
 }
 COMPRESSIONS = ("raw", "gzip", "bzip2", "xz", "zstd", "blosc", "lz4")
 NEWEST = 4
-STRUCTURE = ("dimensions", "blockSize", "dataType")
 MOST_ELEMENTS = 1 << 40
 _LARGEST_BLOCK = 1 << 31
 """Elements of a block: Java's arrays hold no more."""
@@ -125,22 +115,17 @@ class N5Dataset:
         """Number of blocks along each axis."""
         return tuple(-(-size // step) for size, step in zip(self.dimensions, self.block_size, strict=True))
 
-    @property
-    def aligned(self) -> bool:
-        """Whether blocks fill the array, so that none needs to be short."""
-        return all(size % step == 0 for size, step in zip(self.dimensions, self.block_size, strict=True))
 
-
-def parse(data: bytes) -> dict[str, Any]:
+def parse_attributes(data: bytes) -> dict[str, Any]:
     """Return the attributes in the bytes of an attributes.json."""
     try:
         # NaN and Infinity are no JSON, but Java's writers write them
-        found = json.loads(data)
+        attributes = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not JSON: {error}", field="attributes.json") from error
-    if not isinstance(found, dict):
-        raise MalformedError(f"attributes that are no object but {type(found).__name__}", field="attributes.json")
-    return found
+    if not isinstance(attributes, dict):
+        raise MalformedError(f"attributes that are no object but {type(attributes).__name__}", field="attributes.json")
+    return attributes
 
 
 def is_dataset(attributes: Mapping[str, Any]) -> bool:
@@ -159,7 +144,7 @@ def check_version(attributes: Mapping[str, Any]) -> None:
         raise UnsupportedError(f"N5 version {text!r}; versions up to {NEWEST} are read", field="n5")
 
 
-def dataset(attributes: Mapping[str, Any]) -> N5Dataset:
+def parse_dataset(attributes: Mapping[str, Any]) -> N5Dataset:
     """Return the structure that a dataset's attributes tell."""
     if attributes.get("isLabelMultiset"):
         raise UnsupportedError("a label multiset, whose elements are lists; numbers are read", field="isLabelMultiset")
@@ -167,33 +152,26 @@ def dataset(attributes: Mapping[str, Any]) -> N5Dataset:
     block = _sizes(attributes, "blockSize", least=1)
     if len(block) != len(dimensions):
         raise MalformedError(f"{len(block)} sizes for {len(dimensions)} dimensions", field="blockSize")
-    if np.prod(np.array(block, object)) >= _LARGEST_BLOCK:
+    if math.prod(block) >= _LARGEST_BLOCK:
         raise UnsupportedError(f"blocks of {block}, which have 2^31 elements or more", field="blockSize")
-    compression, options = _compression(attributes)
-    return N5Dataset(dimensions, block, _data_type(attributes["dataType"]), compression, options)
-
-
-def _sizes(attributes: Mapping[str, Any], name: str, *, least: int) -> tuple[int, ...]:
-    found = attributes.get(name)
-    if not isinstance(found, list) or not 0 < len(found) <= MOST_AXES:
-        raise MalformedError(f"{found!r} is no list of 1 to {MOST_AXES} sizes", field=name)
-    if not all(type(size) in {int, float} and least <= size < MOST_ELEMENTS and size == int(size) for size in found):
-        raise MalformedError(f"{found!r}; sizes are whole numbers from {least}", field=name)
-    return tuple(map(int, found))  # Java reads 64.0 as a whole number, too
-
-
-def _data_type(name: object) -> np.dtype[Any]:
-    found = DATA_TYPES.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise UnsupportedError(f"elements of type {name!r}; {', '.join(DATA_TYPES)} are read", field="dataType")
-    return found
-
-
-def _compression(attributes: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the compression's name and parameters; version 0 has a name only."""
-    found = attributes.get("compression", attributes.get("compressionType"))
-    options = found if isinstance(found, Mapping) else {"type": found}
+    # version 0 has a name only, in `compressionType`
+    compression = attributes.get("compression", attributes.get("compressionType"))
+    options = compression if isinstance(compression, Mapping) else {"type": compression}
     name = options.get("type", options.get("id"))
     if name not in COMPRESSIONS:
         raise UnsupportedError(f"{name!r}; {', '.join(COMPRESSIONS)} are read", field="compression")
-    return str(name), {key: value for key, value in options.items() if key != "type"}
+    data_type = attributes["dataType"]
+    dtype = DATA_TYPES.get(data_type) if isinstance(data_type, str) else None
+    if dtype is None:
+        raise UnsupportedError(f"elements of type {data_type!r}; {', '.join(DATA_TYPES)} are read", field="dataType")
+    parameters = {key: value for key, value in options.items() if key != "type"}
+    return N5Dataset(dimensions, block, dtype, str(name), parameters)
+
+
+def _sizes(attributes: Mapping[str, Any], name: str, *, least: int) -> tuple[int, ...]:
+    sizes = attributes.get(name)
+    if not isinstance(sizes, list) or not 0 < len(sizes) <= MOST_AXES:
+        raise MalformedError(f"{sizes!r} is no list of 1 to {MOST_AXES} sizes", field=name)
+    if not all(type(size) in {int, float} and least <= size < MOST_ELEMENTS and size == int(size) for size in sizes):
+        raise MalformedError(f"{sizes!r}; sizes are whole numbers from {least}", field=name)
+    return tuple(map(int, sizes))  # Java reads 64.0 as a whole number, too

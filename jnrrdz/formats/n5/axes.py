@@ -1,7 +1,7 @@
 """Where a dataset lies: names of its axes, steps, positions and units, from five conventions of N5.
 
-May touch the model's records only.  Axes are x first here, as in N5; every vector of the file is too, but for
-COSEM's, which say their order.  Conventions, by what they write:
+Axes are x first here, as in N5; every vector of the file is too, but for COSEM's, which say their order.
+Conventions, by what they write:
 
 - neuroglancer: `axes`, `units`, `resolution`, inherited from any folder above.
 - n5-viewer: `pixelResolution` (a list, or `{unit, dimensions}`), `downsamplingFactors` of a level, or
@@ -11,9 +11,10 @@ COSEM's, which say their order.  Conventions, by what they write:
 - COSEM: `transform` on a dataset, or `multiscales[].datasets[].transform` above it.
 """
 
+import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,10 @@ type Numbers = tuple[float, ...]
 
 NAMES = ("x", "y", "z")
 LEVEL = re.compile(r"s(\d+)")
+LEVEL_LISTS = ("downsamplingFactors", "scales")
+"""Attributes of a folder that list the factors of all levels."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FACTORS = ("downsamplingFactors", "scales")
 
 
 @dataclass(frozen=True)
@@ -45,29 +48,36 @@ class Place:
 def place_of(path: str, axes: int, nodes: Mapping[str, Attributes]) -> Place:
     """Return the place of a dataset; `nodes` are the attributes of all folders by their paths."""
     lineage = _lineage(path, nodes)
-    cosem = _cosem(path, axes, nodes)
-    if cosem is not None:
-        return cosem
-    names = next(filter(None, (_names(node.get("axes"), axes) for node in lineage)), _default_names(axes))
-    factors = _factors(path, axes, nodes)
-    base = next(filter(None, (_resolution(node, axes) for node in lineage)), None)
-    units = next(filter(None, (_units(node, axes) for node in lineage)), (None,) * axes)
-    offset = next(filter(None, (_numbers(node.get("offset"), axes) for node in lineage)), (0.0,) * axes)
-    if base is None:
+    parent, _, name = path.rpartition("/")
+    listed = {level.get("path"): level.get("transform") for level in cosem_levels(nodes.get(parent, {}))}
+    for transform in (lineage[0].get("transform"), listed.get(name)):
+        place = _cosem_place(transform, axes, path) if isinstance(transform, Mapping) else None
+        if place is not None:
+            return place
+
+    def inherited[T](read: Callable[[Attributes, int], T | None], default: T) -> T:
+        return next(filter(None, (read(node, axes) for node in lineage)), default)
+
+    names = inherited(lambda node, axes: _names(node.get("axes"), axes), _default_names(axes))
+    units: tuple[str | None, ...] = inherited(_units, ()) or (None,) * axes
+    factors = _factors(name, axes, lineage)
+    resolution: Numbers = inherited(_resolution, ())
+    if not resolution:
         return Place(names, units, None, (), factors)
+    offset = inherited(lambda node, axes: _numbers(node.get("offset"), axes), (0.0,) * axes)
     known = factors or (1.0,) * axes
-    scale = tuple(step * factor for step, factor in zip(base, known, strict=True))
-    centre = tuple(at + (f - 1) / 2 * step for at, f, step in zip(offset, known, base, strict=True))
+    scale = tuple(step * factor for step, factor in zip(resolution, known, strict=True))
+    centre = tuple(at + (f - 1) / 2 * step for at, f, step in zip(offset, known, resolution, strict=True))
     return Place(names, units, scale, centre, factors)
 
 
 def _lineage(path: str, nodes: Mapping[str, Attributes]) -> list[Attributes]:
     """Return the attributes of a dataset and of each folder above it."""
-    found = [nodes.get(path, {})]
+    lineage = [nodes.get(path, {})]
     while path:
         path = path.rpartition("/")[0]
-        found.append(nodes.get(path, {}))
-    return found
+        lineage.append(nodes.get(path, {}))
+    return lineage
 
 
 def is_overview(path: str) -> bool:
@@ -80,27 +90,27 @@ def _default_names(axes: int) -> tuple[str, ...]:
     return (*NAMES[:axes], *(f"dim_{axis}" for axis in range(len(NAMES), axes)))
 
 
-def _names(found: Any, axes: int) -> tuple[str, ...] | None:
+def _names(value: Any, axes: int) -> tuple[str, ...] | None:
     """Return names of axes that can be names of dimensions."""
-    if not isinstance(found, list) or len(found) != axes or len({str(name).lower() for name in found}) != axes:
+    if not isinstance(value, list) or len(value) != axes or len({str(name).lower() for name in value}) != axes:
         return None
-    names = [str(name).rstrip("'^") for name in found]
+    names = [str(name).rstrip("'^") for name in value]
     if not all(_NAME.fullmatch(name) for name in names):
         return None
     return tuple(name.lower() if len(name) == 1 else name for name in names)
 
 
-def _numbers(found: Any, axes: int) -> Numbers | None:
+def _numbers(value: Any, axes: int) -> Numbers | None:
     """Return a vector of finite numbers, one for each axis."""
-    if not isinstance(found, list) or len(found) != axes:
+    if not isinstance(value, list) or len(value) != axes:
         return None
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and abs(n) < float("inf") for n in found):
+    if not all(isinstance(n, int | float) and not isinstance(n, bool) and abs(n) < math.inf for n in value):
         return None
-    return tuple(float(number) for number in found)
+    return tuple(float(number) for number in value)
 
 
-def _positive(found: Any, axes: int) -> Numbers | None:
-    numbers = _numbers(found, axes)
+def _positive(value: Any, axes: int) -> Numbers | None:
+    numbers = _numbers(value, axes)
     return numbers if numbers is not None and all(number > 0 for number in numbers) else None
 
 
@@ -113,39 +123,27 @@ def _resolution(node: Attributes, axes: int) -> Numbers | None:
 
 def _units(node: Attributes, axes: int) -> tuple[str | None, ...] | None:
     viewer = node.get("pixelResolution")
-    one = viewer.get("unit") if isinstance(viewer, Mapping) else None
-    if isinstance(one, str):
-        return (one,) * axes
-    found = node.get("units")
-    if isinstance(found, list) and len(found) == axes and all(isinstance(unit, str) for unit in found):
-        return tuple(unit or None for unit in found)
+    unit = viewer.get("unit") if isinstance(viewer, Mapping) else None
+    if isinstance(unit, str):
+        return (unit,) * axes
+    units = node.get("units")
+    if isinstance(units, list) and len(units) == axes and all(isinstance(unit, str) for unit in units):
+        return tuple(unit or None for unit in units)
     return None
 
 
-def _factors(path: str, axes: int, nodes: Mapping[str, Attributes]) -> Numbers | None:
+def _factors(name: str, axes: int, lineage: Sequence[Attributes]) -> Numbers | None:
     """Return a level's factors: its own, or those that a folder above lists for all levels."""
-    own = _positive(nodes.get(path, {}).get("downsamplingFactors"), axes)
-    level = LEVEL.fullmatch(path.rpartition("/")[2])
+    own = _positive(lineage[0].get("downsamplingFactors"), axes)
+    level = LEVEL.fullmatch(name)
     if own is not None or level is None:
         return own
-    for node in _lineage(path.rpartition("/")[0], nodes):
-        for name in _FACTORS:
-            listed = node.get(name)
+    for node in lineage[1:]:
+        for listed in map(node.get, LEVEL_LISTS):
             if isinstance(listed, list) and int(level[1]) < len(listed):
-                found = _positive(listed[int(level[1])], axes)
-                if found is not None:
-                    return found
-    return None
-
-
-def _cosem(path: str, axes: int, nodes: Mapping[str, Attributes]) -> Place | None:
-    own = nodes.get(path, {}).get("transform")
-    parent, _, name = path.rpartition("/")
-    listed = {level.get("path"): level.get("transform") for level in cosem_levels(nodes.get(parent, {}))}
-    for transform in (own, listed.get(name)):
-        found = _transform(transform, axes, path) if isinstance(transform, Mapping) else None
-        if found is not None:
-            return found
+                factors = _positive(listed[int(level[1])], axes)
+                if factors is not None:
+                    return factors
     return None
 
 
@@ -157,7 +155,7 @@ def cosem_levels(node: Attributes) -> Sequence[Attributes]:
     return [entry for entry in datasets if isinstance(entry, Mapping)] if isinstance(datasets, list) else []
 
 
-def _transform(transform: Attributes, axes: int, path: str) -> Place | None:
+def _cosem_place(transform: Attributes, axes: int, path: str) -> Place | None:
     """Return what a transform says; without `order` it is taken for C, as COSEM's own files have it."""
     scale = _positive(transform.get("scale"), axes)
     if scale is None:

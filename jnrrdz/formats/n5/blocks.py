@@ -133,7 +133,7 @@ MAGIC = 16
 class Blocks:
     """The blocks of one dataset, in C order of the reversed grid."""
 
-    def __init__(self, tree: Tree, path: str, dataset: N5Dataset, keys: TreeKeys) -> None:
+    def __init__(self, tree: Tree, keys: TreeKeys, path: str, dataset: N5Dataset) -> None:
         index, sizes = keys.blocks(path, len(dataset.dimensions))
         inside = (index < np.array(dataset.grid, np.int64)).all(axis=1)
         index, sizes = index[inside], sizes[inside]

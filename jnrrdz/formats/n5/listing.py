@@ -1,31 +1,29 @@
-"""The keys of an N5 container, sorted into metadata and blocks as columns.
+"""What stands where in an N5 container: its keys, sorted into metadata and blocks, and the metadata themselves.
 
-May touch numpy only; opens nothing.  Follows https://github.com/saalfeldlab/n5#file-system-specification:
-a dataset's blocks are `DATASET/x/y/z`, its metadata `DATASET/attributes.json`.  Keys come in pages; of a
-million blocks only their numbers stay.
+A dataset's blocks are `DATASET/x/y/z`, its metadata `DATASET/attributes.json`
+(https://github.com/saalfeldlab/n5#file-system-specification).  Keys come in pages; of a million blocks only their
+numbers stay.
 
-The metadata of a container that cannot be listed, looked for where conventions put them.
-
-May touch errors, trees and the layout.  From the folder that is named on downwards: levels that `multiscales`,
-`downsamplingFactors` or `scales` list, those called `s0`, `s1`, ... until one is missing, Paintera's `data`, and
-BigDataViewer's `setup0`, ... with `timepoint0`, ... until one is missing.  Whatever has another name is not found.
+Over HTTP, which has no listing, metadata are looked for where conventions put them, from the folder that is named
+on downwards: levels that `multiscales`, `downsamplingFactors` or `scales` list, those called `s0`, `s1`, ... until
+one is missing, Paintera's `data`, and BigDataViewer's `setup0`, ... with `timepoint0`, ... until one is missing.
+Whatever has another name is not found.
 """
 
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.n5 import attributes as n5
-from jnrrdz.formats.n5.axes import cosem_levels
-from jnrrdz.sources.tree import UnlistedTree
+from jnrrdz.formats.n5.attributes import is_dataset, parse_attributes
+from jnrrdz.formats.n5.axes import LEVEL_LISTS, cosem_levels
+from jnrrdz.sources.tree import Tree, UnlistedTree
 
 ATTRIBUTES = "attributes.json"
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
@@ -38,7 +36,7 @@ type Sizes = NDArray[np.int64]
 
 @dataclass
 class TreeKeys:
-    """What a listing told so far."""
+    """The keys of a container, as far as its listing has come."""
 
     documents: dict[str, int] = field(default_factory=dict)
     """The folder of each attributes.json, and the file's size."""
@@ -50,41 +48,38 @@ class TreeKeys:
 
     def add(self, keys: Sequence[str], sizes: Sequence[int]) -> None:
         """Take a page of keys, with the size of each object."""
-        found: dict[tuple[str, int], tuple[list[str], list[int]]] = defaultdict(lambda: ([], []))
+        blocks: dict[tuple[str, int], tuple[list[str], list[int]]] = defaultdict(lambda: ([], []))
         for key, size in zip(keys, sizes, strict=True):
             block = _BLOCK.fullmatch(key)
             if block is not None:
-                texts, lengths = found[block[1] or "", block[2].count("/") + 1]
+                texts, lengths = blocks[block[1] or "", block[2].count("/") + 1]
                 texts.append(block[2])
                 lengths.append(size)
             elif key == ATTRIBUTES or key.endswith(f"/{ATTRIBUTES}"):
                 self.documents[key[: -len(ATTRIBUTES) - 1]] = size
             elif "/" not in key:
                 self.others.add(key)
-        for (folder, depth), (texts, lengths) in found.items():
+        for (folder, depth), (texts, lengths) in blocks.items():
             index = np.fromstring("/".join(texts), np.int32, sep="/").reshape(-1, depth)
             self._pages[folder, depth].append((index, np.array(lengths, np.int64)))
 
     def blocks(self, dataset: str, axes: int) -> tuple[Indices, Sizes]:
         """Return the indices, x first, and the sizes of the blocks of a dataset; in no order."""
-        folder, numbers = _split(dataset)
+        own = _BLOCK.fullmatch(dataset)  # a folder whose name is a number is taken apart as keys are
+        folder = dataset if own is None else own[1] or ""
+        numbers = [] if own is None else [int(number) for number in own[2].split("/")]
         pages = self._pages.get((folder, len(numbers) + axes), [])
         index = np.concatenate([np.empty((0, len(numbers) + axes), np.int32), *(page for page, _ in pages)])
         sizes = np.concatenate([np.empty(0, np.int64), *(page for _, page in pages)])
         if not numbers:
             return index, sizes
-        own = (index[:, : len(numbers)] == np.array(numbers, np.int32)).all(axis=1)
-        return index[own, len(numbers) :], sizes[own]
-
-
-def _split(dataset: str) -> tuple[str, list[int]]:
-    """Return a dataset's path as `_BLOCK` takes it apart: the folder, and the numbers that end it."""
-    found = _BLOCK.fullmatch(dataset)
-    return (dataset, []) if found is None else (found[1] or "", [int(number) for number in found[2].split("/")])
+        inside = (index[:, : len(numbers)] == np.array(numbers, np.int32)).all(axis=1)
+        return index[inside, len(numbers) :], sizes[inside]
 
 
 LARGEST_DOCUMENT = 1 << 26
-_MOST = 1 << 16
+MOST_DOCUMENTS = 1 << 20
+_MOST_FOLDERS = 1 << 16
 """Folders that are looked for."""
 
 _DEEPEST = 6
@@ -93,76 +88,85 @@ _SERIES = ("s", "setup", "timepoint")
 _NAME = re.compile(r"(?!\.+(?:/|$))[^/\\?#%:]+(?:/(?!\.+(?:/|$))[^/\\?#%:]+)*")
 
 type Nodes = dict[str, dict[str, Any]]
+"""The attributes of every folder that has some, by its path."""
 
 
-def probed(tree: UnlistedTree) -> Nodes:
-    """Return the attributes of every folder that was found, sorted by path; a dataset is among them."""
+def read_nodes(tree: Tree, keys: TreeKeys) -> Nodes:
+    """Return the attributes of a container that is listed, sorted by path."""
+    if not keys.documents:
+        seen = f" but {', '.join(sorted(keys.others)[:3])}" if keys.others else ""
+        raise UnsupportedError(f"a directory without attributes.json{seen}; N5 is read", url=tree.url, field="format")
+    folders = sorted(keys.documents)
+    for folder in folders:
+        if keys.documents[folder] > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:
+            raise UnsupportedError("metadata too large to read", url=tree.url + document_key(folder))
+    longest = max(*keys.documents.values(), 1)
+    documents = zip(folders, tree.read([document_key(folder) for folder in folders], longest), strict=True)
+    return {folder: _attributes(tree, folder, data) for folder, data in documents}
+
+
+def document_key(folder: str) -> str:
+    """Return the key of a folder's attributes.json."""
+    return f"{folder}/{ATTRIBUTES}" if folder else ATTRIBUTES
+
+
+def _attributes(tree: Tree, folder: str, data: bytes) -> dict[str, Any]:
+    try:
+        return parse_attributes(data)
+    except JnrrdzError as error:
+        raise error.at(url=tree.url + document_key(folder)) from error.__cause__
+
+
+def find_nodes(tree: UnlistedTree) -> Nodes:
+    """Return the attributes of a container that cannot be listed, sorted by path; a dataset is among them."""
     nodes: Nodes = {}
-    waiting = _asked(tree, [""], nodes) or [""]
+    waiting = _look_for(tree, [""], nodes) or [""]
     while waiting:
         path = waiting.pop()
-        if len(nodes) > _MOST or path.count("/") > _DEEPEST:
-            raise UnsupportedError(f"more than {_MOST} folders, or folders in folders without end", url=tree.url + path)
-        if not n5.is_dataset(nodes.get(path, {})):
+        if len(nodes) > _MOST_FOLDERS or path.count("/") > _DEEPEST:
+            text = f"more than {_MOST_FOLDERS} folders, or folders in folders without end"
+            raise UnsupportedError(text, url=tree.url + path)
+        if not is_dataset(nodes.get(path, {})):
             waiting += [below for below in _below(tree, path, nodes) if below not in {"", path}]
-    if not any(map(n5.is_dataset, nodes.values())):
+    datasets = sorted(path for path, attributes in nodes.items() if is_dataset(attributes))
+    if not datasets:
         raise UnsupportedError(
             "no dataset found, and HTTP has no listing to find others; name the dataset itself, the folder of its "
             "attributes.json, or index the container where it can be listed",
             url=tree.url,
         )
-    if not n5.is_dataset(nodes.get("", {})):
-        text = f"HTTP has no listing; found by their usual names: {', '.join(_shown(nodes))}"
-        warnings.warn(text, stacklevel=2)
+    if "" not in datasets:
+        few = 8
+        shown = datasets[:few] + ([f"and {len(datasets) - few} more"] if len(datasets) > few else [])
+        warnings.warn(f"HTTP has no listing; found by their usual names: {', '.join(shown)}", stacklevel=2)
     return dict(sorted(nodes.items()))
-
-
-def _shown(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    paths = sorted(path for path, attributes in nodes.items() if n5.is_dataset(attributes))
-    most = 8
-    return paths[:most] + ([f"and {len(paths) - most} more"] if len(paths) > most else [])
 
 
 def _below(tree: UnlistedTree, path: str, nodes: Nodes) -> list[str]:
     """Look for the folders below one, and return those that are there."""
     prefix, attributes = f"{path}/" if path else "", nodes.get(path, {})
-    listed = [name for name in _listed(attributes) if _NAME.fullmatch(name)]
-    found = _asked(tree, [prefix + name for name in listed], nodes)
+    names = [str(entry.get("path")) for entry in cosem_levels(attributes)]
+    for levels in map(attributes.get, LEVEL_LISTS):
+        if isinstance(levels, list) and all(isinstance(level, list) for level in levels):
+            names += [f"s{number}" for number in range(min(len(levels), _MOST_FOLDERS))]
+    folders = _look_for(tree, [prefix + name for name in dict.fromkeys(names) if _NAME.fullmatch(name)], nodes)
     if "painteraData" in attributes:
         # the folder need not have metadata of its own
-        found += _asked(tree, [f"{prefix}data"], nodes) or [f"{prefix}data"]
+        folders += _look_for(tree, [f"{prefix}data"], nodes) or [f"{prefix}data"]
     for series in _SERIES:
-        known = prefix + series
-        found += _until_missing((f"{known}{number}" for number in count()), lambda key: _asked(tree, [key], nodes))
-    return list(dict.fromkeys(found))
+        for number in range(_MOST_FOLDERS):
+            known = _look_for(tree, [f"{prefix}{series}{number}"], nodes)
+            if not known:
+                break
+            folders += known
+    return list(dict.fromkeys(folders))
 
 
-def _listed(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the names of levels that a folder lists."""
-    names = [str(entry.get("path")) for entry in cosem_levels(attributes)]
-    for name in ("downsamplingFactors", "scales"):
-        levels = attributes.get(name)
-        if isinstance(levels, list) and levels and all(isinstance(level, list) for level in levels):
-            names += [f"s{number}" for number in range(min(len(levels), _MOST))]
-    return list(dict.fromkeys(names))
-
-
-def _until_missing(keys: Iterable[str], ask: Callable[[str], list[str]]) -> Iterator[str]:
-    for key in islice(keys, _MOST):
-        if not ask(key):
-            return
-        yield key
-
-
-def _asked(tree: UnlistedTree, paths: list[str], nodes: Nodes) -> list[str]:
+def _look_for(tree: UnlistedTree, paths: list[str], nodes: Nodes) -> list[str]:
     """Read the attributes of folders that are not known yet, and return the paths of those that have some."""
     new = [path for path in paths if path not in nodes]
-    keys = [f"{path}/attributes.json" if path else "attributes.json" for path in new]
-    for path, key, data in zip(new, keys, tree.find(keys, LARGEST_DOCUMENT) if keys else (), strict=True):
-        if data is None:
-            continue
-        try:
-            nodes[path] = n5.parse(data)
-        except JnrrdzError as error:
-            raise error.at(url=tree.url + key) from error.__cause__
+    documents = tree.find(list(map(document_key, new)), LARGEST_DOCUMENT) if new else ()
+    for path, data in zip(new, documents, strict=True):
+        if data is not None:
+            nodes[path] = _attributes(tree, path, data)
     return [path for path in paths if path in nodes]
