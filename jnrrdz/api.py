@@ -16,7 +16,6 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import scanning
-from jnrrdz.formats.n5.scan import describe_in_place
 from jnrrdz.manifests import in_place
 from jnrrdz.manifests.forms import ENDINGS, format_of, write_form
 from jnrrdz.manifests.manifest import from_group, is_reference_manifest
@@ -32,7 +31,6 @@ from jnrrdz.options import (
     WriteOptions,
     with_choices,
 )
-from jnrrdz.sources.tree import open_tree
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
@@ -140,7 +138,7 @@ def index_in_place(
     """Write zarr.json beside the metadata of a container (N5), and return the keys written."""
     (options,) = with_choices(choices, ScanOptions())
     url = os.fspath(src)
-    root = describe_in_place(open_tree(url, storage_options=storage_options), options)
+    root = scanning.describe_in_place(url, options, storage_options)
     return in_place.write(root, url, overwrite=overwrite, storage_options=storage_options)
 
 

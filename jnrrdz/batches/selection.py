@@ -31,6 +31,7 @@ from jnrrdz.batches import listing
 from jnrrdz.batches.item import Found, is_since, moment
 from jnrrdz.batches.stac import Assets, Reader
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.formats import FORMATS
 from jnrrdz.sources import faults
 from jnrrdz.sources.url import HTTP, local_path, origin, scheme
 
@@ -149,11 +150,6 @@ def _safe(value: str, name: str, url: str) -> str:
 
 type OptionsOf = Callable[[str], Mapping[str, Any] | None]
 
-_TIFF = (".tif", ".tiff", ".gtiff", ".btf", ".tf8", ".svs", ".ndpi", ".scn", ".lsm")
-_JPEG2000 = (".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".jph", ".jhc")
-ENDINGS = (*_TIFF, *_JPEG2000, ".ntf", ".nitf", ".nsf", ".jnrrd")
-"""Names that are taken from a prefix where nothing is said of names."""
-
 _STAC = (".json", ".geojson")
 _TABLES = (".parquet", ".geoparquet", ".parq")
 
@@ -237,7 +233,8 @@ class Selection:
 
     def _below(self, prefix: str, options: OptionsOf) -> Iterator[Found]:
         found = listing.listed(listing.within(prefix), options(prefix))
-        yield from found if self.include else (one for one in found if one.url.lower().endswith(ENDINGS))
+        endings = tuple(ending for fmt in FORMATS if not fmt.is_directory for ending in fmt.endings)
+        yield from found if self.include else (one for one in found if one.url.lower().endswith(endings))
 
     def _of_stac(self, url: str, options: OptionsOf) -> Iterator[Found]:
         assets = Assets(self.assets)
@@ -273,7 +270,8 @@ def is_pattern(source: str) -> bool:
 
 
 def _is_prefix(source: str) -> bool:
-    if source.rstrip("/").lower().endswith(".n5"):
+    containers = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
+    if source.rstrip("/").lower().endswith(containers):
         return False
     path = local_path(source)
     return source.endswith("/") if path is None else Path(path).is_dir()

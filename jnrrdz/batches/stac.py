@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from jnrrdz.batches.item import Found
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats import FORMATS
 from jnrrdz.sources import faults
 from jnrrdz.sources.url import is_absolute, local_path
 
@@ -29,20 +30,6 @@ type Json = Mapping[str, Any]
 
 LARGEST = 256 << 20
 """Bytes of a document: a search with all its items in one is far smaller."""
-
-READABLE = (
-    "image/tiff",
-    "image/vnd.stac.geotiff",
-    "image/geo+tiff",
-    "image/jp2",
-    "image/jpx",
-    "image/j2c",
-    "application/nitf",
-    "application/x-nitf",
-    "application/vnd.nitf",
-    "image/nitf",
-)
-"""Media types of the formats that jnrrdz reads."""
 
 NOT_DATA = frozenset({"thumbnail", "overview", "metadata", "visual-thumbnail"})
 """Roles of assets that nobody asks for who names none."""
@@ -73,7 +60,8 @@ class Assets:
         if self.wanted:
             return any(_is_type(asset, want) if "/" in want else key == want for want in self.wanted)
         roles = asset.get("roles")
-        return any(_is_type(asset, want) for want in READABLE) and not NOT_DATA & set(roles or ())
+        readable = any(_is_type(asset, want) for fmt in FORMATS for want in fmt.media_types)
+        return readable and not NOT_DATA & set(roles or ())
 
 
 def _type(asset: Any) -> str:

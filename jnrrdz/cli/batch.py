@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jnrrdz.cli.console import SOME_FAILED, Console, console_of
-from jnrrdz.cli.options import S3Access, console_options, index_choices, s3_options
+from jnrrdz.cli.options import S3Access, ScanCommand, console_options, index_choices, s3_options
 
 if TYPE_CHECKING:
     from jnrrdz.batches.item import Outcome
@@ -39,7 +39,7 @@ class Shard(click.ParamType[tuple[int, int]]):
         return int(first), int(second)
 
 
-@click.command(epilog=EPILOG, short_help="Write manifests of many images: patterns, lists, STAC.")
+@click.command(cls=ScanCommand, epilog=EPILOG, short_help="Write manifests of many images: patterns, lists, STAC.")
 @click.argument("sources", nargs=-1, metavar="[SRC]...")
 @click.option("-o", "--output", required=True, metavar="TEMPLATE", help="Output for each, with {stem}, {path}, ...")
 @click.option("--from-file", "lists", multiple=True, metavar="FILE", help="Sources, one on a line; - is stdin.")

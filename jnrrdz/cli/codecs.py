@@ -97,14 +97,14 @@ def _survey_lines(found: Json) -> Iterator[str]:
         libraries.append((library["name"], library["version"] or "missing", library["purpose"] + missing))
     yield from table(libraries)
     yield ""
-    schemes = [("TIFF compression", "read", "by")]
-    for scheme in found["tiff_compressions"]:
-        label = f"{scheme['name']} ({scheme['number']})"
-        schemes.append((label, "yes" if scheme["readable"] else "no", scheme["reason"] or scheme["decoder"]))
-    yield from table(schemes)
-    yield ""
-    images = [("NITF image (IC)", "read", "by")]
-    for scheme in found["nitf_compressions"]:
-        label = f"{scheme['name']}: {scheme['meaning']}"
-        images.append((label, "yes" if scheme["readable"] else "no", scheme["reason"] or scheme["decoder"]))
-    yield from table(images)
+    yield from table([("format", "names"), *((fmt["name"], " ".join(fmt["endings"])) for fmt in found["formats"])])
+    for fmt in found["formats"]:
+        schemes = [(f"{fmt['name']} compression", "read", "by")]
+        for scheme in found.get(f"{fmt['name'].lower()}_compressions", ()):
+            number = f" ({scheme['number']})" if "number" in scheme else ""
+            meaning = f": {scheme['meaning']}" if "meaning" in scheme else ""
+            state = "yes" if scheme["readable"] else "no"
+            schemes.append((f"{scheme['name']}{number}{meaning}", state, scheme["reason"] or scheme["decoder"]))
+        if len(schemes) > 1:
+            yield ""
+            yield from table(schemes)

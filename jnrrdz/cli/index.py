@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
-from jnrrdz.cli.options import OVERWRITE, S3Access, console_options, index_choices, s3_options
+from jnrrdz.cli.options import OVERWRITE, S3Access, ScanCommand, console_options, index_choices, s3_options
 from jnrrdz.errors import JnrrdzError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Wish:
     """What a scan takes, by the names of `jnrrdz.index`: overviews, physical, ..."""
 
 
-@click.command(epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
+@click.command(cls=ScanCommand, epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
 @click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
 @index_choices
@@ -84,7 +84,7 @@ def index(  # noqa: PLR0913  one parameter an option
     not at all.
     """
     wish = Wish(form, single_range, relative, overwrite, allow, s3, choices)
-    _refuse_tree_options(sources, choices)
+    _refuse_directory_options(sources, choices)
     if in_place or remove:
         _refuse_output(output, form)
         if _in_place_all(console, sources, wish, remove=remove):
@@ -103,16 +103,18 @@ def index(  # noqa: PLR0913  one parameter an option
         context.exit(SOME_FAILED)
 
 
-def _refuse_tree_options(sources: Sequence[str], choices: Mapping[str, Any]) -> None:
-    """Refuse options of N5 for what is a file: to leave them out of account would look like having obeyed."""
-    from jnrrdz.formats.scanning import TREE_OPTIONS, is_tree  # noqa: PLC0415  see the package
+def _refuse_directory_options(sources: Sequence[str], choices: Mapping[str, Any]) -> None:
+    """Refuse options of directories for what is a file: to leave them out of account would look like having obeyed."""
+    from jnrrdz.formats import FORMATS  # noqa: PLC0415  see the package
+    from jnrrdz.formats.scanning import is_tree  # noqa: PLC0415  the same
 
-    asked = [f"--{name.replace('_', '-')}" for name in TREE_OPTIONS if choices[name]]
-    if not asked:
-        return
-    for source in sources:
-        if not is_tree(source):
-            raise click.UsageError(f"{', '.join(asked)}: for N5 containers, which are directories; {source} is none.")
+    for fmt in FORMATS:
+        flags = [f"--{name.replace('_', '-')}" for name in fmt.options if fmt.is_directory and choices[name]]
+        for source in sources:
+            if flags and not is_tree(source):
+                raise click.UsageError(
+                    f"{', '.join(flags)}: for {fmt.name} containers, which are directories; {source} is none."
+                )
 
 
 def _refuse_output(output: str | None, form: str | None) -> None:

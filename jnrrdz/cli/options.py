@@ -17,6 +17,8 @@ from typing import Any
 import click
 
 from jnrrdz.cli.console import Console
+from jnrrdz.formats import FORMATS as SOURCES
+from jnrrdz.formats import Format
 
 S3 = ("s3://", "s3a://")
 
@@ -146,6 +148,21 @@ CHOICES = (
         "--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix."
     ),
 )
+
+
+class ScanCommand(click.Command):
+    """A command that scans sources: its help ends with the formats, and what each alone understands."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and the formats below them."""
+        super().format_options(ctx, formatter)
+        with formatter.section("Formats"):
+            formatter.write_dl([(fmt.name, _names(fmt)) for fmt in SOURCES])
+
+
+def _names(fmt: Format) -> str:
+    own = ", ".join(f"--{name.replace('_', '-')}" for name in fmt.options)
+    return " ".join(fmt.endings) + (f" (alone understands {own})" if own else "")
 
 
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")

@@ -1,1 +1,23 @@
-"""The formats: a room each, with everything that knows its bytes."""
+"""The formats: a folder each, with everything that knows its bytes, and a line here.
+
+A format of your own is a `Format` in a module of your own and `FORMATS.append(MINE)`.
+"""
+
+from jnrrdz.formats.format import Format
+from jnrrdz.formats.jpeg2000 import JPEG2000
+from jnrrdz.formats.n5 import N5
+from jnrrdz.formats.nitf import NITF
+from jnrrdz.formats.nrrd import JNRRD, NRRD
+from jnrrdz.formats.tiff import TIFF
+
+FORMATS: list[Format] = [
+    TIFF,
+    JPEG2000,
+    NITF,
+    JNRRD,
+    NRRD,
+    N5,
+]
+"""In the order in which a file's head is compared with their magic."""
+
+__all__ = ["FORMATS", "Format"]

@@ -11,7 +11,8 @@ import tifffile
 import zarr.registry
 
 import jnrrdz
-from jnrrdz.cli.environment import DECODERS, unreadable
+from jnrrdz.cli.environment import unreadable
+from jnrrdz.formats.tiff.decode import IMAGECODECS
 from jnrrdz.formats.tiff.tags import Compression
 
 
@@ -111,12 +112,12 @@ def test_every_compression_is_listed_and_those_without_decoder_say_why(survey):
     assert listed[Compression.JETRAW]["readable"] == imagecodecs.JETRAW.available
 
 
-@pytest.mark.parametrize("scheme", [scheme for scheme in DECODERS if scheme != Compression.OLD_JPEG])
+@pytest.mark.parametrize("scheme", [scheme for scheme in IMAGECODECS if scheme != Compression.OLD_JPEG])
 def test_decoders_are_those_that_tifffile_calls(scheme):
     called = tifffile.TIFF.DECOMPRESSORS[scheme]
-    own = getattr(imagecodecs, DECODERS[scheme])
+    own = getattr(imagecodecs, IMAGECODECS[scheme])
     if own.available:
-        names = {DECODERS[scheme].lower(), {"JPEG8": "jpeg"}.get(DECODERS[scheme])}
+        names = {IMAGECODECS[scheme].lower(), {"JPEG8": "jpeg"}.get(IMAGECODECS[scheme])}
         assert called.__name__.removesuffix("_decode") in names
     else:
         with pytest.raises(ImportError):

@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000 import JPEG2000
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
-from jnrrdz.formats.jpeg2000.codestream import find_codestream, is_jpeg2000, parse_codestream
+from jnrrdz.formats.jpeg2000.codestream import find_codestream, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid
 from jnrrdz.formats.jpeg2000.markers import Axis, Component, Siz, parse_siz
 
@@ -178,8 +179,8 @@ def boxed(data):
 def test_a_codestream_is_found_in_its_boxes():
     data = golden("lossy")
     whole = boxed(data)
-    assert is_jpeg2000(whole)
-    assert is_jpeg2000(data)
+    assert JPEG2000.fits(whole)
+    assert JPEG2000.fits(data)
     start, stop, boxes = find_codestream(reader(whole), 0, len(whole))
     assert whole[start:stop] == data
     assert [box.kind for box in boxes.top] == [b"jP  ", b"ftyp", b"free", b"jp2c"]

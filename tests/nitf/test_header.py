@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.header import is_nitf, parse_nitf
+from jnrrdz.formats.nitf import NITF
+from jnrrdz.formats.nitf.header import parse_nitf
 from jnrrdz.formats.nitf.image import parse_image
 
 logging.getLogger("jbpy").propagate = False
@@ -109,7 +110,7 @@ def test_the_downgrading_event_of_nitf_2_0_moves_what_follows():
 
 @pytest.mark.parametrize(("head", "expected"), [(b"NITF02.10", True), (b"NSIF01.00", True), (b"NRRD0004", False)])
 def test_the_format_is_recognised(head, expected):
-    assert is_nitf(head) is expected
+    assert NITF.fits(head) is expected
 
 
 @pytest.mark.parametrize(

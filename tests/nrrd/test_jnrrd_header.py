@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nrrd.jnrrd import DEEPEST, LARGEST, is_jnrrd, jnrrd_header, read_lines, resolved
+from jnrrdz.formats.nrrd import JNRRD
+from jnrrdz.formats.nrrd.jnrrd import DEEPEST, LARGEST, jnrrd_header, read_lines, resolved
 
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
 OTHER = "https://example.org/other/v2"
@@ -106,7 +107,7 @@ def test_lines_that_are_refused(text, field):
     [(b'{"jnrrd": "0004"}', True), (b' { "jnrrd":"0004"}', True), (b'{"nrrd": 1}', False), (b"NRRD0004\n", False)],
 )
 def test_how_it_is_told(head, expected):
-    assert is_jnrrd(head) is expected
+    assert JNRRD.fits(head) is expected
 
 
 @pytest.mark.parametrize("prefix", ["tile", "t", "my-tiles"])

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.structure import TiffLayout, is_tiff
+from jnrrdz.formats.tiff import TIFF
+from jnrrdz.formats.tiff.structure import TiffLayout
 
 FORMS = [("<", False), (">", False), ("<", True), (">", True)]
 EXTRA = [
@@ -154,7 +155,7 @@ def test_the_first_of_two_equal_tags_counts():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_any_bytes_end_in_directories_or_an_error(data, form, first):
     whole = header(form[0], first, big=form[1]) + data
-    assert is_tiff(whole)
+    assert TIFF.fits(whole)
     try:
         for ifd in layout_of(whole).chain():
             for tag in ifd.entries:

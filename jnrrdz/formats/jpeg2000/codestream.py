@@ -99,11 +99,6 @@ def is_codestream(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def is_jpeg2000(head: bytes) -> bool:
-    """Whether a file that starts with `head` is a codestream or a JP2, JPX or JPH file."""
-    return is_codestream(head) or head.startswith(SIGNATURE)
-
-
 def find_codestream(read: ReadRange, start: int, stop: int) -> tuple[int, int, Boxes | None]:
     """Return where a window's codestream is, and the boxes around it (None where it stands bare)."""
     head = read(start, min(start + len(SIGNATURE), stop))

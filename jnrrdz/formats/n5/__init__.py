@@ -1,1 +1,13 @@
 """N5 containers and datasets."""
+
+from jnrrdz.formats.format import Format
+
+N5 = Format(
+    "N5",
+    scan="jnrrdz.formats.n5.scan:scan_n5",
+    in_place="jnrrdz.formats.n5.scan:describe_in_place",
+    is_directory=True,
+    endings=(".n5",),
+    options=("chain", "stack_timepoints"),
+    codecs=("n5_default", "jnrrdz.lz4", "jnrrdz.squeeze"),
+)

@@ -1,1 +1,16 @@
 """NITF 2.0 and 2.1, NSIF 1.0."""
+
+import re
+
+from jnrrdz.formats.format import Format
+
+NITF = Format(
+    "NITF",
+    scan="jnrrdz.formats.nitf.scan:scan_nitf",
+    magic=re.compile(rb"NITF|NSIF"),
+    magic_length=4,
+    endings=(".ntf", ".nitf", ".nsf"),
+    media_types=("application/nitf", "application/x-nitf", "application/vnd.nitf", "image/nitf"),
+    codecs=("jbp-block", "jpeg", "jnrrdz.nitf-vq"),
+    decoders="jnrrdz.formats.nitf.decode:decoders",
+)

@@ -28,7 +28,9 @@ Spec: docs/codecs/jpeg/README.md
 """
 
 import math
-from typing import Any, Protocol
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
 
 import imagecodecs
 import numpy as np
@@ -36,6 +38,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import JBP_BLOCK, JPEG, NITF_VQ, JbpBlockConfig, JpegConfig, NitfVqConfig, plain_codebooks
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
 
 type Shape = tuple[int, ...]
@@ -403,3 +406,53 @@ class JpegDecoder:
         if planes.dtype.itemsize > self.dtype.itemsize:
             raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
         return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
+
+
+class Scheme(NamedTuple):
+    """What one value of IC, or several alike, means, and what decodes it."""
+
+    name: str
+    meaning: str
+    decoder: str | None
+    """The decoder of imagecodecs, empty for numpy, None where nobody here has one."""
+
+
+SCHEMES = (
+    Scheme("NC, NM", "not compressed", ""),
+    Scheme("NC, NM packed", "samples that are no whole bytes", "PACKINTS"),
+    Scheme("C1, M1", "facsimile (CCITT T.4)", "CCITTFAX3"),
+    Scheme("C3, M3, I1", "JPEG", "JPEG8"),
+    Scheme("C4, M4", "vector quantisation", ""),
+    Scheme("C5, M5", "lossless JPEG", "LJPEG"),
+    Scheme("C8, M8", "JPEG 2000", "JPEG2K"),
+    Scheme("CD, MD", "JPEG 2000 with the HT coder", "JPEG2K"),
+    Scheme("C6, M6", "correlated multicomponent compression", None),
+    Scheme("C7, M7", "SAR complex compression", None),
+)
+"""The values of IC, in the standard's order."""
+
+
+def decoders() -> Iterator[DecoderState]:
+    """Yield for every value of IC what decodes it in this environment."""
+    from jnrrdz.formats.jpeg2000 import decode as openjp2  # noqa: PLC0415  few who decode blocks look for it
+
+    for scheme in SCHEMES:
+        yield DecoderState(scheme.name, *decoder_of(scheme.decoder), meaning=scheme.meaning)
+    reason: str | None = openjp2.INSTALL
+    with suppress(UnsupportedError):
+        openjp2.binding()
+        reason = None
+    library = None if reason else "libopenjp2 (glymur)"
+    meaning = "JPEG 2000 whose components differ in precision, sign or size"
+    yield DecoderState("C8, M8, CD, MD mixed", library, reason, meaning=meaning)
+
+
+def decoder_of(name: str | None) -> tuple[str | None, str | None]:
+    """Return what decodes, and why it cannot (None if it can)."""
+    if name is None:
+        return None, "no decoder is known"
+    if not name:
+        return "numpy", None
+    if getattr(imagecodecs, name).available:
+        return f"imagecodecs {name}", None
+    return None, f"this build of imagecodecs has no {name}; one that has it: pip install -U imagecodecs"

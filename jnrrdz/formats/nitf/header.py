@@ -43,11 +43,6 @@ HEADER_LENGTH_END = 400
 OVERFLOW_DIGITS = 3
 
 
-def is_nitf(head: bytes) -> bool:
-    """Whether a file that starts with `head` is a NITF or NSIF of any version."""
-    return head[:4] in {b"NITF", b"NSIF"}
-
-
 @dataclass(frozen=True)
 class Segment:
     """Where one segment stands."""

@@ -293,7 +293,6 @@ type Read = Callable[[int, int], bytes]
 LARGEST = 1 << 26
 """Bytes that a header may have, the names of its files included."""
 
-_MAGIC = re.compile(rb"NRRD000[1-9](?=\r?\n)")
 _END = re.compile(rb"\r?\n\r?\n")
 _FIRST_BLOCK = 1 << 13
 
@@ -363,11 +362,6 @@ class Fields:
         if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
             raise MalformedError(f"{text!r:.80} is no whole number", field=name)
         return int(text)
-
-
-def is_nrrd(head: bytes) -> bool:
-    """Whether a file begins as NRRD does."""
-    return _MAGIC.match(head) is not None
 
 
 def read_header(read: Read) -> Header:

@@ -47,7 +47,6 @@ DEEPEST = 32
 """Levels of lists and objects in one value; the extension needs four."""
 
 VERSIONS = ("0004",)
-_FIRST = re.compile(rb'\s*\{\s*"jnrrd"\s*:')
 _OPENING = re.compile(rb"[ \t]*\{[ \t]*[\"}]")
 _BLANK = re.compile(rb"[ \t]*\r?\n")
 _KEY = re.compile(rb'[ \t]*\{[ \t]*"([^"\\]{1,80})"')
@@ -61,11 +60,6 @@ class Lines:
 
     items: tuple[tuple[str, Any], ...]
     data_start: int
-
-
-def is_jnrrd(head: bytes) -> bool:
-    """Whether a file begins as JNRRD does."""
-    return _FIRST.match(head) is not None
 
 
 def read_lines(read: Read) -> Lines:

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import TIFF_TILE, TiffTileConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, check_declared, check_possible, jpeg_planes, webp_planes
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
@@ -423,3 +424,54 @@ class PaletteDecoder:
         if largest >= count:
             raise MalformedError(f"index {largest} into a palette of {count} colours", field=TIFF_TILE)
         return self._table[:, indices]
+
+
+IMAGECODECS = {
+    Compression.CCITT_RLE: "CCITTRLE",
+    Compression.CCITT_T4: "CCITTFAX3",
+    Compression.CCITT_T6: "CCITTFAX4",
+    Compression.LZW: "LZW",
+    Compression.OLD_JPEG: "JPEG8",
+    Compression.JPEG: "JPEG8",
+    Compression.ALT_JPEG: "JPEG8",
+    Compression.JPEG_LOSSY: "JPEG8",
+    Compression.DEFLATE: "DEFLATE",
+    Compression.PACKBITS: "PACKBITS",
+    Compression.DEFLATE_OLD: "DEFLATE",
+    Compression.APERIO_JP2000_YCBC: "JPEG2K",
+    Compression.JPEG2000_LOSSY: "JPEG2K",
+    Compression.APERIO_JP2000_RGB: "JPEG2K",
+    Compression.JPEG2000: "JPEG2K",
+    Compression.LERC: "LERC",
+    Compression.LZMA: "LZMA",
+    Compression.ZSTD_OLD: "ZSTD",
+    Compression.WEBP_OLD: "WEBP",
+    Compression.PNG: "PNG",
+    Compression.JPEGXR: "JPEGXR",
+    Compression.JPEGXR_NDPI: "JPEGXR",
+    Compression.JETRAW: "JETRAW",
+    Compression.ZSTD: "ZSTD",
+    Compression.WEBP: "WEBP",
+    Compression.JPEGXL: "JPEGXL",
+    Compression.PIXTIFF: "DEFLATE",
+    Compression.JPEGXL_DNG: "JPEGXL",
+}
+"""The decoder of imagecodecs that tifffile calls for a scheme."""
+
+
+def decoder_of(scheme: Compression) -> tuple[str | None, str | None]:
+    """Return what decodes a TIFF compression, and why it cannot be decoded (None if it can)."""
+    if scheme == Compression.NONE:
+        return "numpy", None
+    name = "TIFF" if scheme in LIBTIFF_ONLY else IMAGECODECS.get(scheme)
+    if name is None:
+        return None, "no decoder is known"
+    if not getattr(imagecodecs, name).available:
+        return None, f"this build of imagecodecs has no {name}; one that has it is needed"
+    return "libtiff (imagecodecs)" if name == "TIFF" else f"imagecodecs {name}", None
+
+
+def decoders() -> Iterator[DecoderState]:
+    """Yield for every compression of TIFF what decodes it in this environment."""
+    for scheme in Compression:
+        yield DecoderState(scheme.name, *decoder_of(scheme), number=int(scheme))

@@ -25,11 +25,6 @@ MAX_IFDS = 1 << 20
 MAX_ENTRIES = 1 << 12  # 65,535 would be legal; real files have tens of tags
 
 
-def is_tiff(head: bytes) -> bool:
-    """Whether a file that starts with `head` is a TIFF or BigTIFF."""
-    return head[:4] in MAGIC
-
-
 ITEMSIZE = {int(kind): np.dtype(code).itemsize for kind, code in NUMPY_CODE.items()}
 """Bytes of one value of each field type that is known."""
 
@@ -79,7 +74,7 @@ class TiffLayout:
         self._kept: dict[int, Ifd] = {}
         self.size = size
         head = read(0, min(16, size))
-        if not is_tiff(head):
+        if head[:4] not in MAGIC:
             raise MalformedError("not a TIFF: no II*, MM*, II+ or MM+ at its start", offset=0, field="header")
         self.order, self.big = MAGIC[head[:4]]
         need = 16 if self.big else 8

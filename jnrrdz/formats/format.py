@@ -1,0 +1,70 @@
+"""What a format says of itself, so that nothing outside of its folder has to name it.
+
+It stands apart from the list of formats because the formats' own folders import it.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format that jnrrdz reads; functions are named `module:function` and imported when they are first called."""
+
+    name: str
+
+    scan: str
+    """Returns the virtual group of a source: `scan(read, url, options, neighbours)`, of a directory
+    `scan(tree, options)`."""
+
+    magic: re.Pattern[bytes] | None = None
+    """What a file has at `magic_start`; a directory has none."""
+
+    magic_start: int = 0
+    magic_length: int = 0
+    """The most bytes that `magic` looks at."""
+
+    endings: tuple[str, ...] = ()
+    """Of names that a batch takes from a prefix, in lower case."""
+
+    media_types: tuple[str, ...] = ()
+    """Of assets that a STAC item gives as this format."""
+
+    options: tuple[str, ...] = ()
+    """Members of `ScanOptions` that no other format understands; they are refused elsewhere."""
+
+    is_directory: bool = False
+
+    codecs: tuple[str, ...] = ()
+    """Codecs that this format alone needs."""
+
+    decoders: str | None = None
+    """Yields a `DecoderState` for each way to compress, as it is in this environment."""
+
+    in_place: str | None = None
+    """Returns the tree of a directory as Zarr would have it in the very same place: `in_place(tree, options)`."""
+
+    def fits(self, head: bytes) -> bool:
+        """Whether a file that starts with `head` is of this format."""
+        return self.magic is not None and self.magic.match(head, self.magic_start) is not None
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """Return what one of the format's functions returns: `call("scan", ...)`."""
+        resolved: Callable[..., Any] = resolve_name(getattr(self, function))
+        return resolved(*arguments)
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """One way to compress, and what decodes it in this environment."""
+
+    name: str
+    by: str | None
+    reason: str | None
+    """Why it cannot be decoded; None if it can."""
+
+    number: int | None = None
+    meaning: str | None = None
