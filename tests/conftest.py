@@ -1,12 +1,14 @@
-"""Fixtures that several folders share: a small HTTP server whose every answer is set by the test.
+"""What all tests share: the surroundings that they run in, and a small HTTP server that answers as a test tells it.
 
-May touch 127.0.0.1.  `http_server` is a fresh one per test, `make_http_server` makes more.  Real servers
+`http_server` is a fresh one per test, `make_http_server` makes more.  Real servers
 (SeaweedFS, nginx) and a proxy that breaks what passes are in tests/servers.
 """
 
 import hashlib
+import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,13 +19,25 @@ import pytest
 
 pytest_plugins = ("tests.servers.fixtures",)
 
+REMOVED = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONWARNINGS")
+ENVIRONMENT = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8", "TZ": "UTC", "COLUMNS": "100", "TERM": "dumb"}
 
-@pytest.fixture(scope="session", autouse=True)
-def _signals_end_children() -> None:
-    """Let signals end the programs that tests start, also where whoever started the tests ignores them (nohup)."""
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, handler)
+
+def pytest_configure() -> None:
+    """Make a test's surroundings the same whoever starts it: a terminal, nohup, a job without HOME.
+
+    Signals that the parent ignores would be ignored by every child too; a shell ignores SIGINT for what it
+    starts in the background.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for name in [name for name in os.environ if name in REMOVED or name.startswith(("AWS_", "JNRRDZ_S3", "FSSPEC_"))]:
+        del os.environ[name]
+    os.environ.update(ENVIRONMENT)
+    os.environ.setdefault("HOME", tempfile.gettempdir())
+    time.tzset()
 
 
 LAST_MODIFIED = "Wed, 21 Oct 2015 07:28:00 GMT"
