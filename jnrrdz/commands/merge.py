@@ -87,10 +87,10 @@ def _position(source: ByteSource, refs: ChunkRefs, tables: bytes) -> int:
 
 def _ifds(layout: TiffLayout) -> Iterator[Ifd]:
     """Yield the directories of the chain, and those of smaller versions that hang below them."""
-    for ifd in layout.chain():
+    for ifd in map(layout.ifd, layout.main):
         yield ifd
         for start in layout.ints(ifd, Tag.SubIFDs):
-            yield from layout.chain(start)
+            yield from map(layout.ifd, layout.chain(start))
 
 
 METADATA = "metadata"

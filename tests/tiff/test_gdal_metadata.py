@@ -27,7 +27,7 @@ ITEMS = [
     ('<Item name="OFFSET" sample="0" role="offset">-1e3</Item>', {}, {1: BandMetadata(offset=-1000.0)}),
     ('<Item name="UNITTYPE" sample="0" role="unittype">m</Item>', {}, {1: BandMetadata(unit="m")}),
     ('<Item name="DESCRIPTION" sample="0" role="description">red</Item>', {}, {1: BandMetadata(description="red")}),
-    ('<Item name="COLORINTERP" sample="0" role="colorinterp">NIR</Item>', {}, {1: BandMetadata(color="NIR")}),
+    ('<Item name="COLORINTERP" sample="0" role="colorinterp">NIR</Item>', {}, {1: BandMetadata(colour="NIR")}),
     ('<Item name="SCALE" role="scale">0.1</Item>', {"": {"SCALE": "0.1"}}, {}),  # of no band
 ]
 
@@ -90,10 +90,10 @@ def test_file_beside_an_image():
             scale=0.5,
             offset=1.0,
             unit="K",
-            color="Palette",
+            colour="Palette",
             nodata="-2.54000000000000E+02",
             categories=("sea", ""),
-            color_table=((1, 2, 3, 4), (255, 0, 3, 255)),
+            colour_table=((1, 2, 3, 4), (255, 0, 3, 255)),
             items={"": {"STATISTICS_MEAN": "3.5"}},
         )
     }

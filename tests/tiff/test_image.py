@@ -8,7 +8,8 @@ import pytest
 import tifffile
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.image import sample_dtype, segments, tiff_image
+from jnrrdz.formats.tiff.arrays import sample_dtype
+from jnrrdz.formats.tiff.image import segments, tiff_image
 from jnrrdz.formats.tiff.structure import TiffLayout
 
 
@@ -20,7 +21,7 @@ def written(pixels, **options):
 
 def parsed(data):
     layout = TiffLayout(lambda start, stop: data[start:stop], len(data))
-    return layout, tiff_image(layout, next(layout.chain()))
+    return layout, tiff_image(layout, layout.ifd(layout.main[0]))
 
 
 def changed(data, **tags):

@@ -8,7 +8,7 @@ import rasterio
 import tifffile
 
 import jnrrdz
-from jnrrdz.formats.tiff.arrays import nodata_value
+from jnrrdz.formats.tiff.arrays import nodata_attributes
 
 NAN = float("nan")
 
@@ -39,10 +39,10 @@ def test_held(text, code, expected):
     dtype = np.dtype(code)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = nodata_value(text, dtype)
-    assert found.value.dtype == dtype
-    np.testing.assert_array_equal(found.value, np.array(expected, dtype))
-    assert found.attributes == {}
+        attributes = nodata_attributes(text, dtype)
+    assert attributes.keys() == {"_FillValue"}
+    assert attributes["_FillValue"].dtype == dtype
+    np.testing.assert_array_equal(attributes["_FillValue"], np.array(expected, dtype))
 
 
 NOT_HELD = [
@@ -60,13 +60,12 @@ NOT_HELD = [
 @pytest.mark.parametrize(("text", "code"), NOT_HELD)
 def test_not_held_is_an_attribute_and_a_warning(text, code):
     with pytest.warns(UserWarning, match="kept as an attribute only"):
-        found = nodata_value(f" {text} ", np.dtype(code))
-    assert (found.value, found.attributes) == (None, {"nodata": text})
+        assert nodata_attributes(f" {text} ", np.dtype(code)) == {"nodata": text}
 
 
 @pytest.mark.parametrize("text", [None, "", "  "])
 def test_nothing_is_nothing(text):
-    assert nodata_value(text, np.dtype("u1")).value is None
+    assert nodata_attributes(text, np.dtype("u1")) == {}
 
 
 def test_a_tag_that_points_outside_the_file_never_costs_the_pixels(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.formats.tiff.arrays import axis_names, order_of
+from jnrrdz.formats.tiff.pages import axis_names, order_of
 from jnrrdz.formats.tiff.structure import TiffLayout
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -244,7 +244,7 @@ def test_zeiss_lsm(tmp_path, channels):
     if channels == 2:  # LSM writers put two widths into a place of their own, though they fit into the IFD
         data = bytearray(path.read_bytes())
         layout = layout_of(path)
-        for ifd in list(layout.chain())[::2]:
+        for ifd in [layout.ifd(offset) for offset in layout.main[::2]]:
             struct.pack_into("<I", data, ifd.entries[258].position, len(data))
         path.write_bytes(data + struct.pack("<HH", 16, 16))
     tree = jnrrdz.open_datatree(path)

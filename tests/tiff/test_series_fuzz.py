@@ -54,7 +54,7 @@ def headers(data):
     """Return the places that scans look at: the header and everything around the IFDs."""
     layout = TiffLayout(lambda start, stop: data[start:stop], len(data))
     places = set(range(8))
-    for ifd in layout.chain():
+    for ifd in map(layout.ifd, layout.main):
         places |= set(range(ifd.offset, min(ifd.offset + 14 + 12 * len(ifd.entries), len(data))))
         for entry in ifd.entries.values():
             places |= set(range(entry.position, min(entry.position + 600, len(data))))

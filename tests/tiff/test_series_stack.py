@@ -8,7 +8,7 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.formats.tiff.chain import Pages, main_chain
+from jnrrdz.formats.tiff.pages import Pages
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.readahead import ReadAhead
@@ -215,7 +215,7 @@ def test_kinds_tell_pages_apart_by_what_decides_about_pixels(tmp_path):
             )
     read = ReadAhead(open_source(str(path)))
     layout = TiffLayout(read, read.size)
-    pages = Pages(layout, str(path), main_chain(layout))
+    pages = Pages(layout, str(path), layout.main)
     assert pages.kind.tolist() == [0, 1, 0, 1, 0, 1]
     with tifffile.TiffFile(path) as tif:
         for number, page in enumerate(tif.pages):

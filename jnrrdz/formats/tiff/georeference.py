@@ -260,10 +260,10 @@ def _inside(layout: TiffLayout, image: TiffImage) -> Geo:
             layout.floats(ifd, tag) for tag in (Tag.ModelPixelScale, Tag.ModelTiepoint, Tag.ModelTransformation)
         )
         where = georeference(keys, scale, tiepoints, matrix)
-        rpc = rpc_from_tag(layout.floats(ifd, Tag.RPCCoefficientTag)) if Tag.RPCCoefficientTag in ifd else None
+        rpc = rpc_from_tag(layout.floats(ifd, Tag.RPCCoefficientTag)) if Tag.RPCCoefficientTag in ifd.entries else None
     except JnrrdzError as error:
         return Geo(refused=_warned(error))
-    says_point = Tag.GeoKeyDirectory in ifd
+    says_point = Tag.GeoKeyDirectory in ifd.entries
     try:
         return Geo(where, crs_from_geokeys(keys), refused, rpc, says_point=says_point)
     except JnrrdzError as error:
@@ -310,7 +310,7 @@ def rpc_at(rpc: Rpc, rows: float, columns: float) -> Rpc:
 
 def _keys(layout: TiffLayout, image: TiffImage) -> GeoKeys:
     ifd = image.ifd
-    if Tag.GeoKeyDirectory not in ifd:
+    if Tag.GeoKeyDirectory not in ifd.entries:
         return GeoKeys()
     text = (layout.raw(ifd, Tag.GeoAsciiParams) or b"").decode("latin-1")
     return parse_geokeys(layout.ints(ifd, Tag.GeoKeyDirectory), layout.floats(ifd, Tag.GeoDoubleParams), text)

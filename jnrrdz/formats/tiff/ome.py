@@ -26,10 +26,10 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
-from jnrrdz.formats.tiff.arrays import NAMES, Keyframe, Level
-from jnrrdz.formats.tiff.chain import Pages, main_chain, pages_at
+from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import TEXTS, bounded_text, meaning_of
-from jnrrdz.formats.tiff.stack import Series, check_levels, file_group, gathered, refusal, sub_ifds
+from jnrrdz.formats.tiff.pages import NAMES, Gathered, Level, Numbers, Pages, check_levels
+from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
@@ -201,7 +201,6 @@ DESCRIPTION = TEXTS[Tag.ImageDescription]
 MAX_MISSING = 1 << 24
 """Chunks of planes that no file holds: more are no acquisition that was cut short."""
 
-type Numbers = NDArray[np.intp]
 type Parts = list[tuple[Pages, Numbers]]
 """The pages of each file, and which of them every plane is."""
 
@@ -225,13 +224,13 @@ class Files:
 
     def _open(self, name: str | None) -> Pages:
         if name is None:
-            return Pages(self.layout, self.url, main_chain(self.layout), kinds=MOST_KINDS)
+            return Pages(self.layout, self.url, self.layout.main, kinds=MOST_KINDS)
         url = _beside(self.url, name)
         read = self.neighbours.open(url)
         if read is None:
             raise UnsupportedError(f"planes are in {name!r}, which is not beside it", url=self.url, field=FIELD)
         layout = TiffLayout(read, read.size)
-        return Pages(layout, read.source.url, main_chain(layout), kinds=MOST_KINDS)
+        return Pages(layout, read.source.url, layout.main, kinds=MOST_KINDS)
 
 
 def _name_of(url: str) -> str:
@@ -266,7 +265,7 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
 def _series(files: Files, image: OmeImage, options: ScanOptions) -> Series:
     parts = _parts(files, image)
     full = _level(image, parts, None)
-    below = [_level(image, lower, full.key) for lower in _below(parts)] if options.overviews else []
+    below = [_level(image, lower, full.key.image) for lower in _below(parts)] if options.overviews else []
     meaning = meaning_of(parts[0][0].layout, full.key.image, replace(options, expand_palette=False, embedded=False))
     meaning.group.pop(DESCRIPTION, None)
     return Series(image.name, check_levels([full, *below]), image.axes, image.channels, meaning=meaning)
@@ -309,7 +308,7 @@ def _count(block: Block, pages: Pages, room: int) -> int:
     return there
 
 
-def _level(image: OmeImage, parts: Parts, main: Keyframe | None) -> Level:
+def _level(image: OmeImage, parts: Parts, main: TiffImage | None) -> Level:
     """Return one level of an image, from the pages of all its files."""
     found = [_gathered(image, pages, numbers[numbers >= 0], main) for pages, numbers in parts]
     first, planes = found[0][0], prod(image.sizes)
@@ -328,10 +327,8 @@ def _level(image: OmeImage, parts: Parts, main: Keyframe | None) -> Level:
     return Level(first, lead, tuple(pages.url for pages, _ in parts), source, offsets, lengths)
 
 
-def _gathered(
-    image: OmeImage, pages: Pages, numbers: Numbers, main: Keyframe | None
-) -> tuple[Keyframe, NDArray[np.int64], NDArray[np.int64]]:
-    found = gathered(pages, numbers, main)
+def _gathered(image: OmeImage, pages: Pages, numbers: Numbers, main: TiffImage | None) -> Gathered:
+    found = pages.gathered(numbers, main)
     if isinstance(found, str):
         raise _differing(image, found)
     return found
@@ -343,7 +340,7 @@ def _differing(image: OmeImage, what: str) -> UnsupportedError:
 
 def _below(parts: Parts) -> Iterator[Parts]:
     """Yield the pages of every smaller version, one level after the other; nothing where planes have not as many."""
-    columns = [sub_ifds(pages, numbers[numbers >= 0]) for pages, numbers in parts]
+    columns = [pages.sub_ifds(numbers[numbers >= 0]) for pages, numbers in parts]
     depths = {0 if column is None else column.shape[1] for column in columns}
     for depth in range(depths.pop() if len(depths) == 1 else 0):
         yield [
@@ -357,4 +354,4 @@ def _lower(pages: Pages, numbers: Numbers, offsets: NDArray[np.int64]) -> tuple[
     """Return the pages at SubIFDs, and which of them each plane is."""
     below = np.full_like(numbers, -1)
     below[numbers >= 0] = np.arange(len(offsets))
-    return pages_at(pages.layout, pages.url, offsets.tolist(), kinds=MOST_KINDS), below
+    return Pages(pages.layout, pages.url, offsets.tolist(), kinds=MOST_KINDS), below

@@ -1,12 +1,9 @@
-"""Series to groups: the variable or the pyramid, what its axes mean, and OME-Zarr metadata.
+"""Series to groups, and pages that all agree as a series of their own.
 
-May touch the model and the planes of this folder.
+The group of a series is its variable or its pyramid, with what the axes mean and OME-Zarr metadata.  Pages
+that all agree make a variable with a leading axis `page`; each may bring smaller versions of itself.  Anything
+that does not agree (shape, samples, type, codec, place on the Earth) leaves the file to the caller, a group for a page.
 Spec: https://ngff.openmicroscopy.org/0.5/
-
-Pages that all agree, as one array with a leading axis `page`; each may bring smaller versions of itself.
-
-May touch the TIFF layout, and the pages and planes of this folder.  Anything that does not agree
-(shape, samples, type, codec, place on the Earth) leaves the file to the caller, a group for a page.
 """
 
 import re
@@ -15,15 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.ome import Axis, Channel, Dataset, ome_attributes
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.arrays import Keyframe, Level, level_array
-from jnrrdz.formats.tiff.chain import Pages, has_images, main_chain, pages_at
 from jnrrdz.formats.tiff.georeference import Geo, geo_of, levels_attributes
+from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
+from jnrrdz.formats.tiff.pages import Level, Numbers, Pages, check_levels, level_array
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Photometric, Tag
 from jnrrdz.options import ScanOptions
@@ -96,7 +92,8 @@ def _level_group(series: Series, array: VirtualArray, full: VirtualArray) -> Vir
     attributes = {
         **array.attributes,
         **here.array_attributes(),
-        **series.meaning.variable(is_full=is_full),
+        **series.meaning.array,
+        **(series.meaning.full if is_full else {}),
         **_axes(array, series, full),
     }
     about = {**(series.meaning.group if is_full else {}), **here.group_attributes(shape)}
@@ -127,20 +124,6 @@ def _axes(array: VirtualArray, series: Series, full: VirtualArray) -> dict[str, 
     return {AXES: known} if known else {}
 
 
-def check_levels(levels: Sequence[Level]) -> list[Level]:
-    """Return the levels that are ever smaller versions of the first, of its type and samples."""
-    kept, first = [levels[0]], levels[0].key.alone
-    for level in levels[1:]:
-        last, here = kept[-1].key.alone, level.key.alone
-        like = here.dtype == first.dtype and here.shape[:-2] == first.shape[:-2] and level.lead == kept[0].lead
-        smaller = here.shape[-2:] != last.shape[-2:] and all(
-            size <= before for size, before in zip(here.shape[-2:], last.shape[-2:], strict=True)
-        )
-        if like and smaller:
-            kept.append(level)
-    return kept
-
-
 def refusal(name: str, error: UnsupportedError | MalformedError) -> dict[str, str]:
     """Return the entry of the attribute `refused` for an image that cannot be read."""
     return {"image": name, "reason": str(error)}
@@ -162,31 +145,23 @@ SAME = (
 )
 """Tags that do not decide how pixels are decoded, but what they mean and where they lie."""
 
-type Numbers = NDArray[np.intp]
 
-
-@dataclass(frozen=True, eq=False)
-class _Roles:
-    """The numbers of the main pages, and of those that are the first, second, ... smaller version of each."""
-
-    mains: Numbers
-    reduced: list[Numbers]
-
-
-def stack_series(layout: TiffLayout, url: str, options: ScanOptions) -> Series | None:
-    """Return the stack that a file's pages are, None where they are not one."""
-    first = layout.ifd(layout.first)
-    if not first.next or first.next + 2 > layout.size:
+def stack_group(layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
+    """Return the group of the stack that a file's pages are, None where they are not one."""
+    pages = Pages(layout, url, layout.main, kinds=MOST_KINDS)
+    if (pages.kind < 0).any() or any(image.is_mask for image in pages.images):
         return None
-    chain = main_chain(layout)
-    if not has_images(layout, chain, FEWEST):
+    is_reduced = np.array([image.is_reduced for image in pages.images])[pages.kind]
+    mains = np.flatnonzero(~is_reduced)
+    steps = np.diff(np.append(mains, len(pages)))
+    if len(mains) < FEWEST or mains[0] != 0 or (steps != steps[0]).any():
         return None
-    pages = Pages(layout, url, chain, kinds=MOST_KINDS)
-    roles = None if (pages.kind < 0).any() else _roles(pages)
-    if roles is None or not _same_meaning(pages, roles.mains):
+    # all pages lie at the same place and mean the same, byte for byte
+    images = [pages.images[kind] for kind in dict.fromkeys(pages.kind[mains].tolist())]
+    if len({tuple(layout.raw(image.ifd, tag) for tag in SAME) for image in images}) > 1:
         return None
-    full = stack_level(pages, roles.mains)
-    below = None if full is None else _below(pages, roles) if options.overviews else []
+    full = _stack_level(pages, mains)
+    below = None if full is None else _below(pages, mains, int(steps[0])) if options.overviews else []
     if full is None or below is None:
         return None
     image = full.key.image
@@ -194,93 +169,32 @@ def stack_series(layout: TiffLayout, url: str, options: ScanOptions) -> Series |
         return None  # the codec of a palette gives three bands, which a page by itself has room for
     geo = geo_of(layout, image)
     meaning = meaning_of(layout, image, options, unit=geo.height_unit)
-    return Series("", check_levels([full, *below]), geo=geo, meaning=meaning, is_ome=False)
+    return series_group(Series("", check_levels([full, *below]), geo=geo, meaning=meaning, is_ome=False))
 
 
-def stack_level(pages: Pages, numbers: Numbers, main: Keyframe | None = None) -> Level | None:
+def _stack_level(pages: Pages, numbers: Numbers, main: TiffImage | None = None) -> Level | None:
     """Return the level that pages of a file make, None where they do not agree."""
-    found = gathered(pages, numbers, main)
-    if isinstance(found, str):
+    gathered = pages.gathered(numbers, main)
+    if isinstance(gathered, str):
         return None
-    key, offsets, lengths = found
+    key, offsets, lengths = gathered
     source = np.zeros(len(numbers), np.int32)
     return Level(key, (("page", len(numbers)),), (pages.url,), source, offsets, lengths)
 
 
-def gathered(
-    pages: Pages, numbers: Numbers, main: Keyframe | None = None
-) -> tuple[Keyframe, NDArray[np.int64], NDArray[np.int64]] | str:
-    """Return what pages share and their columns, or else what they do not share."""
-    kinds = list(dict.fromkeys(pages.kind[numbers].tolist()))
-    if -1 in kinds:
-        return f"more than {len(pages.kinds)} kinds of pages"
-    keys = [
-        Keyframe.of(pages.layout, pages.images[kind], pages.url, None if main is None else main.image) for kind in kinds
-    ]
-    for key in keys[1:]:
-        differs = keys[0].difference(key)
-        if differs is not None:
-            return f"the IFD at {key.image.ifd.offset} has {differs}"
-    offsets = np.zeros((len(numbers), keys[0].image.segments), np.int64)
-    lengths = np.zeros_like(offsets)
-    for kind in kinds:
-        places = np.flatnonzero(pages.kind[numbers] == kind)
-        rows = pages.row[numbers[places]]
-        found = pages.columns(kind)
-        offsets[places], lengths[places] = found[0][rows], found[1][rows]
-    return keys[0], offsets, lengths
-
-
-def _roles(pages: Pages) -> _Roles | None:
-    """Return which pages are images and which their smaller versions; None unless two agree and all have as many."""
-    if any(image.is_mask for image in pages.images):
-        return None
-    is_reduced = np.array([image.is_reduced for image in pages.images])[pages.kind]
-    mains = np.flatnonzero(~is_reduced)
-    if len(mains) < FEWEST or mains[0] != 0:
-        return None
-    steps = np.diff(np.append(mains, len(pages)))
-    if (steps != steps[0]).any():
-        return None
-    return _Roles(mains, [mains + step for step in range(1, int(steps[0]))])
-
-
-def _same_meaning(pages: Pages, mains: Numbers) -> bool:
-    """Whether all pages lie at the same place and mean the same, byte for byte."""
-    kinds = dict.fromkeys(pages.kind[mains].tolist())
-    images = [pages.images[kind] for kind in kinds]
-    return len({tuple(pages.layout.raw(image.ifd, tag) for tag in SAME) for image in images}) == 1
-
-
-def _below(pages: Pages, roles: _Roles) -> list[Level] | None:
+def _below(pages: Pages, mains: Numbers, step: int) -> list[Level] | None:
     """Return the smaller versions of a stack: pages that follow each page, then SubIFDs; None where they disagree."""
-    levels: list[Level | None] = []
-    main = Keyframe.of(pages.layout, pages.images[int(pages.kind[roles.mains[0]])], pages.url)
-    levels = [stack_level(pages, numbers, main) for numbers in roles.reduced]
-    subs = sub_ifds(pages, roles.mains)
+    main = pages.images[int(pages.kind[mains[0]])]
+    levels = [_stack_level(pages, mains + number, main) for number in range(1, step)]
+    subs = pages.sub_ifds(mains)
     if subs is None:
         return None
     for column in subs.T:
-        below = pages_at(pages.layout, pages.url, column.tolist(), kinds=MOST_KINDS)
+        below = Pages(pages.layout, pages.url, column.tolist(), kinds=MOST_KINDS)
         if (below.kind < 0).any() or not all(image.is_reduced and not image.is_mask for image in below.images):
             return None
-        levels.append(stack_level(below, np.arange(len(below)), main))
-    found = [level for level in levels if level is not None]
-    if len(found) < len(levels):
+        levels.append(_stack_level(below, np.arange(len(below)), main))
+    agreed = [level for level in levels if level is not None]
+    if len(agreed) < len(levels):
         return None
-    return sorted(found, key=lambda level: -level.key.image.width * level.key.image.length)
-
-
-def sub_ifds(pages: Pages, numbers: Numbers) -> NDArray[np.int64] | None:
-    """Return where the SubIFDs of some pages are, a row a page; None where they have not as many each."""
-    kinds = list(dict.fromkeys(pages.kind[numbers].tolist()))
-    found = {kind: pages.sub_ifds(kind) for kind in kinds}
-    widths = {0 if column is None else column.shape[1] for column in found.values()}
-    if len(widths) != 1:
-        return None
-    result = np.zeros((len(numbers), widths.pop()), np.int64)
-    for kind, column in found.items():
-        places = np.flatnonzero(pages.kind[numbers] == kind)
-        if column is not None:
-            result[places] = column[pages.row[numbers[places]]]
-    return None if (result < 0).any() else result
+    return sorted(agreed, key=lambda level: -level.key.image.width * level.key.image.length)

@@ -1,12 +1,13 @@
 """The numbers of TIFF: field types, tags, and the values that tags take.
 
-Tables only.  TIFF 6.0, its technical notes, BigTIFF, and the private tags and schemes that GDAL,
-libtiff and tifffile know.
+TIFF 6.0, its technical notes, BigTIFF, and the private tags and schemes that GDAL, libtiff and tifffile know.
 Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
 from enum import IntEnum
 from functools import lru_cache
+
+import numpy as np
 
 
 class FieldType(IntEnum):
@@ -49,6 +50,9 @@ NUMPY_CODE: dict[int, str] = {
     FieldType.IFD8: "u8",
 }
 """The numpy type of one value; the byte order goes in front."""
+
+ITEMSIZE = {int(kind): np.dtype(code).itemsize for kind, code in NUMPY_CODE.items()}
+"""Bytes of one value."""
 
 
 class Tag(IntEnum):

@@ -34,65 +34,15 @@ from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.arrays import Column, Keyframe, Level, axis_names
-from jnrrdz.formats.tiff.chain import pages_at
-from jnrrdz.formats.tiff.image import TiffImage, sample_dtype, tiff_image
+from jnrrdz.formats.tiff.arrays import sample_dtype
+from jnrrdz.formats.tiff.image import TiffImage, strip_bytes, tiff_image
 from jnrrdz.formats.tiff.metadata import meaning_of
-from jnrrdz.formats.tiff.stack import Series, check_levels, file_group, gathered, refusal
-from jnrrdz.formats.tiff.structure import Entry, Ifd, ReadRange, TiffLayout
-from jnrrdz.formats.tiff.tags import Compression, FieldType
+from jnrrdz.formats.tiff.pages import Column, Gathered, Keyframe, Level, Pages, axis_names, check_levels
+from jnrrdz.formats.tiff.stack import Series, file_group, refusal
+from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.tags import Compression
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
-
-MARK = 65420
-"""A tag that all NDPI files have."""
-
-HEADER = 12
-
-
-class NdpiLayout(TiffLayout):
-    """The directories of an NDPI file."""
-
-    def __init__(self, read: ReadRange, size: int) -> None:
-        super().__init__(read, size)
-        self.first = int.from_bytes(self.exactly(4, 8, "first IFD"), "little")
-
-    def ifd(self, offset: int) -> Ifd:
-        """Return the IFD at `offset`, its values where they really are."""
-        plain = super().ifd(offset)
-        start = offset + 2
-        count = int.from_bytes(self.exactly(offset, 2, "IFD entry count"), "little")
-        end = start + 12 * count
-        tail = self.exactly(end, 8 + 4 * count, "IFD upper halves")
-        high = np.frombuffer(tail, "<u4", offset=8).astype(np.int64) << 32
-        body = np.frombuffer(self.exactly(start, 12 * count, "IFD entries"), "<u2").reshape(count, 6)
-        uppers = dict(zip(reversed(body[:, 0].tolist()), reversed(high.tolist()), strict=True))
-        entries = {tag: self._moved(entry, start, end, uppers[tag]) for tag, entry in plain.entries.items()}
-        return Ifd(offset, entries, int.from_bytes(tail[:8], "little"))
-
-    def _moved(self, entry: Entry, start: int, end: int, upper: int) -> Entry:
-        if not start <= entry.position < end:
-            return entry._replace(position=entry.position + upper)
-        if entry.type != FieldType.ASCII:
-            return entry
-        # texts never stand in the IFD, however short
-        return entry._replace(position=upper + int.from_bytes(self.exactly(entry.position, 4, entry.name), "little"))
-
-
-def ndpi_layout(read: ReadRange, layout: TiffLayout) -> NdpiLayout | None:
-    """Return the layout of an NDPI file, None for any other; no further read tells them apart below 4 GB."""
-    if layout.big or layout.order != "<" or layout.size < HEADER:
-        return None
-    if layout.size >> 32 and _far(layout):
-        found = NdpiLayout(read, layout.size)
-        return found if MARK in found.ifd(found.first) else None
-    return NdpiLayout(read, layout.size) if layout.first and MARK in layout.ifd(layout.first) else None
-
-
-def _far(layout: TiffLayout) -> bool:
-    """Whether the first 8 bytes behind the magic are an offset beyond 4 GB; those of a TIFF are absurd as one."""
-    first = int.from_bytes(layout.exactly(4, 8, "first IFD"), "little")
-    return 1 << 32 <= first < layout.size
 
 
 @dataclass(frozen=True)
@@ -254,7 +204,9 @@ def _group(found: Sequence[Any], layout: TiffLayout, url: str, options: ScanOpti
 def _series(layout: TiffLayout, url: str, found: Any, name: str, options: ScanOptions) -> Series:
     full = _level(layout, url, found, found.kind, None)
     below = (
-        [_level(layout, url, level, found.kind, full.key) for level in found.levels[1:]] if options.overviews else []
+        [_level(layout, url, level, found.kind, full.key.image) for level in found.levels[1:]]
+        if options.overviews
+        else []
     )
     levels = check_levels([full, *below])
     names = _names(found)
@@ -262,7 +214,7 @@ def _series(layout: TiffLayout, url: str, found: Any, name: str, options: ScanOp
     return Series(name, levels, _axes(found, names), _channels(found), _attributes(found), meaning=meaning)
 
 
-def _level(layout: TiffLayout, url: str, found: Any, kind: str, main: Keyframe | None) -> Level:
+def _level(layout: TiffLayout, url: str, found: Any, kind: str, main: TiffImage | None) -> Level:
     """Return one level of one of tifffile's series; only the whole series knows its kind."""
     image = _image(layout, found, kind)
     lead, band = _lead(found, image)
@@ -270,7 +222,7 @@ def _level(layout: TiffLayout, url: str, found: Any, kind: str, main: Keyframe |
     if planes > MAX_PLANES:
         raise MalformedError(f"{planes} planes, at most {MAX_PLANES} are possible", offset=image.ifd.offset)
     if found.dataoffset is not None and planes > 1 and not image.tiled:
-        key = Keyframe.of(layout, image, url, None if main is None else main.image)
+        key = Keyframe.of(layout, image, url, main)
         offsets, lengths = _contiguous(layout, image, found.dataoffset, planes)
     else:
         key, offsets, lengths = _paged(layout, url, found, _Wanted(image, kind, planes, main))
@@ -313,9 +265,7 @@ def _names(found: Any) -> tuple[str, ...]:
 
 def _contiguous(layout: TiffLayout, image: TiffImage, start: int, planes: int) -> tuple[Column, Column]:
     """Return the strips of planes that stand one after the other, which the IFDs need not list."""
-    samples, strips, _ = image.grid
-    full: Column = np.full(strips, image.row_bytes * image.segment_length, np.int64)
-    full[-1] = image.row_bytes * (image.length - (strips - 1) * image.segment_length)
+    samples, full = image.grid[0], strip_bytes(image)
     plane = int(full.sum())
     if start + planes * samples * plane > layout.size:
         raise MalformedError(
@@ -334,10 +284,10 @@ class _Wanted:
     image: TiffImage
     kind: str
     planes: int
-    main: Keyframe | None
+    main: TiffImage | None
 
 
-def _paged(layout: TiffLayout, url: str, found: Any, wanted: _Wanted) -> tuple[Keyframe, Column, Column]:
+def _paged(layout: TiffLayout, url: str, found: Any, wanted: _Wanted) -> Gathered:
     """Return what the pages of a level share, and their segments; a page that is not there has none."""
     pages = list(found)
     if len(pages) != wanted.planes:
@@ -353,23 +303,22 @@ def _paged(layout: TiffLayout, url: str, found: Any, wanted: _Wanted) -> tuple[K
     return key, offsets, lengths
 
 
-def _as_stored(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> tuple[Keyframe, Column, Column]:
+def _as_stored(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> Gathered:
     """Return what the IFDs of pages say."""
-    below = pages_at(layout, url, [page.offset for page in pages], kinds=MOST_KINDS)
-    result = gathered(below, np.arange(len(below)), wanted.main)
+    below = Pages(layout, url, [page.offset for page in pages], kinds=MOST_KINDS)
+    result = below.gathered(np.arange(len(below)), wanted.main)
     if isinstance(result, str):
         raise UnsupportedError(f"pages of one series that differ: {result}", url=url, field="IFD")
     return result
 
 
-def _corrected(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> tuple[Keyframe, Column, Column]:
+def _corrected(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> Gathered:
     """Return what tifffile says of pages."""
-    known = None if wanted.main is None else wanted.main.image
     found = {JpegTiles.of(page.keyframe) for page in pages}
     if len(found) > 1:
         raise UnsupportedError("pages of one series whose JPEG headers differ", url=url, field="StripOffsets")
     tiles = found.pop()
-    key = Keyframe.of(layout, wanted.image, url, known) if tiles is None else tiles.keyframe(wanted.image)
+    key = Keyframe.of(layout, wanted.image, url, wanted.main) if tiles is None else tiles.keyframe(wanted.image)
     return key, *_columns(layout, key.image, pages)
 
 

@@ -1,0 +1,418 @@
+"""Pages that are alike: which of them make one array, and where the segments of all of them stand.
+
+Parsing a page in full costs a fifth of a millisecond, and a stack may have a hundred thousand; but the
+pages that one writer wrote differ in little more than addresses.  So IFDs are compared as bytes, and
+one page of each kind is parsed.  Everything about pages is a column here, one row a page.
+Axes have the letters of tifffile and OME-XML in files, here the names that users are promised.
+Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.codecs import CodecSpec, TiffTileConfig, bytes_
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
+from jnrrdz.formats.tiff.image import TiffImage, segments, tiff_image
+from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Compression, SampleFormat, Tag
+
+type Column = NDArray[np.int64]
+type Numbers = NDArray[np.intp]
+type Rows = NDArray[np.uint8]
+
+NAMES = {
+    "X": "x",
+    "Y": "y",
+    "Z": "z",
+    "C": "c",
+    "T": "t",
+    "S": "band",
+    "I": "page",
+    "A": "angle",
+    "P": "phase",
+    "R": "tile",
+    "H": "lifetime",
+    "E": "lambda",
+    "Q": "other",
+    "L": "exposure",
+    "V": "event",
+    "M": "mosaic",
+    "J": "column",
+    "K": "row",
+}
+"""A letter's name; one that is not here is its own name, in lower case."""
+
+LAST = ("t", "c", "band", "z", "y", "x")
+"""The order that OME-Zarr asks for; all other axes come first, in the file's order."""
+
+
+def axis_names(letters: Sequence[str]) -> tuple[str, ...]:
+    """Return a name for each letter, the second of one name with a number behind it."""
+    names: list[str] = []
+    for letter in letters:
+        name = NAMES.get(letter.upper(), letter.lower())
+        again = sum(known == name or known.startswith(f"{name}_") for known in names)
+        names.append(f"{name}_{again + 1}" if again else name)
+    return tuple(names)
+
+
+def order_of(names: Sequence[str]) -> tuple[int, ...]:
+    """Return the places in `names`, in the order in which an array has them."""
+    ranks = {name: rank for rank, name in enumerate(LAST, start=1)}
+    return tuple(sorted(range(len(names)), key=lambda place: ranks.get(names[place], 0)))
+
+
+ADDRESSES = {Tag.StripOffsets, Tag.StripByteCounts, Tag.TileOffsets, Tag.TileByteCounts, Tag.SubIFDs}
+"""Tags whose values differ from page to page, but not their number."""
+
+SAID_OF_A_PAGE = {
+    Tag.ImageDescription,
+    Tag.Make,
+    Tag.Model,
+    Tag.Software,
+    Tag.DateTime,
+    Tag.Artist,
+    Tag.Copyright,
+    Tag.XResolution,
+    Tag.YResolution,
+    Tag.ResolutionUnit,
+}
+"""Tags that change nothing in how a page's pixels are read."""
+
+COMPARED = set(Tag) - ADDRESSES - SAID_OF_A_PAGE
+"""Every other tag that jnrrdz reads; a tag that it does not know cannot make a difference."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Pages that differ in addresses and words only."""
+
+    pages: Numbers
+    """Their numbers, ascending."""
+
+    entries: Rows
+    """(pages, entries, bytes of an entry)"""
+
+
+class Pages:
+    """The pages whose IFDs are at some offsets, whatever links them, by kinds."""
+
+    def __init__(self, layout: TiffLayout, url: str, offsets: Sequence[int], *, kinds: int | None = None) -> None:
+        self.layout = layout
+        self.url = url
+        self.offsets = offsets
+        self.kinds: list[Kind] = []
+        self.kind = np.full(len(offsets), -1, np.intp)
+        """The kind of each page; -1 where there are more than `kinds` of them."""
+        self.row = np.zeros(len(offsets), np.intp)
+        self._columns: dict[int, tuple[Column, Column]] = {}
+        stored = [layout.stored(offset) for offset in offsets]
+        sizes = np.fromiter(map(len, stored), np.int64, len(stored))
+        for size in dict.fromkeys(sizes.tolist()):
+            left = np.flatnonzero(sizes == size)
+            rows = np.frombuffer(b"".join(stored[page] for page in left), np.uint8).reshape(len(left), size)
+            entries = rows[:, layout.count_width : -layout.link_width].reshape(len(left), -1, layout.entry_width)
+            while len(left) and (kinds is None or len(self.kinds) < kinds):
+                alike = self._alike(entries)
+                self.kind[left[alike]] = len(self.kinds)
+                self.row[left[alike]] = np.arange(int(alike.sum()))
+                self.kinds.append(Kind(left[alike], entries[alike]))
+                left, entries = left[~alike], entries[~alike]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def _alike(self, entries: Rows) -> NDArray[np.bool_]:
+        """Return which rows say the same as the first one in every tag that is compared."""
+        room = self.layout.room
+        alike: NDArray[np.bool_] = (entries[:, :, :2] == entries[0, :, :2]).all(axis=(1, 2))
+        for place, tag in enumerate(self._numbers(entries[0, :, :2], "u2").tolist()):
+            if tag in COMPARED or tag in ADDRESSES:
+                alike &= (entries[:, place, 2:-room] == entries[0, place, 2:-room]).all(axis=1)
+            if tag in COMPARED:
+                self._compare(entries[:, place], alike)
+        return alike
+
+    def _compare(self, entries: Rows, alike: NDArray[np.bool_]) -> None:
+        """Take from `alike` the rows whose value of one tag is not the first row's."""
+        values, nbytes = entries[:, -self.layout.room :], self._nbytes(entries[0])
+        if nbytes <= self.layout.room:
+            alike &= (values[:, :nbytes] == values[0, :nbytes]).all(axis=1)
+            return
+        elsewhere = np.flatnonzero(alike & (values != values[0]).any(axis=1))
+        if elsewhere.size:
+            first = self._value(entries[0], nbytes)
+            alike[elsewhere] = [self._value(entries[row], nbytes) == first for row in elsewhere]
+
+    def _numbers(self, data: Rows | bytes, code: str) -> Column:
+        """Return the numbers of a type that bytes are."""
+        return np.frombuffer(bytes(data), self.layout.order + code).astype(np.int64)
+
+    def _nbytes(self, entry: Rows) -> int:
+        room = self.layout.room
+        kind, count = (self.layout.number(bytes(part)) for part in (entry[2:4], entry[4:-room]))
+        return count * ITEMSIZE.get(kind, 1)
+
+    def _value(self, entry: Rows, nbytes: int) -> bytes:
+        position = self.layout.number(bytes(entry[-self.layout.room :]))
+        return self.layout.exactly(position, nbytes, "IFD value")
+
+    def image(self, page: int) -> TiffImage:
+        """Return the facts of one page."""
+        return tiff_image(self.layout, self.layout.ifd(self.offsets[page]))
+
+    @cached_property
+    def images(self) -> list[TiffImage]:
+        """The facts of the first page of every kind."""
+        return [self.image(int(kind.pages[0])) for kind in self.kinds]
+
+    def values(self, number: int, tag: int) -> Column | None:
+        """Return the integers of one tag for all pages of a kind, a row a page; None where there are none."""
+        kind = self.kinds[number]
+        tags = self._numbers(kind.entries[0, :, :2], "u2").tolist()
+        if tag not in tags:
+            return None
+        entries = kind.entries[:, tags.index(tag)]
+        code = NUMPY_CODE.get(self.layout.number(bytes(entries[0, 2:4])), "")
+        nbytes, room = self._nbytes(entries[0]), self.layout.room
+        if not nbytes or code[:1] not in {"u", "i"}:
+            return None
+        if nbytes <= room:
+            data = entries[:, -room:][:, :nbytes].tobytes()
+        else:
+            data = b"".join(self._value(entry, nbytes) for entry in entries)
+        return self._numbers(data, code).reshape(len(kind.pages), -1)
+
+    def columns(self, number: int) -> tuple[Column, Column]:
+        """Return offsets and lengths (pages, segments) of all pages of a kind."""
+        if number not in self._columns:
+            self._columns[number] = self._listed(number) or self._repaired(number)
+        return self._columns[number]
+
+    def _listed(self, number: int) -> tuple[Column, Column] | None:
+        """Return the columns where every page lists all its segments and all are in the source, else None."""
+        image, size = self.images[number], self.layout.size
+        tags = (Tag.TileOffsets, Tag.TileByteCounts) if image.tiled else (Tag.StripOffsets, Tag.StripByteCounts)
+        offsets, lengths = (self.values(number, tag) for tag in tags)
+        need = image.segments
+        if offsets is None or lengths is None or min(offsets.shape[1], lengths.shape[1]) < need:
+            return None
+        offsets, lengths = offsets[:, :need], lengths[:, :need]
+        if min(offsets.min(), lengths.min()) < 0 or (offsets >= size).any():
+            return None
+        if image.compression == Compression.NONE:
+            lengths = np.where(lengths > 0, np.minimum(lengths, image.row_bytes * image.segment_length), lengths)
+        return offsets, np.minimum(lengths, size - offsets)
+
+    def _repaired(self, number: int) -> tuple[Column, Column]:
+        """Return the columns page by page, with the repairs and refusals of `segments`."""
+        ranges = [segments(self.layout, self.image(int(page))) for page in self.kinds[number].pages]
+        return np.stack([each.offsets for each in ranges]), np.stack([each.lengths for each in ranges])
+
+    def sub_ifds(self, numbers: Numbers) -> Column | None:
+        """Return where the SubIFDs of some pages are, a row a page; None where they have not as many each."""
+        columns = {kind: self.values(kind, Tag.SubIFDs) for kind in dict.fromkeys(self.kind[numbers].tolist())}
+        widths = {0 if column is None else column.shape[1] for column in columns.values()}
+        if len(widths) != 1:
+            return None
+        result = np.zeros((len(numbers), widths.pop()), np.int64)
+        for kind, column in columns.items():
+            places = np.flatnonzero(self.kind[numbers] == kind)
+            if column is not None:
+                result[places] = column[self.row[numbers[places]]]
+        return None if (result < 0).any() else result
+
+    def gathered(self, numbers: Numbers, main: TiffImage | None = None) -> "Gathered | str":
+        """Return what some pages (smaller versions of `main`) share and their columns, or what they do not share."""
+        kinds = list(dict.fromkeys(self.kind[numbers].tolist()))
+        if -1 in kinds:
+            return f"more than {len(self.kinds)} kinds of pages"
+        keys = [Keyframe.of(self.layout, self.images[kind], self.url, main) for kind in kinds]
+        for key in keys[1:]:
+            difference = keys[0].difference(key)
+            if difference is not None:
+                return f"the IFD at {key.image.ifd.offset} has {difference}"
+        offsets, lengths = np.zeros((2, len(numbers), keys[0].image.segments), np.int64)
+        for kind in kinds:
+            places = np.flatnonzero(self.kind[numbers] == kind)
+            rows = self.row[numbers[places]]
+            offsets[places], lengths[places] = (column[rows] for column in self.columns(kind))
+        return keys[0], offsets, lengths
+
+
+CHUNK_BYTES = 1 << 20
+"""Pixels that are stored raw are cut into chunks of this size: a part of a plane, or several planes."""
+
+WHOLE = {SampleFormat.UINT, SampleFormat.INT, SampleFormat.IEEEFP, SampleFormat.VOID}
+
+
+@dataclass(frozen=True, eq=False)
+class Keyframe:
+    """What every page of a level is like."""
+
+    image: TiffImage
+    alone: VirtualArray
+    """The array that the page would be by itself."""
+
+    config: TiffTileConfig
+    """How one segment is decoded."""
+
+    @classmethod
+    def of(cls, layout: TiffLayout, image: TiffImage, url: str, main: TiffImage | None = None) -> "Keyframe":
+        """Return the facts of one page (a smaller version of `main`); what cannot be read is refused here."""
+        inherited = None if main is None else own_nodata(layout, main)
+        alone = virtual_array(layout, image, url, {}, inherited)
+        config = TiffTileConfig.from_json(alone.codecs[0].configuration)
+        return cls(image, alone, replace(config, tile_height=image.segment_length))
+
+    def difference(self, other: "Keyframe") -> str | None:
+        """Return what forbids that two pages stand in one array, None where nothing does."""
+        mine, yours = self.alone, other.alone
+        pairs = {
+            "shape": (mine.shape, yours.shape),
+            "type": (mine.dtype, yours.dtype),
+            "nodata": (str(mine.fill_value), str(yours.fill_value)),
+            "tiles or strips": (self.image.grid, other.image.grid),
+        }
+        for name, (first, second) in pairs.items():
+            if first != second:
+                return f"{name} {second} where the first has {first}"
+        return None if self.config == other.config else "another compression or codec configuration"
+
+
+type Gathered = tuple[Keyframe, Column, Column]
+"""What pages share, their offsets and lengths (pages, segments)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One resolution of a series: pages in C order of the leading axes, missing ones with offsets of 0."""
+
+    key: Keyframe
+    lead: tuple[tuple[str, int], ...]
+    """Name and size of each leading axis, in the file's order."""
+
+    sources: tuple[str, ...]
+    source: NDArray[np.int32]
+    """Which of the sources each page is in."""
+
+    offsets: Column
+    """(pages, segments)"""
+
+    lengths: Column
+    band: str = "band"
+    """What the format calls the axis along the samples of a pixel."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunked:
+    """A level cut into chunks: the chunk's shape and codec, and the range of each in the file's order."""
+
+    together: int
+    """Pages in a chunk, along the last leading axis."""
+
+    rows: int
+    codec: CodecSpec
+    offsets: Column
+    """(pages // together, chunks of a page)"""
+
+    lengths: Column
+
+
+def level_array(level: Level) -> VirtualArray:
+    """Return the array of one level, axes of one element dropped, the others in the house's order."""
+    alone, cut = level.key.alone, _chunked(level)
+    lead = [(name, size) for name, size in level.lead if size > 1]
+    page = [level.band if name == "band" else name for name in alone.dimension_names]
+    names = (*(name for name, _ in lead), *page)
+    order = order_of(names)
+    shape = (*(size for _, size in lead), *alone.shape)
+    chunks = (*(1 for _ in lead), *alone.shape[:-2], cut.rows, level.key.image.segment_width)
+    if level.key.image.separate:
+        chunks = (*chunks[: len(lead)], 1, *chunks[len(lead) + 1 :])
+    if cut.together > 1:
+        chunks = (*chunks[: len(lead) - 1], cut.together, *chunks[len(lead) :])
+    grid = tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
+    places = np.arange(prod(grid)).reshape(grid).transpose(order).ravel()
+    return VirtualArray(
+        shape=tuple(shape[place] for place in order),
+        dtype=alone.dtype,
+        chunks=tuple(chunks[place] for place in order),
+        codecs=(cut.codec,),
+        refs=_refs(level, cut, places),
+        dimension_names=tuple(names[place] for place in order),
+        fill_value=alone.fill_value,
+        attributes=alone.attributes,
+    )
+
+
+def _refs(level: Level, cut: _Chunked, places: NDArray[np.intp]) -> ChunkRefs:
+    """Return one range a chunk, in the array's order."""
+    offsets, lengths = cut.offsets.ravel()[places], cut.lengths.ravel()[places]
+    present = (offsets > 0) & (lengths > 0)
+    indptr = np.concatenate(([0], np.cumsum(present))).astype(np.int64)
+    if len(level.sources) == 1:
+        source: NDArray[np.int32] = np.broadcast_to(np.int32(0), int(indptr[-1]))
+    else:
+        pages = np.repeat(level.source[:: cut.together], cut.offsets.shape[1])
+        source = pages[places][present]
+    return ChunkRefs(level.sources, indptr, source, offsets[present], lengths[present])
+
+
+def _chunked(level: Level) -> _Chunked:
+    """Return the level's chunks: its segments, or pieces of about the same size where the pixels are raw."""
+    key = level.key
+    starts = raw_planes(key.image, level.offsets, level.lengths)
+    if starts is None:
+        return _Chunked(1, key.image.segment_length, key.config.to_spec(), level.offsets, level.lengths)
+    together = _planes_together(level, starts)
+    plane = key.image.row_bytes * key.image.length
+    if together > 1:
+        first = starts[::together]
+        codec = bytes_(None if key.alone.dtype.itemsize == 1 else key.config.byte_order)
+        return _Chunked(together, key.image.length, codec, first, np.full_like(first, together * plane))
+    rows = min(max(CHUNK_BYTES // max(key.image.row_bytes, 1), 1), key.image.length)
+    tops = np.arange(0, key.image.length, rows) * key.image.row_bytes
+    nbytes = np.minimum(rows * key.image.row_bytes, plane - tops)
+    offsets = np.where(starts[..., None] > 0, starts[..., None] + tops, 0)
+    lengths = np.where(starts[..., None] > 0, nbytes, 0)
+    codec = replace(key.config, tile_height=rows).to_spec()
+    pages = len(starts)
+    return _Chunked(1, rows, codec, offsets.reshape(pages, -1), lengths.reshape(pages, -1))
+
+
+def _planes_together(level: Level, starts: Column) -> int:
+    """Return how many whole planes one chunk takes: a divisor of the last axis, so that no chunk is short."""
+    image, dtype = level.key.image, level.key.alone.dtype
+    sizes = [size for _, size in level.lead if size > 1]
+    plane = image.row_bytes * image.length
+    plain = image.formats[0] in WHOLE and dtype.itemsize * 8 == image.bits[0] and image.fill_order == 1
+    if not sizes or image.samples > 1 or not plain or 2 * plane > CHUNK_BYTES or (starts == 0).any():
+        return 1
+    runs = starts.reshape(-1, sizes[-1])
+    sources = level.source.reshape(-1, sizes[-1])
+    if (np.diff(runs, axis=1) != plane).any() or np.diff(sources, axis=1).any():
+        return 1
+    most = min(CHUNK_BYTES // plane, sizes[-1])
+    return next(count for count in range(most, 0, -1) if sizes[-1] % count == 0)
+
+
+def check_levels(levels: Sequence[Level]) -> list[Level]:
+    """Return the levels that are ever smaller versions of the first, of its type and samples."""
+    kept, first = [levels[0]], levels[0].key.alone
+    for level in levels[1:]:
+        last, here = kept[-1].key.alone, level.key.alone
+        like = here.dtype == first.dtype and here.shape[:-2] == first.shape[:-2] and level.lead == kept[0].lead
+        smaller = here.shape[-2:] != last.shape[-2:] and all(
+            size <= before for size, before in zip(here.shape[-2:], last.shape[-2:], strict=True)
+        )
+        if like and smaller:
+            kept.append(level)
+    return kept
