@@ -1,9 +1,7 @@
 """Archival imagery as Zarr, without copying a byte of it."""
 
-import sys
-from importlib import import_module
-from importlib.metadata import version
-from types import ModuleType
+from importlib import import_module as _import
+from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.errors import (
@@ -17,29 +15,66 @@ from jnrrdz.errors import (
 )
 
 if TYPE_CHECKING:
-    from jnrrdz.api import index, open_dataset, open_datatree, open_group, open_store, scan, write
-    from jnrrdz.batches.run import batch
+    from jnrrdz.api import Indexed, index, open_dataset, open_datatree, open_group, open_store, scan, write
+    from jnrrdz.batches.item import Outcome
+    from jnrrdz.batches.run import Batch, batch
+    from jnrrdz.batches.selection import Selection
     from jnrrdz.commands.convert import convert
-    from jnrrdz.commands.merge import merge
-    from jnrrdz.commands.refresh import refresh
-    from jnrrdz.commands.tile import tile
-    from jnrrdz.commands.verify import verify
+    from jnrrdz.commands.merge import Merged, merge
+    from jnrrdz.commands.refresh import Refreshed, refresh
+    from jnrrdz.commands.tile import Tiled, tile
+    from jnrrdz.commands.tile_pixels import TileOptions
+    from jnrrdz.commands.verify import Finding, Verification, verify
+    from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
     from jnrrdz.options import Access, ScanOptions, WriteOptions
     from jnrrdz.parser import Parser
+    from jnrrdz.store.store import ReferenceStore
 
-__version__ = version("jnrrdz")
+__version__ = _version("jnrrdz")
+
+_HOMES = {
+    "api": "Indexed index open_dataset open_datatree open_group open_store scan write",
+    "batches.item": "Outcome",
+    "batches.run": "Batch batch",
+    "batches.selection": "Selection",
+    "commands.convert": "convert",
+    "commands.merge": "Merged merge",
+    "commands.refresh": "Refreshed refresh",
+    "commands.tile": "Tiled tile",
+    "commands.tile_pixels": "TileOptions",
+    "commands.verify": "Finding Verification verify",
+    "core.arrays": "SourceRecord VirtualArray VirtualGroup",
+    "options": "Access ScanOptions WriteOptions",
+    "parser": "Parser",
+    "store.store": "ReferenceStore",
+}
+"""The modules of what is imported when it is first asked for: a command that only prints its help needs no xarray."""
 
 __all__ = [
     "Access",
+    "Batch",
     "DriftError",
     "DriftWarning",
+    "Finding",
+    "Indexed",
     "JnrrdzError",
     "MalformedError",
+    "Merged",
+    "Outcome",
     "Parser",
+    "ReferenceStore",
+    "Refreshed",
     "ScanOptions",
+    "Selection",
+    "SourceRecord",
+    "TileOptions",
+    "Tiled",
     "UnrepresentableError",
     "UnsupportedError",
     "UntrustedSourceError",
+    "Verification",
+    "VirtualArray",
+    "VirtualGroup",
     "WriteOptions",
     "batch",
     "convert",
@@ -57,42 +92,12 @@ __all__ = [
 ]
 
 
-_HOMES = {
-    "Access": "jnrrdz.options",
-    "ScanOptions": "jnrrdz.options",
-    "WriteOptions": "jnrrdz.options",
-    "Parser": "jnrrdz.parser",
-    "batch": "jnrrdz.batches.run",
-    "merge": "jnrrdz.commands.merge",
-    "tile": "jnrrdz.commands.tile",
-    "verify": "jnrrdz.commands.verify",
-    "convert": "jnrrdz.commands.convert",
-    "refresh": "jnrrdz.commands.refresh",
-}
-
-
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: a command that only prints its help should not import xarray."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "jnrrdz.api")), name)
+    for module, names in _HOMES.items():
+        if name in names.split():
+            return getattr(_import(f"jnrrdz.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Folder(ModuleType):
-    """A folder that shares its name with a function of the library, and does what the function does when called."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(_HOMES.get(name, "jnrrdz.api")), name)(*args, **kwargs)
-
-
-class _Package(ModuleType):
-    """This module, which Python binds every imported folder to: `scan` and `write` would hide their functions."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in __all__ and isinstance(value, ModuleType):
-            value.__class__ = _Folder
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

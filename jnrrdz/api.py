@@ -5,14 +5,14 @@ and raises JnrrdzError alone for what is wrong with them.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
 import xarray as xr
 import zarr
 
 from jnrrdz.codecs.osml import adopted_documents
-from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.arrays import VirtualGroup, html_table
 from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import scanning
@@ -52,6 +52,10 @@ class Indexed:
     chunks: int
     requests: int
     bytes_read: int
+
+    def _repr_html_(self) -> str:
+        members = asdict(self)
+        return html_table("Indexed", list(members), [list(members.values())])
 
 
 def scan(

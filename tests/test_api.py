@@ -44,15 +44,6 @@ def full(cog):
         return source.read(1)
 
 
-def test_functions_are_there_though_folders_have_their_names(cog, tmp_path):
-    code = (
-        "import jnrrdz, jnrrdz.formats.tiff.scan, jnrrdz.manifests.json, sys;"
-        "jnrrdz.write(jnrrdz.scan(sys.argv[1]), sys.argv[2])"
-    )
-    subprocess.run([sys.executable, "-c", code, str(cog), str(tmp_path / "refs.json")], check=True)
-    assert jnrrdz.open_group(tmp_path / "refs.json")["0/data"].shape == (HEIGHT, WIDTH)
-
-
 def test_scan_write_and_open_are_index_and_open(cog, tmp_path, full):
     jnrrdz.write(jnrrdz.scan(cog), tmp_path / "by_parts.json")
     done = jnrrdz.index(cog, tmp_path / "at_once.json")

@@ -30,6 +30,7 @@ from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads
 from jnrrdz.batches.item import Found, Job, Outcome, State, exists
 from jnrrdz.batches.selection import Selection, Template
 from jnrrdz.batches.work import OptionsOf, Plan, failed
+from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError, redacted
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import leftovers, remove
@@ -157,6 +158,14 @@ class Batch:
     def total(self) -> int:
         """How many sources have an outcome."""
         return self.ok + self.skipped + self.failed + self.planned
+
+    def __repr__(self) -> str:
+        counts = f"{self.ok} ok, {self.skipped} skipped, {self.failed} failed, {self.planned} planned"
+        return f"Batch: {counts}, {self.seconds:.1f} s" + (f"; stopped: {self.stopped}" if self.stopped else "")
+
+    def _repr_html_(self) -> str:
+        rows = [(line.get("source"), line.get("message")) for line in self.failures[:SHOWN]]
+        return html_table(repr(self), ("failed", "why"), rows)
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome."""

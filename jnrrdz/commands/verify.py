@@ -45,10 +45,11 @@ import numpy as np
 import zarr
 
 from jnrrdz import api
+from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
-from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
+from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError, redacted
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.groups import columnar
@@ -98,8 +99,16 @@ class Verification:
         """Whether nothing is wrong."""
         return not self.findings
 
+    def __repr__(self) -> str:
+        counts = f"{self.sources} sources, {self.ranges} ranges, {self.chunks} chunks, {self.checksums} checksums"
+        return f"Verification of {redacted(self.refs)}: {len(self.findings)} findings in {counts}"
+
+    def _repr_html_(self) -> str:
+        rows = [(finding.kind, finding.place, finding.message) for finding in self.findings[:SHOWN]]
+        return html_table(repr(self), ("what", "where", "finding"), rows)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the same as JSON has it."""
+        """Return the verification as JSON has it."""
         return {"ok": self.ok, **asdict(self), "findings": [asdict(finding) for finding in self.findings]}
 
 

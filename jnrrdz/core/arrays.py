@@ -1,16 +1,10 @@
-"""What a virtual array and a virtual group are: facts for a manifest, frozen, without a file behind them.
-
-May touch numpy, errors and the model's own modules only.
-
-One band of an array that stores each band in chunks of its own.
-
-May touch numpy, errors and the model's own modules only.
-"""
+"""What a virtual array and a virtual group are: facts for a manifest, frozen, without a file behind them."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from html import escape
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,11 +12,9 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.errors import MalformedError, UnrepresentableError
+from jnrrdz.errors import MalformedError, UnrepresentableError, redacted
 
 type Node = "VirtualArray | VirtualGroup"
-
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ class VirtualArray:
     refs: ChunkRefs
     dimension_names: tuple[str, ...]
     fill_value: Any = 0
-    attributes: Mapping[str, Any] = field(default=_EMPTY)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a grid that contradicts the shape or the number of references."""
@@ -64,15 +56,18 @@ class VirtualArray:
         """Number of chunks along each axis."""
         return tuple(-(-size // step) for size, step in zip(self.shape, self.chunks, strict=True))
 
+    def __repr__(self) -> str:
+        return f"VirtualArray({self.dtype} {self.shape} in {self.refs.chunks} chunks of {self.chunks})"
+
 
 @dataclass(frozen=True, eq=False)
 class VirtualGroup:
     """Attributes and named children; `sources` and `origin` stand on the root only."""
 
     children: Mapping[str, Node] = field(default_factory=dict)
-    attributes: Mapping[str, Any] = field(default=_EMPTY)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[SourceRecord, ...] = ()
-    origin: Mapping[str, Any] = field(default=_EMPTY)
+    origin: Mapping[str, Any] = field(default_factory=dict)
     """How it came to be, as far as making it anew needs that: `options` of the scan, `concat_dim` of a stack."""
 
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
@@ -88,6 +83,36 @@ class VirtualGroup:
         for path, node in self.walk():
             if isinstance(node, VirtualArray):
                 yield path, node
+
+    def __repr__(self) -> str:
+        lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in islice(self.arrays(), SHOWN)]
+        return "\n".join([f"VirtualGroup of {self._summary()}", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (path, array.dtype, array.shape, array.chunks, array.refs.chunks)
+            for path, array in islice(self.arrays(), SHOWN)
+        ]
+        return html_table(f"VirtualGroup of {self._summary()}", ("array", "type", "shape", "chunk", "chunks"), rows)
+
+    def _summary(self) -> str:
+        arrays = sum(1 for _ in self.arrays())
+        first = f": {redacted(self.sources[0].url)}" if self.sources else ""
+        shown = f", {SHOWN} of them shown" if arrays > SHOWN else ""
+        return f"{arrays} arrays in {len(self.sources)} sources{first}{shown}"[:WIDEST]
+
+
+SHOWN = 10
+"""Rows of what a notebook shows."""
+
+WIDEST = 160
+
+
+def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of plain HTML, everything in it escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(redacted(str(cell)))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 BY_AXIS = {"transpose", "reshape", "sharding_indexed"}

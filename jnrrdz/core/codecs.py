@@ -37,7 +37,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from itertools import product
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -53,15 +52,13 @@ LINEAR = "jnrrdz.linear"
 type ScalarMap = Sequence[tuple[float | str, float | str]]
 """Pairs of a value and what it becomes, not finite ones as Zarr spells them."""
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
-
 
 @dataclass(frozen=True)
 class CodecSpec:
     """One entry of a Zarr v3 array's `codecs`."""
 
     name: str
-    configuration: Mapping[str, Any] = field(default=_NONE)
+    configuration: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as it stands in zarr.json."""

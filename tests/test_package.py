@@ -1,0 +1,107 @@
+"""The package as Python sees it: names, signatures, what pickles, what notebooks show."""
+
+import inspect
+import pickle
+import pydoc
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+import tifffile
+
+import jnrrdz
+
+FUNCTIONS = [name for name in jnrrdz.__all__ if name.islower()]
+
+
+def ran(code, *args):
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def images(tmp_path):
+    paths = [tmp_path / "a.tif", tmp_path / "b <i>.tif"]
+    for number, path in enumerate(paths):
+        tifffile.imwrite(path, np.full((40, 50), number, "u2"), tile=(16, 16))
+    return paths
+
+
+def test_dir_lists_the_public_names_and_nothing_else():
+    assert sorted(dir(jnrrdz)) == sorted([*jnrrdz.__all__, "__version__"])
+    assert all(getattr(jnrrdz, name) is not None for name in dir(jnrrdz))
+    with pytest.raises(AttributeError, match="no attribute 'import_module'"):
+        jnrrdz.import_module  # noqa: B018  asked for
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_plain(name):
+    function = getattr(jnrrdz, name)
+    assert inspect.isfunction(function)
+    assert pickle.loads(pickle.dumps(function)) is function
+    own = [item for item in inspect.signature(function).parameters.values() if item.kind is not item.VAR_KEYWORD]
+    assert own
+    assert function.__doc__.splitlines()[0] in pydoc.render_doc(function)
+
+
+def test_names_stay_functions_whatever_was_imported_before(images, tmp_path):
+    code = (
+        "import jnrrdz, jnrrdz.formats.tiff.scan, jnrrdz.manifests.json, jnrrdz.batches.run, jnrrdz.commands.tile, sys;"
+        "from jnrrdz import batch, scan, write;"
+        "write(scan(sys.argv[1]), sys.argv[2]);"
+        "print(batch(sys.argv[1], sys.argv[3]).ok, jnrrdz.batch(sys.argv[1], sys.argv[3], overwrite=True).ok)"
+    )
+    assert ran(code, str(images[0]), str(tmp_path / "a.json"), str(tmp_path / "b.json")) == "1 1\n"
+    assert jnrrdz.open_group(tmp_path / "a.json")["data"].shape == (40, 50)
+
+
+def test_importing_the_package_is_light():
+    heavy = ["numpy", "xarray", "zarr", "fsspec", "click", "tifffile", "imagecodecs", "pyproj", "pyarrow"]
+    loaded = ran("import jnrrdz, sys; dir(jnrrdz); print(*sys.modules)").split()
+    assert not set(heavy) & set(loaded)
+
+
+def test_the_command_line_as_a_module():
+    shown = subprocess.run(
+        [sys.executable, "-m", "jnrrdz", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.startswith("Usage: jnrrdz ")
+
+
+def test_processes_scan_and_send_what_they_found(images):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        groups = list(pool.map(jnrrdz.scan, images))
+    values = [jnrrdz.open_group(group)["data"][0, 0] for group in groups]
+    assert values == [0, 1]
+
+
+def test_an_unknown_keyword_is_a_type_error(images):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        jnrrdz.scan(images[0], colour=True)
+
+
+def test_records_and_keywords_say_the_same(images, tmp_path):
+    jnrrdz.index(images[0], tmp_path / "a.json", relative=True)
+    jnrrdz.index(images[0], tmp_path / "b.json", form=jnrrdz.WriteOptions(relative=True))
+    jnrrdz.index(images[0], tmp_path / "b.json", form=jnrrdz.WriteOptions(), relative=True, overwrite=True)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    options = jnrrdz.ScanOptions(overviews=False)
+    assert jnrrdz.scan(images[0], options, physical=True).origin == {"options": {"overviews": False, "physical": True}}
+
+
+def test_what_is_shown_is_short_and_escaped(images, tmp_path):
+    group = jnrrdz.scan(images[1])
+    done = jnrrdz.index(images[1], tmp_path / "b.json")
+    batch = jnrrdz.batch([str(tmp_path / "none <i>.tif")], f"{tmp_path}/{{stem}}.json")
+    verified = jnrrdz.verify(tmp_path / "b.json")
+    assert "data" in repr(group)
+    assert "(40, 50)" in repr(group)
+    assert repr(verified).endswith("0 findings in 1 sources, 12 ranges, 8 chunks, 0 checksums")
+    assert "1 failed" in repr(batch)
+    for shown in (group, done, batch, verified):
+        assert len(repr(shown)) < 500
+        assert shown._repr_html_().startswith("<table>")
+        assert "<i>" not in shown._repr_html_()
+    assert "none &lt;i&gt;.tif" in batch._repr_html_()
