@@ -1,6 +1,7 @@
 """The codec `jpeg2000`: chunks of codestreams of every kind, against a decoder that is given the whole file."""
 
 import base64
+import sys
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,18 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
     array = codestream_array(parsed(data), "a", components=(0,))
     with pytest.raises(UnsupportedError, match="apt-get install libopenjp2-7"):
         decoder_of(array).decode(bytes_of(data, array, 0))
+
+
+def test_without_glymur_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "glymur.lib", None)
+    data = golden("subsampled")
+    array = codestream_array(parsed(data), "a", components=(0,))
+    decoder = decoder_of(array)
+    with pytest.raises(UnsupportedError, match=r"differ in precision.* need glymur.*pip install 'jnrrdz\[openjp2\]'"):
+        decoder.decode(bytes_of(data, array, 0))
+    regular = golden("odd_tiles")
+    array = codestream_array(parsed(regular), "a")
+    assert decoder_of(array).decode(bytes_of(regular, array, 0)).any()
 
 
 def uniform(step):

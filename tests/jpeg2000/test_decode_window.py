@@ -3,6 +3,7 @@
 import contextlib
 import struct
 import tracemalloc
+from functools import partial
 
 import imagecodecs
 import numpy as np
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from jnrrdz.core.codecs import Jpeg2000WindowConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
-from jnrrdz.formats.jpeg2000.decode_window import WindowDecoder, analysis53, synthesis
+from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder, analysis53, decode_window, synthesis
 from jnrrdz.formats.jpeg2000.packets import TilePart, coding, packet_table, tile_part
 from jnrrdz.formats.jpeg2000.windows import Grid, chunk_ranges
 from tests.jpeg2000.images import LOSSLESS, encoded, image
@@ -30,7 +32,7 @@ class Tile:
         parts = [tile_part(self.read, starts[row], starts[row] + lengths[row]) for row in rows]
         if not plt:
             parts = [TilePart(part.start, part.stop) for part in parts]
-        self.coding, self.sot = coding(stream.header), starts[rows[0]]
+        self.header, self.coding, self.sot = stream.header, coding(stream.header), starts[rows[0]]
         self.box = self.coding.tile_box(number)
         self.table = packet_table(self.read, self.coding, self.box, parts)
 
@@ -50,8 +52,10 @@ class Tile:
     def whole(self, level, chunk, dtype):
         """Return the level, put together from its windows."""
         grid, chunks = self.chunks(level, chunk)
-        decoder = WindowDecoder(grid, self.data[self.sot : self.sot + 12], np.dtype(dtype), 1)
-        pixels = [decoder.decode(data) for data in chunks]
+        count = len(self.coding.siz.components)
+        config = Jpeg2000WindowConfig(self.header, level)
+        decoder = WindowedDecoder(config, (count, *chunk) if count > 1 else chunk, np.dtype(dtype), 1)
+        pixels = [decoder.decode(data).reshape(count, *chunk) for data in chunks]
         rows = [np.concatenate(pixels[row * grid.shape[1] :][: grid.shape[1]], axis=2) for row in range(grid.shape[0])]
         x0, y0, x1, y1 = grid.box
         return np.concatenate(rows, axis=1), (y1 - y0, x1 - x0)
@@ -131,7 +135,7 @@ def test_a_window_costs_what_it_shows(tmp_path):
     grid, chunks = Tile(data).chunks(0, (64, 64))
     assert max(len(chunk) for chunk in chunks) < len(data) / 30
     tracemalloc.start()
-    WindowDecoder(grid, chunks[0][:12], np.dtype("uint8")).decode(chunks[300])
+    decode_window(grid, chunks[0][:12], chunks[300])
     assert tracemalloc.get_traced_memory()[1] < 2e6
     tracemalloc.stop()
 
@@ -141,32 +145,32 @@ def test_other_bytes_than_a_chunks_are_an_error(tmp_path):
     tile = Tile(data)
     grid, chunks = tile.chunks(0, (64, 64))
     sot = data[tile.sot : tile.sot + 12]
-    decoder = WindowDecoder(grid, sot, np.dtype("uint8"))
+    decode = partial(decode_window, grid, sot)
     with pytest.raises(MalformedError, match="1 sections where a chunk has 6"):
-        decoder.decode(data[tile.sot :])
+        decode(data[tile.sot :])
     with pytest.raises(MalformedError, match="sections where"):
-        decoder.decode(chunks[3][5:])
+        decode(chunks[3][5:])
     with pytest.raises(MalformedError, match="chunk 9, 0 of a grid of"):
-        decoder.decode(sot + b"\0" * 9 + chunks[0][12:])
+        decode(sot + b"\0" * 9 + chunks[0][12:])
     with pytest.raises(MalformedError, match="no SOT"):
-        WindowDecoder(grid, b"\0" * 12, np.dtype("uint8")).decode(chunks[0])
+        decode_window(grid, b"\0" * 12, chunks[0])
 
 
 @given(st.data())
 def test_spoiled_packets_never_pass_the_errors(chunk_of_noise, data):
-    decoder, chunk = chunk_of_noise
+    decode, chunk = chunk_of_noise
     spoiled = bytearray(chunk)
     for at in data.draw(st.lists(st.integers(0, len(chunk) - 1), min_size=1, max_size=6)):
         spoiled[at] ^= data.draw(st.integers(1, 255))
     with contextlib.suppress(JnrrdzError):
-        assert decoder.decode(bytes(spoiled)).shape == (1, 64, 64)
+        assert decode(bytes(spoiled)).shape == (1, 64, 64)
 
 
 @pytest.fixture(scope="module")
 def chunk_of_noise(tmp_path_factory):
     tile = Tile(encoded(tmp_path_factory.mktemp("noise"), image((1, 130, 190), "uint8"), **LOSSLESS))
     grid, chunks = tile.chunks(0, (64, 64))
-    return WindowDecoder(grid, tile.data[tile.sot : tile.sot + 12], np.dtype("uint8")), chunks[4]
+    return partial(decode_window, grid, tile.data[tile.sot : tile.sot + 12]), chunks[4]
 
 
 RANGES = {
@@ -186,13 +190,13 @@ def test_a_chunk_of_which_a_range_is_another_is_an_error(tmp_path, options, chan
     pointers, offset, length = chunk_ranges(grid, tile.table, tile.sot)
     row = np.s_[pointers[5] : pointers[6]]
     ranges = [tile.data[at : at + size] for at, size in zip(offset[row].tolist(), length[row].tolist(), strict=True)]
-    decoder = WindowDecoder(grid, tile.data[tile.sot : tile.sot + 12], np.dtype("uint8"))
-    decoder.decode(b"".join(ranges))
-    packets = [at for at, part in enumerate(ranges) if not part.startswith(decoder.sot)]
+    sot = tile.data[tile.sot : tile.sot + 12]
+    decode_window(grid, sot, b"".join(ranges))
+    packets = [at for at, part in enumerate(ranges) if not part.startswith(sot)]
     assert len(packets) > 5
     for at in packets:
         with pytest.raises(MalformedError, match=r"not all packets of resolution|sections where"):
-            decoder.decode(b"".join(RANGES[change](ranges, at)))
+            decode_window(grid, sot, b"".join(RANGES[change](ranges, at)))
 
 
 BOMBS = {

@@ -1,34 +1,14 @@
-"""Reversible HTJ2K through OpenJPH, which takes a third of OpenJPEG's time.
+"""Tile-parts of a codestream to arrays: each tile becomes a codestream of its own, for whichever library decodes it.
 
-May touch numpy, imagecodecs and the layouts of JPEG 2000; pure.  OpenJPH lets samples that leave
-their range wrap around, which they do at every reduced resolution; OpenJPEG clips them.  So it is
-told of signed samples with bits to spare, for which it shifts and clips nothing, and both is done here.
-Spec: ITU-T T.814; T.800, G.1 (DC level shift)
+Which chunk it is, and so which samples of its tiles, follows from the numbers of the tiles in it.  A tile stays where
+it is on the reference grid and gets a new number; pointers into the file go; packed packet headers (PPM) are dealt out
+again.  The sizes that the main header declares are compared with the chunk's before anything is decoded.
 
-Components of several sizes to one array: the coarse ones repeated, or as sYCC for a decoder that makes RGB of it.
-
-May touch numpy, errors and the layouts of JPEG 2000; no I/O.  The conversion is that of imagecodecs' OpenJPEG,
-so that pixels are those which its readers show; a tile has to be in a JP2 file for it to be done.
-Spec: IEC 61966-2-1, amendment 1 (sYCC); ITU-T T.800, annex I (JP2); docs/codecs/jpeg2000/README.md
-
-A tile's tile-parts and the main header, put together to a codestream of this tile alone.
-
-May touch errors and the layouts of JPEG 2000; pure.  The tile stays where it is on the reference
-grid and gets a new number; pointers into the file go; packed packet headers (PPM) are dealt out again.
-Spec: docs/codecs/jpeg2000/README.md
-
-Components of any size and precision out of a codestream, through glymur's binding of libopenjp2.
-
-May touch numpy, glymur (imported when called) and errors.  imagecodecs decodes what is regular;
-this is for components that differ in precision, sign or size.  The library reads a path, which is
-that of a file in memory where the system has such.
-
-Tile-parts of a JPEG 2000 codestream to arrays.
-
-May touch numpy, imagecodecs, the layouts of JPEG 2000 and the model; no I/O, no zarr.  Which chunk
-it is, and so which samples of its tiles, follows from the numbers of the tiles in it.  The sizes
-that the main header declares are compared with the chunk's before anything is decoded.
-Spec: docs/codecs/jpeg2000/README.md
+imagecodecs' OpenJPEG decodes components that are all alike, its OpenJPH reversible HTJ2K, libopenjp2 through glymur
+(the extra `openjp2`) components that differ in precision, sign or size.  Those of several sizes become one array: the
+coarse ones are repeated, or given as sYCC to a decoder that makes RGB of it.
+Spec: docs/codecs/jpeg2000/README.md; ITU-T T.800, annex I (JP2), G.1 (DC level shift); T.814 (HTJ2K);
+IEC 61966-2-1, amendment 1 (sYCC)
 """
 
 import ctypes
@@ -48,7 +28,7 @@ from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
 from jnrrdz.formats.jpeg2000.codestream import HT_BIT, check_packets
-from jnrrdz.formats.jpeg2000.grid import Boxes, ChunkGrid, check_composite, is_sycc
+from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import (
     Component,
     Marker,
@@ -82,7 +62,12 @@ def spare_bits(header: bytes, found: list[Segment], component: Component) -> int
 
 
 def decode_wide(stream: bytes, level: int, component: Component) -> NDArray[Any]:
-    """Return the components of a codestream declared with spare bits, in the range that `component` has."""
+    """Return the components of a codestream declared with spare bits, in the range that `component` has.
+
+    OpenJPH takes a third of OpenJPEG's time.  It lets samples that leave their range wrap around, which they do at
+    every reduced resolution; OpenJPEG clips them.  So it is told of signed samples with bits to spare, for which it
+    shifts and clips nothing, and both is done here.
+    """
     samples: NDArray[Any] = np.asarray(imagecodecs.htj2k_decode(stream, planar=True, skipres=level))
     half = 1 << (component.bits - 1)
     if component.signed:
@@ -166,34 +151,29 @@ class Part:
 
 def parts_of(data: bytes | memoryview, tiles: int, *, may_cut: bool = False) -> list[Part]:
     """Return the tile-parts that stand one after the other in a chunk; one that is alone may be cut off."""
-    found: list[Part] = []
+    parts: list[Part] = []
     ranks: dict[int, int] = {}
     at = 0
     while at < len(data) and bytes(data[at : at + 2]) != EOC:
-        part = _part(data, at, tiles, ranks, may_cut=may_cut and not at)
-        found.append(part)
-        at = part.stop
-    if not found:
+        head = bytes(data[at : at + SOT_BYTES])
+        if len(head) < SOT_BYTES or not head.startswith(b"\xff\x90\0\x0a"):
+            raise MalformedError(f"{head[:4].hex(' ')} in a chunk where a tile-part begins", field="SOT")
+        _, _, tile, length, _, announced = SOT.unpack(head)
+        # only the last tile-part of a file may leave its length open, and a chunk ends with it
+        stop = at + length if length else len(data)
+        if tile >= tiles:
+            raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", field="Isot")
+        is_cut = may_cut and not at and stop > len(data)
+        stop = len(data) if is_cut else stop
+        if (length and length <= SOT_BYTES) or stop > len(data):
+            raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
+        rank = ranks.get(tile, 0)
+        ranks[tile] = rank + 1
+        parts.append(Part(tile, at, stop, rank, announced, is_cut))
+        at = stop
+    if not parts:
         raise MalformedError(f"no tile-part in {len(data)} bytes", field="SOT")
-    return found
-
-
-def _part(data: bytes | memoryview, at: int, tiles: int, ranks: dict[int, int], *, may_cut: bool) -> Part:
-    head = bytes(data[at : at + SOT_BYTES])
-    if len(head) < SOT_BYTES or not head.startswith(b"\xff\x90\0\x0a"):
-        raise MalformedError(f"{head[:4].hex(' ')} in a chunk where a tile-part begins", field="SOT")
-    _, _, tile, length, _, announced = SOT.unpack(head)
-    # only the last tile-part of a file may leave its length open, and a chunk ends with it
-    stop = at + length if length else len(data)
-    if tile >= tiles:
-        raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", field="Isot")
-    is_cut = may_cut and stop > len(data)
-    stop = len(data) if is_cut else stop
-    if (length and length <= SOT_BYTES) or stop > len(data):
-        raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
-    rank = ranks.get(tile, 0)
-    ranks[tile] = rank + 1
-    return Part(tile, at, stop, rank, announced, is_cut)
+    return parts
 
 
 class Header:
@@ -201,15 +181,16 @@ class Header:
 
     def __init__(self, header: bytes, siz: Siz, tile_parts: Sequence[int]) -> None:
         self.siz = siz
-        found = list(segments(header))
-        self.kept = b"".join(header[one.start : one.stop] for one in found if one.marker not in REPLACED)
-        bodies = [header[one.start + 4 : one.stop] for one in found if one.marker == Marker.PPM]
-        self._packed = _series(bodies) if bodies else []
-        self._ranks: dict[tuple[int, int], int] = {}
-        seen: dict[int, int] = {}
+        main = list(segments(header))
+        self.kept = b"".join(header[one.start : one.stop] for one in main if one.marker not in REPLACED)
+        bodies = [header[one.start + 4 : one.stop] for one in main if one.marker == Marker.PPM]
+        self._packed = _series(bodies)
+        self._numbers: dict[tuple[int, int], int] = {}
+        """Of each tile and rank, the tile-part's number in the file."""
+        ranks: dict[int, int] = {}
         for number, tile in enumerate(tile_parts):
-            self._ranks[tile, seen.get(tile, 0)] = number
-            seen[tile] = seen.get(tile, 0) + 1
+            self._numbers[tile, ranks.get(tile, 0)] = number
+            ranks[tile] = ranks.get(tile, 0) + 1
 
     def codestream(self, data: bytes | memoryview, parts: Sequence[Part], signed_bits: int | None = None) -> bytes:
         """Return a codestream of the tile-parts of one tile, its samples declared as signed ones of so many bits."""
@@ -227,19 +208,18 @@ class Header:
         """Yield PPM segments with the packet headers of some tile-parts."""
         if not self._packed:
             return
-        chosen = [self._headers_of(part) for part in parts]
-        stream = b"".join(struct.pack(">I", len(one)) + one for one in chosen)
+        pieces = []
+        for part in parts:
+            number = self._numbers.get((part.tile, part.rank))
+            if number is None or number >= len(self._packed):
+                raise MalformedError(f"no packet headers for tile-part {part.rank} of tile {part.tile}", field="PPM")
+            pieces += [struct.pack(">I", len(self._packed[number])), self._packed[number]]
+        stream = b"".join(pieces)
         for number, at in enumerate(range(0, len(stream), PPM_ROOM)):
             body = stream[at : at + PPM_ROOM]
             if number >= MAX_PPM:
                 raise MalformedError("more packed packet headers than PPM segments hold", field="PPM")
             yield struct.pack(">HHB", Marker.PPM, len(body) + 3, number) + body
-
-    def _headers_of(self, part: Part) -> bytes:
-        number = self._ranks.get((part.tile, part.rank))
-        if number is None or number >= len(self._packed):
-            raise MalformedError(f"no packet headers for tile-part {part.rank} of tile {part.tile}", field="PPM")
-        return self._packed[number]
 
 
 def completed(data: bytes | memoryview, part: Part, packets: bytes) -> tuple[bytes, Part]:
@@ -255,34 +235,38 @@ def completed(data: bytes | memoryview, part: Part, packets: bytes) -> tuple[byt
 def _series(bodies: Sequence[bytes]) -> list[bytes]:
     """Return the packet headers of each tile-part of the file, in its order."""
     stream = b"".join(body[1:] for body in sorted(bodies, key=lambda body: body[:1]))
-    found: list[bytes] = []
+    headers: list[bytes] = []
     at = 0
     while at + 4 <= len(stream):
         length = int.from_bytes(stream[at : at + 4], "big")
         if at + 4 + length > len(stream):
             raise MalformedError(f"{length} bytes of packet headers, {len(stream) - at - 4} are left", field="PPM")
-        found.append(stream[at + 4 : at + 4 + length])
+        headers.append(stream[at + 4 : at + 4 + length])
         at += 4 + length
-    return found
+    return headers
 
 
 INSTALL = "libopenjp2 is not installed: on Debian `apt-get install libopenjp2-7`, with conda `openjpeg`"
+EXTRA = "pip install 'jnrrdz[openjp2]'"
 HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
 
 
 def binding() -> Any:
-    """Return glymur's module of libopenjp2, or an error that says how to get the library."""
+    """Return glymur's module of libopenjp2; refuse with how to get what is missing."""
     try:
         from glymur.lib import openjp2  # noqa: PLC0415  half a second, for few files
     except ImportError as error:
-        raise UnsupportedError(f"glymur does not import: {error}; pip install glymur", field="jpeg2000") from error
+        raise UnsupportedError(
+            f"components that differ in precision, sign or size need glymur, which does not import ({error}): {EXTRA}",
+            field="jpeg2000",
+        ) from error
     if openjp2.OPENJP2 is None:
         raise UnsupportedError(INSTALL, field="jpeg2000")
     return openjp2
 
 
 def decode_components(codestream: bytes, level: int) -> list[NDArray[np.int32]]:
-    """Return the samples of every component at a resolution level."""
+    """Return the samples of every component at a resolution level, whatever their sizes and precisions."""
     library = binding()
     messages: list[str] = []
     handler = HANDLER(lambda text, _: messages.append((text or b"").decode(errors="replace").strip()))
@@ -293,7 +277,12 @@ def decode_components(codestream: bytes, level: int) -> list[NDArray[np.int32]]:
         except (library.OpenJPEGLibraryError, RuntimeError) as error:
             said = "; ".join(messages) or str(error)
             raise MalformedError(f"libopenjp2 does not decode the codestream: {said}", field="jpeg2000") from error
-        return [_samples(image.comps[number]) for number in range(image.numcomps)]
+        planes = []
+        for component in image.comps[: image.numcomps]:
+            if not component.data:
+                raise MalformedError("a component without samples", field="jpeg2000")
+            planes.append(np.ctypeslib.as_array(component.data, (component.h, component.w)).copy())
+        return planes
 
 
 def _decoded(library: Any, stack: ExitStack, path: str, level: int, handler: Any) -> Any:
@@ -313,16 +302,9 @@ def _decoded(library: Any, stack: ExitStack, path: str, level: int, handler: Any
     return image.contents
 
 
-def _samples(component: Any) -> NDArray[np.int32]:
-    if not component.data:
-        raise MalformedError("a component without samples", field="jpeg2000")
-    samples: NDArray[np.int32] = np.ctypeslib.as_array(component.data, (component.h, component.w)).copy()
-    return samples
-
-
 @contextmanager
 def _path(data: bytes) -> Iterator[str]:
-    """Give a path at which the library finds these bytes."""
+    """Give a path at which the library finds these bytes: that of a file in memory where the system has such."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("codestream")
         with os.fdopen(number, "wb") as file:
@@ -355,10 +337,10 @@ class Jpeg2000Decoder:
         self.dtype = dtype
         self.fill_value = fill_value
         header = config.main_header
-        found = list(segments(header))
-        if not found or found[0].marker != Marker.SIZ:
+        main = list(segments(header))
+        if not main or main[0].marker != Marker.SIZ:
             raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
-        siz = parse_siz(header[found[0].start : found[0].stop])
+        siz = parse_siz(header[main[0].start : main[0].stop])
         check_pieces(siz, header)
         self._header = Header(header, siz, config.tile_parts)
         self._components = config.components or tuple(range(len(siz.components)))
@@ -368,9 +350,13 @@ class Jpeg2000Decoder:
         first = self._components[0] if self._composite is None else self._composite.finest
         self._grid = ChunkGrid(siz, siz.components[first], config.resolution_level)
         self._is_regular = _is_regular(siz.components)
-        self._wide = spare_bits(header, found, siz.components[0]) if self._is_regular else None
-        self._table = self._palette()
-        self._check_shape()
+        self._wide = spare_bits(header, main, siz.components[0]) if self._is_regular else None
+        self._table = palette_table(config.palette, len(self._components), dtype, JPEG2000)
+        self._grid.check_samples()
+        bands = len(self._components) if self._table is None else COLOURS
+        expected = (*((bands,) if bands > 1 else ()), *self._grid.chunk)
+        if shape != expected:
+            raise MalformedError(f"chunks of shape {shape} where the main header makes them {expected}", field=JPEG2000)
 
     def _composed(self, siz: Siz) -> Composite | None:
         """Return what brings components of several sizes together, where that is asked for."""
@@ -384,26 +370,6 @@ class Jpeg2000Decoder:
         if len({(siz.components[one].dx, siz.components[one].dy) for one in self._components}) > 1:
             raise MalformedError("components of several sizes in one array", field=JPEG2000)
         return None
-
-    def _palette(self) -> NDArray[np.uint8] | None:
-        entries = self.config.palette
-        if entries is None:
-            return None
-        if len(entries) % COLOURS or self.dtype != np.uint8 or len(self._components) != 1:
-            raise MalformedError(
-                f"a palette of {len(entries)} bytes for {len(self._components)} components of {self.dtype}",
-                field=JPEG2000,
-            )
-        return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
-
-    def _check_shape(self) -> None:
-        self._grid.check_samples()
-        bands = len(self._components) if self._table is None else COLOURS
-        expected = (*((bands,) if bands > 1 else ()), *self._grid.chunk)
-        if self.shape != expected:
-            raise MalformedError(
-                f"chunks of shape {self.shape} where the main header makes them {expected}", field=JPEG2000
-            )
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short ones padded with the fill value."""
@@ -420,20 +386,17 @@ class Jpeg2000Decoder:
         bands = self.shape[0] if len(self.shape) == COLOURS else 1
         whole = np.full((bands, *self.shape[-2:]), self.fill_value, self.dtype)
         for number in self._grid.numbers((rows, columns)):
-            self._paste(whole, data, by_tile[number], boxes)
+            tile = self._grid.tile_box(number)
+            (top, bottom), (left, right) = (
+                (max(start, low), min(stop, high)) for (start, stop), (low, high) in zip(tile, boxes, strict=True)
+            )
+            if top >= bottom or left >= right:
+                continue  # a tile without samples at this level, which decoders refuse
+            (y, _), (x, _) = tile
+            pixels = self._tile(data, by_tile[number])[:, top - y : bottom - y, left - x : right - x]
+            (y, _), (x, _) = boxes
+            whole[:, top - y : bottom - y, left - x : right - x] = pixels
         return whole.reshape(self.shape)
-
-    def _paste(self, whole: NDArray[Any], data: bytes | memoryview, parts: list[Part], boxes: Boxes) -> None:
-        """Put what a chunk has of one tile where it belongs."""
-        tile = self._grid.tile_box(parts[0].tile)
-        cut = [(max(start, low), min(stop, high)) for (start, stop), (low, high) in zip(tile, boxes, strict=True)]
-        if any(start >= stop for start, stop in cut):
-            return  # a tile without samples at this level, which decoders refuse
-        (top, bottom), (left, right) = cut
-        (y, _), (x, _) = tile
-        pixels = self._tile(data, parts)[:, top - y : bottom - y, left - x : right - x]
-        (y, _), (x, _) = boxes
-        whole[:, top - y : bottom - y, left - x : right - x] = pixels
 
     def _tile(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, as bands, rows and columns."""
@@ -451,7 +414,12 @@ class Jpeg2000Decoder:
             raise MalformedError(f"{planes.shape[1:]} samples where a tile has {(rows, columns)}", field=JPEG2000)
         # at an odd origin OpenJPEG gives a row or column too many
         planes = planes[:, :rows, :columns]
-        return planes if self._table is None else self._colours(planes[0])
+        if self._table is None:
+            return planes
+        if int(planes[0].max()) >= self._table.shape[1] or int(planes[0].min()) < 0:
+            raise MalformedError(f"index {int(planes[0].max())} into a palette of colours", field=JPEG2000)
+        colours: NDArray[np.uint8] = self._table[:, planes[0]]
+        return colours
 
     def _decoded(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, perhaps with a row or column too many."""
@@ -486,12 +454,14 @@ class Jpeg2000Decoder:
             stream = self._composite.sycc(stream)
         return np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level))
 
-    def _colours(self, indices: NDArray[Any]) -> NDArray[np.uint8]:
-        table = self._table
-        if table is None or int(indices.max()) >= table.shape[1] or int(indices.min()) < 0:
-            raise MalformedError(f"index {int(indices.max())} into a palette of colours", field=JPEG2000)
-        colours: NDArray[np.uint8] = table[:, indices]
-        return colours
+
+def palette_table(entries: bytes | None, count: int, dtype: np.dtype[Any], field: str) -> NDArray[np.uint8] | None:
+    """Return red, green and blue of each value of the only component; None without a palette."""
+    if entries is None:
+        return None
+    if len(entries) % COLOURS or dtype != np.uint8 or count != 1:
+        raise MalformedError(f"a palette of {len(entries)} bytes for {count} components of {dtype}", field=field)
+    return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
 
 
 def missing_library(config: Jpeg2000Config) -> str | None:

@@ -1,27 +1,16 @@
-"""JPEG 2000's wavelets and component transforms on parts of an image.
+"""A window of a large tile, decoded from the packets of the precincts that it needs.
 
-May touch numpy only.  Arrays end in (row, column), `origin` is the coordinate of their first column and row:
-its parity tells low samples (even) from high ones (odd).  What lies beyond an array's edge is taken as its
-mirror image: right at the edges of a tile, and elsewhere wrong no further inwards than the wavelet reaches.
-Products and sums of the 9/7 wavelet are carried out in float32 and in the order in which OpenJPEG does, so
-that both round alike.
-Spec: ITU-T T.800, Annexes F (wavelets) and G (component transforms).
+Each resolution becomes a codestream of its own: the area that the chunk's precincts cover, at its real coordinates,
+with one decomposition level whose LL packets are empty.  Precincts and code-blocks are then those of the source, bit
+for bit, however little of the image the window is.  The decoder is told that the coefficients are reversible and have
+a bit-plane more, so that it hands out exact integers; its last step, a 5/3 synthesis without LL, is undone, and the
+window is put together here, with the wavelet, transform and rounding of the source.
 
-A window of a large JPEG 2000 tile, decoded from the packets of the precincts that it needs.
-
-May touch numpy, imagecodecs, errors, the `jpeg2000_*` layouts and the wavelet.  Each resolution becomes a
-codestream of its own: the area that the chunk's precincts cover, at its real coordinates, with one
-decomposition level whose LL packets are empty.  Precincts and code-blocks are then those of the source, bit
-for bit, however little of the image the window is.  The decoder is told that the coefficients are reversible
-and have a bit-plane more, so that it hands out exact integers; its last step, a 5/3 synthesis without LL, is
-undone, and the window is put together here, with the wavelet, transform and rounding of the source.
-Spec: ITU-T T.800.
-
-Chunks of an array whose JPEG 2000 tiles are cut into windows, to pixels.
-
-May touch numpy, the layouts, the window decoder and the model; no I/O, no zarr.  A chunk's bytes begin with
-the SOT of its tile, and say after it which window they are; all else stands in the configuration.
-Spec: docs/codecs/jnrrdz.jpeg2000-window/README.md
+Arrays end in (row, column), `origin` is the coordinate of their first column and row: its parity tells low samples
+(even) from high ones (odd).  What lies beyond an array's edge is taken as its mirror image: right at the edges of a
+tile, and elsewhere wrong no further inwards than the wavelet reaches.  Products and sums of the 9/7 wavelet are
+carried out in float32 and in the order in which OpenJPEG does, so that both round alike.
+Spec: ITU-T T.800, annexes F (wavelets) and G (component transforms); docs/codecs/jnrrdz.jpeg2000-window/README.md
 """
 
 import math
@@ -34,6 +23,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
 from jnrrdz.errors import MalformedError
+from jnrrdz.formats.jpeg2000.decode import COLOURS, DECODER_ERRORS, palette_table
 from jnrrdz.formats.jpeg2000.grid import MAX_SAMPLES
 from jnrrdz.formats.jpeg2000.markers import Component, Marker, Progression
 from jnrrdz.formats.jpeg2000.packets import LARGEST, Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
@@ -123,37 +113,21 @@ ALONE = {one: Progression.RLCP if one.name.endswith("CP") else Progression.RPCL 
 TRANSFORMED = 3
 """Components that the component transform mixes."""
 
-DECODER_ERRORS = (imagecodecs.Jpeg2kError, ValueError, RuntimeError, OverflowError, MemoryError)
 
+def decode_window(grid: Grid, sot: bytes, data: bytes | memoryview) -> Samples:
+    """Return a chunk's pixels as (component, row, column), cut where the image ends.
 
-class WindowDecoder:
-    """Decodes the chunks of one grid: `chunk_ranges` of the layout says what is in them."""
-
-    def __init__(self, grid: Grid, sot: bytes, dtype: np.dtype[Any], fill_value: Any = 0) -> None:
-        self.grid, self.sot = grid, sot
-        self.dtype, self.fill_value = dtype, fill_value
-        self.coding = grid.coding
-
-    def decode(self, data: bytes | memoryview) -> Samples:
-        """Return a chunk's pixels as (component, row, column), padded with the fill value."""
-        pixels = self.window(data)
-        whole = np.full((len(self.coding.siz.components), *self.grid.chunk), self.fill_value, self.dtype)
-        whole[:, : pixels.shape[1], : pixels.shape[2]] = pixels
-        return whole
-
-    def window(self, data: bytes | memoryview) -> Samples:
-        """Return a chunk's pixels without padding."""
-        place, sections = parse_chunk(self.grid, self.sot, bytes(data))
-        shares = self.grid.shares(*place)
-        parts: dict[int, list[Samples]] = {}
-        for (number, components), packets in zip(self.grid.sections(), sections, strict=True):
-            found = coefficients(self.coding, shares[number], number, components, packets)
-            parts.setdefault(number, []).extend(found)
-        planes = [
-            assembled(self.coding, shares, component, parts) for component in range(len(self.coding.siz.components))
-        ]
-        window = self.grid.window(*place)
-        return finished(self.coding, [crop(plane, shares[-1].need, window) for plane in planes])
+    `sot` is the tile's first SOT marker segment, which begins each of the chunk's sections.
+    """
+    place, sections = parse_chunk(grid, sot, bytes(data))
+    shares = grid.shares(*place)
+    parts: dict[int, list[Samples]] = {}
+    for (number, components), packets in zip(grid.sections(), sections, strict=True):
+        decoded = coefficients(grid.coding, shares[number], number, components, packets)
+        parts.setdefault(number, []).extend(decoded)
+    planes = [assembled(grid.coding, shares, one, parts) for one in range(len(grid.coding.siz.components))]
+    window = grid.window(*place)
+    return finished(grid.coding, [crop(plane, shares[-1].need, window) for plane in planes])
 
 
 def coefficients(
@@ -170,13 +144,13 @@ def coefficients(
         return [np.zeros(shape, np.int32) for _ in components]
     stream = window_codestream(coding, share, number, components, packets)
     try:
-        found = np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True))
+        decoded = np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True))
     except DECODER_ERRORS as error:
         raise MalformedError(f"packets of resolution {number} that do not decode: {error}") from error
     expected = (len(components), box[3] - box[1], box[2] - box[0])
-    if found.size != np.prod(expected) or found.dtype != np.int32:
-        raise MalformedError(f"resolution {number} decodes to {found.shape} {found.dtype}, not {expected} int32")
-    planes = found.reshape(expected)
+    if decoded.size != np.prod(expected) or decoded.dtype != np.int32:
+        raise MalformedError(f"resolution {number} decodes to {decoded.shape} {decoded.dtype}, not {expected} int32")
+    planes = decoded.reshape(expected)
     if number:
         planes = analysis53(planes, box[:2])
     extra = _lone_planes(box, number)
@@ -188,7 +162,8 @@ def coefficients(
 def window_codestream(coding: Coding, share: Share, number: int, components: tuple[int, ...], packets: bytes) -> bytes:
     """Return a codestream of one resolution's precincts alone, with an LL of empty packets above the lowest one."""
     levels, box = min(number, 1), share.cover
-    siz = struct.pack(">H8IH", 0, box[2], box[3], box[0], box[1], *_tile(box), len(components))
+    tile = box[2] - box[0], box[3] - box[1], box[0], box[1]
+    siz = struct.pack(">H8IH", 0, box[2], box[3], box[0], box[1], *tile, len(components))
     siz += struct.pack("3B", 0x80 | DEPTH - 1, 1, 1) * len(components)
     style = 1 | coding.sop << 1 | coding.eph << 2
     order = ALONE[coding.progression]
@@ -199,9 +174,13 @@ def window_codestream(coding: Coding, share: Share, number: int, components: tup
     more = (not coding.reversible) + _lone_planes(box, number)
     exponents = [0] * levels + [exponent + more for exponent, _ in coding.steps_of(number)]
     qcd = bytes([coding.guard << 5, *(exponent << 3 for exponent in exponents)])
-    body = _empty(coding, box, len(components)) * levels + packets
+    lowest = Resolution(band_box(box, (0, 0)), (LARGEST, LARGEST)).count * levels * len(components) * coding.layers
+    body = (b"\x00" + b"\xff\x92" * coding.eph) * lowest + packets
     sot = struct.pack(">4sHIBB", b"\xff\x90\x00\x0a", 0, len(body) + 14, 0, 1)
-    main = b"".join(_segment(marker, content) for marker, content in ((0x51, siz), (0x52, cod), (0x5C, qcd)))
+    main = b"".join(
+        struct.pack(">HH", marker, len(content) + 2) + content
+        for marker, content in ((Marker.SIZ, siz), (Marker.COD, cod), (Marker.QCD, qcd))
+    )
     return b"\xff\x4f" + main + sot + b"\xff\x93" + body + b"\xff\xd9"
 
 
@@ -214,45 +193,30 @@ def _lone_planes(box: Box, number: int) -> int:
     return lone + 1 if number and lone else 0
 
 
-def _tile(box: Box) -> Box:
-    """Return XTsiz, YTsiz, XTOsiz and YTOsiz of one tile that is a box."""
-    return box[2] - box[0], box[3] - box[1], box[0], box[1]
-
-
-def _segment(marker: int, content: bytes) -> bytes:
-    return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
-
-
-def _empty(coding: Coding, box: Box, components: int) -> bytes:
-    """Return the empty packets of a box's LL subband."""
-    count = Resolution(band_box(box, (0, 0)), (LARGEST, LARGEST)).count
-    return (b"\x00" + b"\xff\x92" * coding.eph) * (count * components * coding.layers)
-
-
 def assembled(coding: Coding, shares: list[Share], component: int, parts: dict[int, list[Samples]]) -> Samples:
     """Return one component's samples, put together from all resolutions' coefficients, lowest first."""
     depth = coding.siz.components[component].bits
-    found = dequantized(coding, parts[0][component], depth, 0, (0, 0))
+    samples = dequantized(coding, parts[0][component], depth, 0, (0, 0))
     for number in range(1, len(shares)):
         need, below = shares[number].need, shares[number - 1].need
-        origin = need[:2]
+        origin, lower = need[:2], samples
         samples = dequantized(coding, parts[number][component], depth, number, origin)
-        samples[origin[1] & 1 :: 2, origin[0] & 1 :: 2] = crop(found, below, band_box(need, (0, 0)))
-        found = synthesis(samples, origin, reversible=coding.reversible)
-    return found
+        samples[origin[1] & 1 :: 2, origin[0] & 1 :: 2] = crop(lower, below, band_box(need, (0, 0)))
+        samples = synthesis(samples, origin, reversible=coding.reversible)
+    return samples
 
 
 def dequantized(coding: Coding, plane: Samples, depth: int, number: int, origin: tuple[int, int]) -> Samples:
     """Return coefficients in the units of the samples: integers if reversible, else float32."""
     if coding.reversible:
         return plane
-    found = plane.astype(np.float32)
+    samples = plane.astype(np.float32)
     if not number:
-        found *= _half_step(coding.steps[0], depth)
-        return found
+        samples *= _half_step(coding.steps[0], depth)
+        return samples
     for (x, y), step in zip(bands(number), coding.steps_of(number), strict=True):
-        found[(origin[1] + y) & 1 :: 2, (origin[0] + x) & 1 :: 2] *= _half_step(step, depth)
-    return found
+        samples[(origin[1] + y) & 1 :: 2, (origin[0] + x) & 1 :: 2] *= _half_step(step, depth)
+    return samples
 
 
 def _half_step(step: tuple[int, int], depth: int) -> np.float32:
@@ -269,67 +233,51 @@ def finished(coding: Coding, planes: list[Samples]) -> Samples:
     """Return samples as they were before they were coded: components transformed, rounded, shifted, clipped."""
     if coding.transform and len(planes) >= TRANSFORMED:  # fewer: the decoder ignores it, as others do
         planes = inverse_components(planes, reversible=coding.reversible)
-    found = []
+    clipped = []
     for plane, part in zip(planes, coding.siz.components, strict=True):
         whole = plane if coding.reversible else np.rint(plane).astype(np.int64)
         half = 1 << (part.bits - 1)
-        found.append(np.clip(whole, -half, half - 1) if part.signed else np.clip(whole + half, 0, 2 * half - 1))
-    return np.stack(found)
-
-
-type Shape = tuple[int, ...]
-
-COLOURS = 3
+        clipped.append(np.clip(whole, -half, half - 1) if part.signed else np.clip(whole + half, 0, 2 * half - 1))
+    return np.stack(clipped)
 
 
 class WindowedDecoder:
     """Decodes the chunks of one array; safe to use from many threads."""
 
-    def __init__(self, config: Jpeg2000WindowConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+    def __init__(
+        self, config: Jpeg2000WindowConfig, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any
+    ) -> None:
         self.config, self.shape, self.dtype, self.fill_value = config, shape, dtype, fill_value
         self._coding = coding(config.main_header)
         self._chunk = (shape[-2], shape[-1]) if len(shape) > 1 else (0, 0)
-        self._table = self._palette()
-        self._check_shape()
         self._grids: dict[int, Grid] = {}
-
-    def _palette(self) -> NDArray[np.uint8] | None:
-        entries, count = self.config.palette, len(self._coding.siz.components)
-        if entries is None:
-            return None
-        if len(entries) % COLOURS or self.dtype != np.uint8 or count != 1:
-            raise MalformedError(
-                f"a palette of {len(entries)} bytes for {count} components of {self.dtype}", field=JPEG2000_WINDOW
-            )
-        return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
-
-    def _check_shape(self) -> None:
         components = self._coding.siz.components
+        self._table = palette_table(config.palette, len(components), dtype, JPEG2000_WINDOW)
         bands = len(components) if self._table is None else COLOURS
-        expected = (*((bands,) if bands > 1 else ()), *self._chunk)
         samples = math.prod(self._chunk) * len(components)
-        if self.shape != expected or not 0 < samples <= MAX_SAMPLES:
+        if shape != (*((bands,) if bands > 1 else ()), *self._chunk) or not 0 < samples <= MAX_SAMPLES:
             raise MalformedError(
-                f"chunks of shape {self.shape} where the main header has {len(components)} components",
+                f"chunks of shape {shape} where the main header has {len(components)} components",
                 field=JPEG2000_WINDOW,
             )
-        if self._table is None and not all(_holds(self.dtype, one) for one in components):
-            raise MalformedError(f"{self.dtype} does not hold the samples", field=JPEG2000_WINDOW)
+        if self._table is None and not all(_holds(dtype, one) for one in components):
+            raise MalformedError(f"{dtype} does not hold the samples", field=JPEG2000_WINDOW)
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short ones padded with the fill value."""
         sot = bytes(data[:SOT_BYTES])
-        grid = self._grid(sot)
-        if self._table is None:
-            return WindowDecoder(grid, sot, self.dtype, self.fill_value).decode(data).reshape(self.shape)
-        indices = WindowDecoder(grid, sot, np.dtype(np.int32)).window(data)[0]
-        if not 0 <= int(indices.min()) <= int(indices.max()) < self._table.shape[1]:
-            raise MalformedError(
-                f"index {int(indices.max())} into a palette of {self._table.shape[1]} colours", field=JPEG2000_WINDOW
-            )
-        whole = np.full(self.shape, self.fill_value, np.uint8)
-        whole[:, : indices.shape[0], : indices.shape[1]] = self._table[:, indices]
-        return whole
+        pixels = decode_window(self._grid(sot), sot, data)
+        if self._table is not None:
+            indices = pixels[0]
+            if not 0 <= int(indices.min()) <= int(indices.max()) < self._table.shape[1]:
+                raise MalformedError(
+                    f"index {int(indices.max())} into a palette of {self._table.shape[1]} colours",
+                    field=JPEG2000_WINDOW,
+                )
+            pixels = self._table[:, indices]
+        whole = np.full((len(pixels), *self._chunk), self.fill_value, self.dtype)
+        whole[:, : pixels.shape[1], : pixels.shape[2]] = pixels
+        return whole.reshape(self.shape)
 
     def _grid(self, sot: bytes) -> Grid:
         """Return the windows of the tile that a chunk's first bytes name."""
