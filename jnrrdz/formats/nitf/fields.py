@@ -1,23 +1,15 @@
-"""Fixed-width fields of a NITF header: tables of names and widths, and a cursor that reads them.
+"""Fixed-width fields of NITF and NSIF headers: tables of names and widths, and a cursor that reads them.
 
-May touch errors only.  A header is read whole (its length field has six digits at most) and then
-walked; every value keeps its name, so that an error can say which field is wrong.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A, MIL-STD-2500C
-
-The field tables of NITF 2.1 and NSIF 1.0 headers; those of NITF 2.0 stand in `nitf20`.
-
-May touch the field reader only.  Names and widths are the standard's, in its order.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, tables 5.11 to 5.18)
-
-The field tables of NITF 2.0 headers, where they differ from those of 2.1.
-
-May touch the field reader and the tables of 2.1.  2.0 has other security fields, one of which
-(a downgrade event) is there only if the one before it says so; symbols and labels in place of
-graphics; and `N` in ICORDS means no coordinates, where in 2.1 it is the northern hemisphere.
-Spec: MIL-STD-2500A, https://gwg.nga.mil/gwg/focus-groups/ntb/documents.html
+A header is read whole (its length field has six digits at most) and then walked; every value keeps its
+name, so that an error can say which field is wrong.  Names and widths are the standards', in their order.
+NITF 2.0 has other security fields, one of which (a downgrading event) is there only if the one before it
+says so; symbols and labels in place of graphics; and `N` in ICORDS means no coordinates, where in 2.1 it
+is the northern hemisphere.
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, tables 5.11 to 5.18),
+MIL-STD-2500A (NITF 2.0), MIL-STD-2500C, https://gwg.nga.mil/gwg/focus-groups/ntb/documents.html
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,7 +45,7 @@ class Cursor:
     """Which header it is, for messages."""
 
     at: int = 0
-    found: Fields = field(default_factory=dict)
+    fields: Fields = field(default_factory=dict)
 
     @property
     def offset(self) -> int:
@@ -65,50 +57,36 @@ class Cursor:
         data = self.data[self.at : self.at + width]
         if len(data) < width:
             left = len(self.data) - self.at
-            raise MalformedError(f"{width} bytes where {left} are left", offset=self.offset, field=self._named(name))
+            raise MalformedError(
+                f"{width} bytes where {left} are left", offset=self.offset, field=f"{self.what} {name}"
+            )
         self.at += width
         return data
 
     def text(self, name: str, width: int) -> str:
         """Return the next field as text without the blanks at its end, and keep it."""
-        found = self.raw(name, width).decode("latin-1").rstrip(" \0")
-        self.found[name] = found
-        return found
+        self.fields[name] = text = self.raw(name, width).decode("latin-1").rstrip(" \0")
+        return text
 
     def number(self, name: str, width: int) -> int:
         """Return the next field as a whole number, and keep it."""
         here, text = self.offset, self.raw(name, width)
         try:
-            found = int(text)
+            number = int(text)
         except ValueError:
-            raise MalformedError(f"{text!r} is no number", offset=here, field=self._named(name)) from None
-        if found < 0 or b"_" in text:
-            raise MalformedError(f"{text!r} is no count", offset=here, field=self._named(name))
-        self.found[name] = found
-        return found
+            raise MalformedError(f"{text!r} is no number", offset=here, field=f"{self.what} {name}") from None
+        if number < 0 or b"_" in text:
+            raise MalformedError(f"{text!r} is no count", offset=here, field=f"{self.what} {name}")
+        self.fields[name] = number
+        return number
 
-    def take(self, fields: Iterable[Field]) -> None:
-        """Keep the next fields; a number that is none stays text."""
-        for one in fields:
-            text = self.text(one.name, one.width)
+    def take(self, fields: Iterable[Field], prefix: str = "") -> None:
+        """Keep the next fields, their names behind a prefix; a number that is none stays text."""
+        for name, width, is_number in fields:
+            text = self.text(prefix + name, width)
             digits = text.strip()
-            if one.is_number and digits.isascii() and digits.isdigit():
-                self.found[one.name] = int(digits)
-
-    def _named(self, name: str) -> str:
-        return f"{self.what} {name}"
-
-
-def integer(fields: Mapping[str, Value], name: str, what: str) -> int:
-    """Return a field that has to be a number."""
-    value = fields.get(name)
-    if not isinstance(value, int):
-        raise MalformedError(f"{value!r} is no number", field=f"{what} {name}")
-    return value
-
-
-type Security = Callable[[Cursor, str], None]
-"""Reads the security fields of a header; the text is the letter(s) that their names begin with."""
+            if is_number and digits.isascii() and digits.isdigit():
+                self.fields[prefix + name] = int(digits)
 
 
 @dataclass(frozen=True)
@@ -125,7 +103,9 @@ class SegmentLengths:
 class Version:
     """The tables of one version of the format."""
 
-    security: Security
+    security: tuple[Field, ...]
+    """Named without the letters of the header that they stand in: F, I, S, L, T, DE."""
+
     origin: tuple[Field, ...]
     """What stands between ENCRYP and FL in the file header."""
 
@@ -144,6 +124,12 @@ class Version:
     overflow: frozenset[str]
     """Identifiers of data extension segments that hold TREs for which a header has no room."""
 
+    def read_security(self, cursor: Cursor, prefix: str) -> None:
+        """Read the security fields of a header, with the downgrading event where there is one."""
+        cursor.take(self.security, prefix)
+        if cursor.fields.get(f"{prefix}SDWNG") == DOWNGRADING_EVENT:
+            cursor.text(f"{prefix}SDEVT", EVENT_BYTES)
+
 
 FILE = table("FHDR:4 FVER:5 CLEVEL:2# STYPE:4 OSTAID:10 FDT:14 FTITLE:80")
 COPIES = table("FSCOP:5# FSCPYS:5# ENCRYP:1#")
@@ -153,19 +139,14 @@ BAND = table("IREPBAND:2 ISUBCAT:6 IFC:1 IMFLT:3 NLUTS:1#")
 EXTENSION = table("DE:2 DESID:25 DESVER:2#")
 OVERFLOWED = table("DESOFLW:6 DESITEM:3#")
 
-SECURITY = table(
-    "SCLAS:1 SCLSY:2 SCODE:11 SCTLH:2 SREL:20 SDCTP:2 SDCDT:8 SDCXM:4 SDG:1 SDGDT:8 SCLTX:43 SCATP:1 SCAUT:40 "
-    "SCRSN:1 SSRDT:8 SCTLN:15"
-)
-
-
-def security(cursor: Cursor, prefix: str) -> None:
-    """Read the security fields of NITF 2.1."""
-    cursor.take(one._replace(name=f"{prefix}{one.name}") for one in SECURITY)
-
+DOWNGRADING_EVENT = "999998"
+EVENT_BYTES = 40
 
 NITF21 = Version(
-    security=security,
+    security=table(
+        "SCLAS:1 SCLSY:2 SCODE:11 SCTLH:2 SREL:20 SDCTP:2 SDCDT:8 SDCXM:4 SDG:1 SDGDT:8 SCLTX:43 SCATP:1 SCAUT:40 "
+        "SCRSN:1 SSRDT:8 SCTLN:15"
+    ),
     origin=table("FBKGC:3 ONAME:24 OPHONE:18"),
     segments=(
         SegmentLengths("image", "NUMI", ("LISH", 6), ("LI", 10)),
@@ -187,20 +168,8 @@ NITF21 = Version(
 )
 
 
-NITF20_SECURITY = table("SCLAS:1 SCODE:40 SCTLH:40 SREL:40 SCAUT:20 SCTLN:20 SDWNG:6")
-EVENT = "999998"
-EVENT_BYTES = 40
-
-
-def nitf20_security(cursor: Cursor, prefix: str) -> None:
-    """Read the security fields of NITF 2.0, with the downgrading event where there is one."""
-    cursor.take(one._replace(name=f"{prefix}{one.name}") for one in NITF20_SECURITY)
-    if cursor.found[f"{prefix}SDWNG"] == EVENT:
-        cursor.text(f"{prefix}SDEVT", EVENT_BYTES)
-
-
 NITF20 = Version(
-    security=nitf20_security,
+    security=table("SCLAS:1 SCODE:40 SCTLH:40 SREL:40 SCAUT:20 SCTLN:20 SDWNG:6"),
     origin=table("ONAME:27 OPHONE:18"),
     segments=(
         SegmentLengths("image", "NUMI", ("LISH", 6), ("LI", 10)),

@@ -1,8 +1,8 @@
 """The structure of a NITF or NSIF file: its header, and where its segments stand.
 
-May touch errors and the field tables; bytes come through `read(start, stop)`.  jbpy reads the same
-headers, but spends time that grows with the square of the number of bands, gives up a whole file for
-one damaged extension, and knows no NITF 2.0; it is the reference of the tests, and reads TREs.
+Bytes come through `read(start, stop)`.  jbpy reads the same headers, but spends time that grows with the
+square of the number of bands, gives up a whole file for one damaged extension, and knows no NITF 2.0; it
+is the reference of the tests.
 Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A (NITF 2.0)
 """
 
@@ -100,83 +100,68 @@ class NitfLayout:
 def parse_nitf(read: ReadRange, size: int) -> NitfLayout:
     """Return the structure of a file; nothing beyond the file header is read."""
     head = read(0, min(size, HEADER_LENGTH_END))
-    version = _version(head)
-    length = _header_length(head, version)
-    if length > size:
-        raise MalformedError(f"a header of {length} bytes, the source has {size}", field="HL")
-    cursor = Cursor(read(0, length), 0, "file header")
-    _identity(cursor, version)
-    counts: list[Segment] = []
-    at = length
-    for group in version.segments:
-        for segment in _segments(cursor, group, at):
-            at = segment.stop
-            counts.append(segment.within(size))
-    problems: list[str] = []
-    tres = _tres_tolerant(cursor, problems)
-    return NitfLayout(version, cursor.found, tuple(counts), tres, size, problems)
-
-
-def _version(head: bytes) -> Version:
     if head[:MAGIC] not in VERSIONS:
         known = ", ".join(magic.decode() for magic, tables in VERSIONS.items() if tables)
         raise MalformedError(f"version {head[:MAGIC]!r}; {known} are read", offset=0, field="FHDR, FVER")
     version = VERSIONS[head[:MAGIC]]
     if version is None:
         raise UnsupportedError(f"{head[:MAGIC].decode()}; NITF 2.0 and later are read", offset=0, field="FVER")
-    return version
+    length = _read_to_length(Cursor(head, 0, "file header"), version)
+    if length > size:
+        raise MalformedError(f"a header of {length} bytes, the source has {size}", field="HL")
+    cursor = Cursor(read(0, length), 0, "file header")
+    _read_to_length(cursor, version)
+    segments: list[Segment] = []
+    start = length
+    for lengths in version.segments:
+        for segment in _segments(cursor, lengths, start):
+            start = segment.stop
+            segments.append(segment.within(size))
+    tres, problems = read_tres(cursor, ("UDHDL", "UDHOFL", "UDHD"), ("XHDL", "XHDLOFL", "XHD"))
+    return NitfLayout(version, cursor.fields, tuple(segments), tres, size, problems)
 
 
-def _identity(cursor: Cursor, version: Version) -> None:
-    """Read the file header up to HL."""
+def _read_to_length(cursor: Cursor, version: Version) -> int:
+    """Read the file header up to its length, HL, and return that."""
     cursor.take(FILE)
-    version.security(cursor, "F")
+    version.read_security(cursor, "F")
     cursor.take(COPIES)
     cursor.take(version.origin)
     cursor.number("FL", 12)
-    cursor.number("HL", 6)
+    return cursor.number("HL", 6)
 
 
-def _header_length(head: bytes, version: Version) -> int:
-    cursor = Cursor(head, 0, "file header")
-    _identity(cursor, version)
-    return int(cursor.found["HL"])
-
-
-def _segments(cursor: Cursor, group: SegmentLengths, start: int) -> Iterator[Segment]:
-    count = cursor.number(group.count, 3)
-    if not group.data[1]:
+def _segments(cursor: Cursor, lengths: SegmentLengths, start: int) -> Iterator[Segment]:
+    """Yield the segments of one kind, the first of which begins at `start`."""
+    count = cursor.number(lengths.count, 3)
+    (header_name, header_width), (data_name, data_width) = lengths.subheader, lengths.data
+    if not data_width:
         if count:
-            raise UnsupportedError(f"{count} segments of a reserved kind", offset=cursor.offset, field=group.count)
+            raise UnsupportedError(f"{count} segments of a reserved kind", offset=cursor.offset, field=lengths.count)
         return
-    at = start
     for number in range(count):
-        header = cursor.number(f"{group.subheader[0]}{number + 1:03}", group.subheader[1])
-        data = cursor.number(f"{group.data[0]}{number + 1:03}", group.data[1])
-        segment = Segment(group.kind, number, at, header, data)
-        at = segment.stop
+        header = cursor.number(f"{header_name}{number + 1:03}", header_width)
+        data = cursor.number(f"{data_name}{number + 1:03}", data_width)
+        segment = Segment(lengths.kind, number, start, header, data)
+        start = segment.stop
         yield segment
 
 
-def _tres_tolerant(cursor: Cursor, problems: list[str]) -> bytes:
-    """Return the extensions at the end of a header; what is wrong with them is noted and costs nothing else."""
-    found = b""
-    for length, overflow, name in (("UDHDL", "UDHOFL", "UDHD"), ("XHDL", "XHDLOFL", "XHD")):
+def read_tres(cursor: Cursor, *areas: tuple[str, str, str]) -> tuple[bytes, list[str]]:
+    """Return the extension bytes at the end of a header, and what is wrong with them: that costs nothing else.
+
+    An area is the names of its length, of the number of the segment that it goes on in, and of its data.
+    """
+    tres = b""
+    for length, overflow, name in areas:
         try:
-            found += extensions(cursor, length, overflow, name)
+            count = cursor.number(length, 5)
+            if count:
+                cursor.text(overflow, OVERFLOW_DIGITS)
+                tres += cursor.raw(name, max(count - OVERFLOW_DIGITS, 0))
         except MalformedError as error:
-            problems.append(str(error))
-            return found
-    return found
-
-
-def extensions(cursor: Cursor, length: str, overflow: str, name: str) -> bytes:
-    """Return the extension bytes of one area of a header."""
-    count = cursor.number(length, 5)
-    if count == 0:
-        return b""
-    cursor.text(overflow, OVERFLOW_DIGITS)
-    return cursor.raw(name, max(count - OVERFLOW_DIGITS, 0))
+            return tres, [str(error)]
+    return tres, []
 
 
 def header_cursor(read: ReadRange, layout: NitfLayout, segment: Segment, what: str) -> Cursor:
@@ -194,19 +179,15 @@ def parse_extension(read: ReadRange, layout: NitfLayout, segment: Segment) -> Ex
     """Return the header of a data extension segment."""
     cursor = header_cursor(read, layout, segment, f"extension {segment.number}")
     cursor.take(EXTENSION)
-    layout.version.security(cursor, "DE")
-    name = str(cursor.found["DESID"])
+    layout.version.read_security(cursor, "DE")
+    name = str(cursor.fields["DESID"])
     if name in layout.version.overflow:
         cursor.take(OVERFLOWED)
-    length = cursor.number("DESSHL", 4)
-    own = cursor.raw("DESSHF", length)
-    return Extension(segment, name, {**cursor.found, **_own_fields(name, own, cursor.found)})
-
-
-def _own_fields(name: str, own: bytes, header: Fields) -> dict[str, Any]:
-    """Return the fields that one kind of extension has of its own; those that do not fit its layout stay text."""
-    layout = DES.get(name.removesuffix(" DES"))
+    own = cursor.raw("DESSHF", cursor.number("DESSHL", 4))
+    # fields that do not fit the layout of their kind stay text
+    fields: dict[str, Any] = {"DESSHF": own.decode("latin-1").rstrip(" \0")} if own else {}
+    words = DES.get(name.removesuffix(" DES"))
     with suppress(MalformedError):
-        if layout is not None:
-            return read_fields(name, layout_of(layout), own, header)
-    return {"DESSHF": own.decode("latin-1").rstrip(" \0")} if own else {}
+        if words is not None:
+            fields = read_fields(name, layout_of(words), own, cursor.fields)
+    return Extension(segment, name, {**cursor.fields, **fields})

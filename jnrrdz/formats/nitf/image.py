@@ -1,27 +1,13 @@
-"""An image segment's subheader as facts: size, blocks, bands, pixels, and the extensions that it carries.
+"""An image segment's subheader: size, blocks, bands, types of samples, pad pixel, mask and colours.
 
-May touch errors, the field tables and the file's structure.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, table 5.13), MIL-STD-2500A (NITF 2.0)
-
-The mask table before the blocks of a masked image: where each block stands, and the pad pixel.
-
-May touch numpy and errors; bytes come through `read(start, stop)`.  Offsets count from where the
-blocks begin, as IMDATOFF says; where that is inside the tables, they begin behind them.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, table 5.14)
-
-The types of an image segment's samples, and its pad pixel as one of them.
-
-May touch numpy, the NITF layout and errors.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, PVTYPE, NBPP, TPXCD)
-
-What the values of an image segment look like: interpretations of bands, and lookup tables.
-
-May touch numpy and the NITF layout.  A table of red, green and blue is GDAL's colour table; one of a
-single band is a list of grey values.
+A masked image has a table before its blocks: where each block stands, and the pad pixel.  Offsets count
+from where the blocks begin, as IMDATOFF says; where that is inside the tables, they begin behind them.
+A lookup table of red, green and blue is GDAL's colour table; one of a single band is a list of grey values.
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, tables 5.13 and 5.14; PVTYPE, NBPP, TPXCD),
+MIL-STD-2500A (NITF 2.0)
 """
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.fields import BAND, IMAGE_BLOCKS, IMAGE_SHAPE, Cursor, Fields, integer
-from jnrrdz.formats.nitf.header import NitfLayout, Segment, extensions, header_cursor
-from jnrrdz.formats.nitf.header import ReadRange as header_ReadRange
+from jnrrdz.formats.nitf.fields import BAND, IMAGE_BLOCKS, IMAGE_SHAPE, Cursor, Fields
+from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, Segment, header_cursor, read_tres
 
 UNCOMPRESSED = {"NC", "NM"}
 COMMENT = 80
@@ -59,7 +44,10 @@ class NitfImage:
     problems: list[str] = field(default_factory=list)
 
     def _number(self, name: str) -> int:
-        return integer(self.fields, name, self.what)
+        value = self.fields.get(name)
+        if not isinstance(value, int):
+            raise MalformedError(f"{value!r} is no number", field=f"{self.what} {name}")
+        return value
 
     def text(self, name: str) -> str:
         """Return a field as text."""
@@ -114,58 +102,39 @@ class NitfImage:
         return self.compression in {"NM", "M1", "M3", "M4", "M5", "M6", "M7", "M8", "MD"}
 
 
-def parse_image(read: header_ReadRange, layout: NitfLayout, segment: Segment) -> NitfImage:
+def parse_image(read: ReadRange, layout: NitfLayout, segment: Segment) -> NitfImage:
     """Return what the subheader of an image segment says, its sizes checked against each other."""
     cursor = header_cursor(read, layout, segment, f"image {segment.number}")
     cursor.take(layout.version.image)
-    if cursor.found["IM"] != "IM":
-        raise MalformedError(f"{cursor.found['IM']!r} where IM belongs", offset=segment.start, field=cursor.what)
-    layout.version.security(cursor, "I")
+    if cursor.fields["IM"] != "IM":
+        raise MalformedError(f"{cursor.fields['IM']!r} where IM belongs", offset=segment.start, field=cursor.what)
+    layout.version.read_security(cursor, "I")
     cursor.take(IMAGE_SHAPE)
-    if (cursor.found["ICORDS"] or " ") != layout.version.no_coordinates:
+    if (cursor.fields["ICORDS"] or " ") != layout.version.no_coordinates:
         cursor.text("IGEOLO", CORNERS)
-    comments = tuple(_comment(cursor) for _ in range(cursor.number("NICOM", 1)))
+    comments = [cursor.raw("ICOM", COMMENT) for _ in range(cursor.number("NICOM", 1))]
     if cursor.text("IC", 2) not in UNCOMPRESSED:
         cursor.text("COMRAT", 4)
-    bands = _bands(cursor)
+    count = cursor.number("NBANDS", 1) or cursor.number("XBANDS", MANY_BANDS)
+    bands = tuple(_band(cursor) for _ in range(count))
     cursor.take(IMAGE_BLOCKS)
-    tres, problems = _tres(cursor)
-    image = NitfImage(segment, cursor.found, bands, comments, tres, problems)
+    tres, problems = read_tres(cursor, ("UDIDL", "UDOFL", "UDID"), ("IXSHDL", "IXSOFL", "IXSHD"))
+    texts = tuple(comment.decode("latin-1").rstrip(" \0") for comment in comments)
+    image = NitfImage(segment, cursor.fields, bands, texts, tres, problems)
     _check(image)
     return image
-
-
-def _comment(cursor: Cursor) -> str:
-    return cursor.raw("ICOM", COMMENT).decode("latin-1").rstrip(" \0")
-
-
-def _bands(cursor: Cursor) -> tuple[Band, ...]:
-    count = cursor.number("NBANDS", 1) or cursor.number("XBANDS", MANY_BANDS)
-    return tuple(_band(cursor) for _ in range(count))
 
 
 def _band(cursor: Cursor) -> Band:
     own = Cursor(cursor.data, cursor.base, cursor.what, cursor.at)
     own.take(BAND)
-    count = own.found.get("NLUTS")
+    count = own.fields.get("NLUTS")
     luts: tuple[bytes, ...] = ()
     if isinstance(count, int) and count:
         entries = own.number("NELUT", 5)
         luts = tuple(own.raw("LUTD", entries) for _ in range(count))
     cursor.at = own.at
-    return Band(own.found, luts)
-
-
-def _tres(cursor: Cursor) -> tuple[bytes, list[str]]:
-    """Return the extensions, and what is wrong with them: that never costs the pixels."""
-    found, problems = b"", []
-    for length, overflow, name in (("UDIDL", "UDOFL", "UDID"), ("IXSHDL", "IXSOFL", "IXSHD")):
-        try:
-            found += extensions(cursor, length, overflow, name)
-        except MalformedError as error:
-            problems.append(str(error))
-            break
-    return found, problems
+    return Band(own.fields, luts)
 
 
 def _check(image: NitfImage) -> None:
@@ -179,13 +148,12 @@ def _check(image: NitfImage) -> None:
     for axis, names in enumerate(("NBPC, NPPBV", "NBPR, NPPBH")):
         size, blocks, step = (image.rows, image.columns)[axis], image.grid[axis], image.block[axis]
         if blocks < 1 or step < 1 or blocks * step < size:
-            found = f"{blocks} blocks of {step} pixels for {size}"
-            raise MalformedError(found, offset=here, field=f"{image.what} {names}")
+            raise MalformedError(
+                f"{blocks} blocks of {step} pixels for {size}", offset=here, field=f"{image.what} {names}"
+            )
     if image.mode not in {"B", "P", "R", "S"}:
         raise UnsupportedError(f"{image.mode!r}; B, P, R and S are read", offset=here, field=f"{image.what} IMODE")
 
-
-type ReadRange = Callable[[int, int], bytes]
 
 HEAD = struct.Struct(">IHHH")
 NOT_RECORDED = 0xFFFF_FFFF
@@ -338,20 +306,22 @@ def missing_index(image: NitfImage, table: Table | None) -> int | None:
 def colour_attributes(image: NitfImage, table: Table | None) -> dict[str, Any]:
     """Return the interpretation of each band, and a table's colours."""
     if table is None:
-        return {"colorinterp": [_name(image, number) for number in range(len(image.bands))]}
-    found: dict[str, Any] = {"colorinterp": ["palette" if len(image.bands[0].luts) == CHANNELS else "gray"]}
-    found["color_table"] = [[*(int(channel) for channel in entry), OPAQUE] for entry in table]
+        return {"colorinterp": [_interpretation(image, number) for number in range(len(image.bands))]}
+    attributes: dict[str, Any] = {"colorinterp": ["palette" if len(image.bands[0].luts) == CHANNELS else "gray"]}
+    attributes["color_table"] = [[*(int(channel) for channel in entry), OPAQUE] for entry in table]
     if len(table) <= MAX_FLAGS:
         colours = ["#" + bytes(entry).hex() for entry in table]
-        found |= {"flag_values": list(range(len(table))), "flag_colors": " ".join(colours)}
-    return found
+        attributes |= {"flag_values": list(range(len(table))), "flag_colors": " ".join(colours)}
+    return attributes
 
 
-def _name(image: NitfImage, number: int) -> str:
-    said = str(image.bands[number].fields.get("IREPBAND", "")).strip()
-    if said in BANDS:
+def _interpretation(image: NitfImage, number: int) -> str:
+    """Return the name of a band's IREPBAND."""
+    representation = str(image.bands[number].fields.get("IREPBAND", "")).strip()
+    if representation in BANDS:
         # libjpeg gives red, green and blue for what is stored as YCbCr
         colours = ("red", "green", "blue")
         is_jpeg = image.compression in {"C3", "M3"} and image.mode == "P" and len(image.bands) == CHANNELS
-        return colours[number] if is_jpeg and said in {"Y", "Cb", "Cr"} else BANDS[said]
+        is_luma_chroma = representation in {"Y", "Cb", "Cr"}
+        return colours[number] if is_jpeg and is_luma_chroma else BANDS[representation]
     return "gray" if len(image.bands) == 1 and image.text("IREP") == "MONO" else "undefined"
