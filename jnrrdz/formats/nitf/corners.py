@@ -1,45 +1,37 @@
-"""References of the military grid (MGRS) to metres of UTM.
+"""The four corners of an image: IGEOLO, and the extensions that repeat it more precisely, as GDAL takes them.
 
-May touch errors only.  A reference names a zone, a band of latitude, a square of 100 km, and metres
-in it; the letters of squares repeat, and the band says which repetition is meant.
-Spec: NGA.STND.0037, https://earth-info.nga.mil/php/download.php?file=coord-grids
-
-The four corners of an image in IGEOLO, by the way that ICORDS says they are written.
-
-May touch errors and the grid of MGRS.  The corners are those pixels' centres: upper left, upper
-right, lower right, lower left.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IGEOLO), MIL-STD-2500A (ICORDS C and U)
-
-A map's projection and its pixels in it: GEOPSB and PRJPSB of the file header, MAPLOB of an image.
-
-May touch errors and the extensions' bytes.  Only projections whose parameters GDAL reads in one
-clear way, on WGS 84, with an origin in metres: others are named and left to IGEOLO.
-Spec: DIGEST part 2 annex D (GEOPSB, PRJPSB, MAPLOB)
-
-Rational polynomial coefficients of the extensions RPC00A and RPC00B, on the pixels of a chip.
-
-May touch errors and the names that GeoTIFF's coefficients have.  Both extensions have the same
-layout; A's polynomials have their terms in another order.  ICHIPB says which part of the full image,
-at which size, a chip is.
-Spec: STDI-0002 (volume 1, appendices B and E)
+ICORDS says how IGEOLO writes its corners, which are those pixels' centres: upper left, upper right, lower
+right, lower left.  A reference of the military grid (MGRS) names a zone, a band of latitude, a square of
+100 km, and metres in it; the letters of squares repeat, and the band says which repetition is meant.
+BLOCKA repeats the corners in hundredths of a second; GEOLOB has an origin and pixels to the full circle;
+a frame of the raster product format (RPF) has a table of its parts, and one of them, the coverage
+section, has the corners as floating point.
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IGEOLO), MIL-STD-2500A (ICORDS C and U),
+NGA.STND.0037 (MGRS), https://earth-info.nga.mil/php/download.php?file=coord-grids,
+STDI-0002 (BLOCKA), DIGEST part 2 annex D (GEOLOB), MIL-STD-2411 (RPF)
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.tre import Tre
+from jnrrdz.formats.nitf.header import ReadRange
+from jnrrdz.formats.nitf.tre import Tre, field_bytes, first_tre, layout_of
+from jnrrdz.formats.nitf.tre_tables import STRICT, TRES
 
-BANDS = "CDEFGHJKLMNPQRSTUVWX"
-COLUMNS = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")
+LATITUDE_BANDS = "CDEFGHJKLMNPQRSTUVWX"
+SQUARE_COLUMNS = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")
 """Letters of the squares from west to east, for zones 1, 2, 3 and so on in turn."""
 
-ROWS = "ABCDEFGHJKLMNPQRSTUV"
+SQUARE_ROWS = "ABCDEFGHJKLMNPQRSTUV"
 SQUARE = 100_000
-CYCLE = len(ROWS) * SQUARE
+CYCLE = len(SQUARE_ROWS) * SQUARE
 FIELD = "IGEOLO"
 
 LOWEST = {
@@ -66,7 +58,7 @@ LOWEST = {
 }
 """The least northing of each band of latitude, rounded down to a square."""
 
-_REFERENCE = re.compile(rf"([0-9]{{2}})([{BANDS}])([A-HJ-NP-Z])([{ROWS}])([0-9]{{5}})([0-9]{{5}})")
+_REFERENCE = re.compile(rf"([0-9]{{2}})([{LATITUDE_BANDS}])([A-HJ-NP-Z])([{SQUARE_ROWS}])([0-9]{{5}})([0-9]{{5}})")
 
 
 class Utm(NamedTuple):
@@ -80,20 +72,20 @@ class Utm(NamedTuple):
 
 def parse_mgrs(text: str) -> Utm:
     """Return the place of a reference of 15 characters."""
-    found = _REFERENCE.fullmatch(text)
-    if found is None:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
         raise MalformedError(f"{text!r} is no MGRS reference of 15 characters", field=FIELD)
-    zone, band, column, row = int(found[1]), found[2], found[3], found[4]
-    columns = COLUMNS[(zone - 1) % len(COLUMNS)]
+    zone, band, column, row = int(match[1]), match[2], match[3], match[4]
+    columns = SQUARE_COLUMNS[(zone - 1) % len(SQUARE_COLUMNS)]
     if column not in columns:
         raise MalformedError(f"{text!r}: zone {zone} has no square {column}", field=FIELD)
     # the letters of rows begin five squares later in zones of even number
     shift = 5 if zone % 2 == 0 else 0
-    northing = ((ROWS.index(row) - shift) % len(ROWS)) * SQUARE
+    northing = ((SQUARE_ROWS.index(row) - shift) % len(SQUARE_ROWS)) * SQUARE
     while northing < LOWEST[band]:
         northing += CYCLE
     easting = (columns.index(column) + 1) * SQUARE
-    return Utm(zone, band >= "N", easting + float(found[5]), northing + float(found[6]))
+    return Utm(zone, band >= "N", easting + float(match[5]), northing + float(match[6]))
 
 
 type Point = tuple[float, float]
@@ -106,7 +98,7 @@ NORTH, SOUTH = 32600, 32700
 ZONES = 60
 FLATTENING = 1 / 298.257223563
 
-_DMS = re.compile(r"([0-9 ]{2})([0-9 ]{2})([0-9 ]{2})([NS])([0-9 ]{3})([0-9 ]{2})([0-9 ]{2})([EW])")
+_DEGREES = re.compile(r"([0-9 ]{2})([0-9 ]{2})([0-9 ]{2})([NS])([0-9 ]{3})([0-9 ]{2})([0-9 ]{2})([EW])")
 _DECIMAL = re.compile(r"([+-][0-9]{2}\.[0-9 ]{3})([+-][0-9]{3}\.[0-9 ]{3})")
 _UTM = re.compile(r"([0-9]{2})([0-9 ]{6})([0-9 ]{7})")
 
@@ -123,6 +115,11 @@ class Corners:
     proj: str | None = None
     """The CRS in PROJ's words, where it has no code."""
 
+    @property
+    def inset(self) -> float:
+        """How far the points are from the image's edges, in pixels."""
+        return 0.0 if self.at_edges else 0.5
+
 
 def parse_igeolo(text: str, kind: str, *, is_20: bool = False) -> Corners | None:
     """Return the corners of an image, None where the header gives none; `kind` is ICORDS."""
@@ -131,35 +128,22 @@ def parse_igeolo(text: str, kind: str, *, is_20: bool = False) -> Corners | None
     padded = text.ljust(CORNERS * WIDTH)
     parts = [padded[start : start + WIDTH] for start in range(0, CORNERS * WIDTH, WIDTH)]
     if kind in {"N", "S"} and not is_20:
-        return _utm(parts, NORTH if kind == "N" else SOUTH)
+        return _utm(parts, is_north=kind == "N")
     if kind == "U":
-        return _mgrs(parts)
-    readers = {"G": _degrees, "D": _decimal, "C": _geocentric}
-    if kind not in readers:
+        places = [parse_mgrs(part) for part in parts]
+        if len({place.is_north for place in places}) != 1:
+            raise UnsupportedError("corners on both sides of the equator", field=FIELD)
+        return Corners(tuple((place.easting, place.northing) for place in places), _zone_code(places))
+    if kind not in {"C", "D", "G"}:
         raise UnsupportedError(f"{kind!r}; C, D, G, N, S and U are read", field="ICORDS")
-    return Corners(tuple(readers[kind](part) for part in parts), WGS84)
+    return Corners(tuple(_decimal(part) if kind == "D" else _sexagesimal(part, kind) for part in parts), WGS84)
 
 
 def _matched(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
-    found = pattern.fullmatch(text)
-    if found is None:
+    match = pattern.fullmatch(text)
+    if match is None:
         raise MalformedError(f"{text!r} is no corner", field=FIELD)
-    return found.groups()
-
-
-def _degrees(text: str) -> Point:
-    """Return degrees of `ddmmssXdddmmssY`."""
-    values = _matched(_DMS, text.upper())
-    latitude, longitude = (_sexagesimal(values[start : start + 3], text) for start in (0, 4))
-    return checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
-
-
-def _sexagesimal(parts: tuple[str, ...], text: str) -> float:
-    """Return degrees, minutes and seconds as degrees; blanks are what is not known of them, at the end only."""
-    known = [part for part in parts if part.strip()]
-    if not known or known != list(parts[: len(known)]):
-        raise MalformedError(f"{text!r} is no corner", field=FIELD)
-    return sum(_number(part, text) / 60.0**power for power, part in enumerate(known))
+    return match.groups()
 
 
 def _number(part: str, text: str) -> float:
@@ -169,17 +153,29 @@ def _number(part: str, text: str) -> float:
         raise MalformedError(f"{text!r} is no corner", field=FIELD) from None
 
 
+def _sexagesimal(text: str, kind: str) -> Point:
+    """Return geodetic degrees of `ddmmssXdddmmssY`, which are geocentric if ICORDS is C.
+
+    Blanks are what is not known of degrees, minutes and seconds, at the end only.
+    """
+    values = _matched(_DEGREES, text.upper())
+    degrees = []
+    for parts in (values[:3], values[4:7]):
+        known = [part for part in parts if part.strip()]
+        if not known or known != list(parts[: len(known)]):
+            raise MalformedError(f"{text.upper()!r} is no corner", field=FIELD)
+        degrees.append(sum(_number(part, text.upper()) / 60.0**power for power, part in enumerate(known)))
+    latitude, longitude = degrees
+    x, y = checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
+    if kind == "C":
+        y = math.degrees(math.atan(math.tan(math.radians(y)) / (1 - FLATTENING) ** 2))
+    return x, y
+
+
 def _decimal(text: str) -> Point:
     """Return degrees of `+dd.ddd+ddd.ddd`."""
     latitude, longitude = _matched(_DECIMAL, text)
     return checked(_number(longitude, text), _number(latitude, text), text)
-
-
-def _geocentric(text: str) -> Point:
-    """Return geodetic degrees of geocentric ones, written as geographic ones are."""
-    longitude, latitude = _degrees(text)
-    geodetic = math.degrees(math.atan(math.tan(math.radians(latitude)) / (1 - FLATTENING) ** 2))
-    return longitude, geodetic
 
 
 def checked(longitude: float, latitude: float, text: str) -> Point:
@@ -189,201 +185,165 @@ def checked(longitude: float, latitude: float, text: str) -> Point:
     return longitude, latitude
 
 
-def _utm(parts: list[str], base: int) -> Corners:
+def _utm(parts: Sequence[str], *, is_north: bool) -> Corners:
     """Return metres of `zzeeeeeennnnnnn`."""
-    found = [_matched(_UTM, part) for part in parts]
-    zones = {int(zone) for zone, _, _ in found}
-    points = tuple((_number(x, part), _number(y, part)) for (_, x, y), part in zip(found, parts, strict=True))
-    return Corners(points, _zone(zones, base))
+    places = []
+    for zone, x, y in [_matched(_UTM, part) for part in parts]:
+        places.append(Utm(int(zone), is_north, _number(x, zone + x + y), _number(y, zone + x + y)))
+    return Corners(tuple((place.easting, place.northing) for place in places), _zone_code(places))
 
 
-def _zone(zones: set[int], base: int) -> int:
+def _zone_code(places: Sequence[Utm]) -> int:
+    """Return the EPSG code of the one zone that places are in."""
+    zones = {place.zone for place in places}
     if len(zones) != 1 or not 1 <= min(zones) <= ZONES:
         raise UnsupportedError(f"corners in zones {sorted(zones)}; one of 1 to {ZONES} is read", field=FIELD)
-    return base + zones.pop()
+    return (NORTH if places[0].is_north else SOUTH) + zones.pop()
 
 
-def _mgrs(parts: list[str]) -> Corners:
-    """Return metres of `zzBJKeeeeennnnn`."""
-    found = [parse_mgrs(part) for part in parts]
-    bases = {NORTH if one.is_north else SOUTH for one in found}
-    if len(bases) != 1:
-        raise UnsupportedError("corners on both sides of the equator", field=FIELD)
-    points = tuple((one.easting, one.northing) for one in found)
-    return Corners(points, _zone({one.zone for one in found}, bases.pop()))
+BLOCKA, GEOLOB, RPFIMG, RPFHDR = "BLOCKA", "GEOLOB", "RPFIMG", b"RPFHDR"
+BLOCKA_BYTES, GEOLOB_BYTES = 123, 48
+BLOCKA_ORDER = ("FRLC_LOC", "LRLC_LOC", "LRFC_LOC", "FRFC_LOC")
+"""BLOCKA begins with the upper right corner and goes on clockwise."""
+
+CIRCLE = 360
+
+LOCATIONS = struct.Struct(">HIHHI")
+LOCATION = struct.Struct(">HII")
+COVERAGE = struct.Struct(">8d")
+HEADER_COMPONENT, COVERAGE_SECTION = 128, 130
+TRE_HEAD = 11
+NEAR = 0.1
+"""Degrees by which a coverage may be beside IGEOLO where the frame's header is not where its table says."""
+
+_BLOCKA_DEGREES = re.compile(r"([NS])(\d\d)(\d\d)(\d\d\.\d\d)([EW])(\d{3})(\d\d)(\d\d\.\d\d)")
+_BLOCKA_DECIMAL = re.compile(r"([+-]\d\d\.\d{6})([+-]\d{3}\.\d{6})")
 
 
-GEOPSB, PRJPSB, MAPLOB = "GEOPSB", "PRJPSB", "MAPLOB"
-DATUM, CODE, COUNT, PARAMETERS, NITF_GEOSDE_WIDTH = slice(86, 90), slice(80, 82), slice(82, 83), 83, 15
-NITF_GEOSDE_WGS84 = b"WGE"
-MAPLOB_FIELDS = {
-    "UNILOA": slice(3),
-    "LOD": slice(3, 8),
-    "LAD": slice(8, 13),
-    "LSO": slice(13, 28),
-    "PSO": slice(28, 43),
-}
-METRES = b"M"
-
-PROJECTIONS = {
-    b"AC": ("aea", "lon_0 lat_1 lat_2 lat_0"),
-    b"AK": ("laea", "lon_0 lat_0"),
-    b"AL": ("aeqd", "lon_0 lat_0"),
-    b"KA": ("eqdc", "lon_0 lat_1 lat_2 lat_0"),
-    b"LE": ("lcc", "lon_0 lat_1 lat_2 lat_0"),
-    b"LI": ("cea", "lon_0 lat_ts"),
-    b"SA": ("sinu", "lon_0"),
-    b"TC": ("tmerc", "lon_0 k_0 lat_0"),
-}
-"""PCO to PROJ's name, and PROJ's names of the parameters in PRJPSB's order."""
-
-
-class MapPlace(NamedTuple):
-    """A CRS in PROJ's words, and the affine of pixels in it."""
-
-    proj: str
-    affine: tuple[float, float, float, float, float, float]
-
-
-def map_place(file_tres: Sequence[Tre], tres: Sequence[Tre]) -> MapPlace | None:
-    """Return a map's CRS and affine, None where one of the three extensions is missing."""
-    geodesy, projection = (_first(file_tres, tag) for tag in (GEOPSB, PRJPSB))
-    origin = _first(tres, MAPLOB)
-    if geodesy is None or projection is None or origin is None:
+def blocka_corners(tres: Sequence[Tre], rows: int) -> Corners | None:
+    """Return the corners of the first BLOCKA, None where it gives none or is of another block than the image."""
+    data = first_tre(tres, BLOCKA)
+    if data is None or len(data) != BLOCKA_BYTES:
         return None
-    datum = geodesy[DATUM].strip()
-    if datum != NITF_GEOSDE_WGS84:
-        raise UnsupportedError(f"datum {datum.decode('latin-1')!r}; WGE is read", field=f"{GEOPSB} DCD")
-    return MapPlace(_proj(projection), _affine(origin))
+    fields = field_bytes(layout_of(STRICT[BLOCKA]), data)
+    places = [fields[name].decode("latin-1") for name in BLOCKA_ORDER]
+    if fields["L_LINES"] != f"{rows:05}".encode() or any(place[0] == " " for place in places):
+        return None
+    first, *others = (_blocka_place(place) for place in places)
+    return Corners((others.pop(), first, *others), WGS84)
 
 
-def _first(tres: Sequence[Tre], tag: str) -> bytes | None:
-    return next((tre.data for tre in tres if tre.tag == tag), None)
-
-
-def _proj(data: bytes) -> str:
-    code = data[CODE]
-    if code not in PROJECTIONS:
-        known = ", ".join(one.decode() for one in PROJECTIONS)
-        raise UnsupportedError(f"{code.decode('latin-1')!r}; {known} are read", field=f"{PRJPSB} PCO")
-    name, words = PROJECTIONS[code]
-    names = words.split()
-    count = int(_nitf_geosde_number(data[COUNT], f"{PRJPSB} NUM_PRJ"))
-    if count < len(names):
-        raise MalformedError(f"{count} parameters, {name} has {len(names)}", field=f"{PRJPSB} NUM_PRJ")
-    fields = [
-        data[at : at + NITF_GEOSDE_WIDTH]
-        for at in range(PARAMETERS, PARAMETERS + NITF_GEOSDE_WIDTH * (count + 2), NITF_GEOSDE_WIDTH)
-    ]
-    values = [_nitf_geosde_number(field, f"{PRJPSB} parameter {number + 1}") for number, field in enumerate(fields)]
-    parts = [*zip(names, values, strict=False), ("x_0", values[-2]), ("y_0", values[-1])]
-    return " ".join([f"+proj={name}", *(f"+{key}={value!r}" for key, value in parts), "+datum=WGS84 +units=m"])
-
-
-def _affine(data: bytes) -> tuple[float, float, float, float, float, float]:
-    if data[MAPLOB_FIELDS["UNILOA"]].strip() != METRES:
-        unit = data[MAPLOB_FIELDS["UNILOA"]].decode("latin-1")
-        raise UnsupportedError(f"{unit!r}; M is read", field=f"{MAPLOB} UNILOA")
-    across, down, west, north = (
-        _nitf_geosde_number(data[MAPLOB_FIELDS[name]], f"{MAPLOB} {name}") for name in ("LOD", "LAD", "LSO", "PSO")
+def _blocka_place(text: str) -> Point:
+    """Return degrees of `Xddmmss.ssYdddmmss.ss` or `+dd.dddddd+ddd.dddddd`."""
+    decimal = _BLOCKA_DECIMAL.fullmatch(text)
+    if decimal is not None:
+        return checked(float(decimal[2]), float(decimal[1]), text)
+    match = _BLOCKA_DEGREES.fullmatch(text)
+    if match is None:
+        raise MalformedError(f"{text!r} is no corner", field=BLOCKA)
+    north, east = (
+        float(match[start + 1]) + float(match[start + 2]) / 60 + float(match[start + 3]) / 3600 for start in (1, 5)
     )
-    if across <= 0 or down <= 0:
-        raise MalformedError(f"pixels of {across:g} by {down:g}", field=f"{MAPLOB} LOD, LAD")
-    return (across, 0.0, west, 0.0, -down, north)
+    return checked(-east if match[5] == "W" else east, -north if match[1] == "S" else north, text)
 
 
-def _nitf_geosde_number(text: bytes, field: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise MalformedError(f"{text!r} is no number", field=field)
-    return found
-
-
-type Rpc = dict[str, float | list[float]]
-"""GDAL's item names to numbers."""
-
-SINGLE = (
-    ("ERR_BIAS", 7),
-    ("ERR_RAND", 7),
-    ("LINE_OFF", 6),
-    ("SAMP_OFF", 5),
-    ("LAT_OFF", 8),
-    ("LONG_OFF", 9),
-    ("HEIGHT_OFF", 5),
-    ("LINE_SCALE", 6),
-    ("SAMP_SCALE", 5),
-    ("LAT_SCALE", 8),
-    ("LONG_SCALE", 9),
-    ("HEIGHT_SCALE", 5),
-)
-POLYNOMIALS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")
-TERMS = 20
-TERM_BYTES = 12
-LENGTH = 1 + sum(width for _, width in SINGLE) + len(POLYNOMIALS) * TERMS * TERM_BYTES
-
-A_TO_B = (0, 1, 2, 3, 4, 5, 6, 10, 7, 8, 9, 11, 14, 17, 12, 15, 18, 13, 16, 19)
-"""For each term of B, the place of the same term in A."""
-
-
-def rpc_of(tre: Tre) -> Rpc | None:
-    """Return the coefficients of an extension, None where it says that it has none."""
-    if len(tre.data) != LENGTH:
-        raise MalformedError(f"{len(tre.data)} bytes where {LENGTH} belong", field=tre.tag)
-    if tre.data[:1] != b"1":
+def geolob_corners(tres: Sequence[Tre], rows: int, columns: int) -> Corners | None:
+    """Return the corners that GEOLOB's origin and pixels to the circle make, None without it."""
+    data = first_tre(tres, GEOLOB)
+    if data is None or len(data) != GEOLOB_BYTES:
         return None
-    found: Rpc = {}
-    at = 1
-    for name, width in SINGLE:
-        found[name] = _nitf_rpc_number(tre, at, width, name)
-        at += width
-    for name in POLYNOMIALS:
-        terms = [_nitf_rpc_number(tre, at + TERM_BYTES * term, TERM_BYTES, name) for term in range(TERMS)]
-        found[name] = [terms[place] for place in A_TO_B] if tre.tag == "RPC00A" else terms
-        at += TERMS * TERM_BYTES
-    return found
+    across, down, west, north = (finite(text, GEOLOB) for text in field_bytes(layout_of(TRES[GEOLOB]), data).values())
+    if across <= 0 or down <= 0:
+        raise MalformedError(f"{across:g} and {down:g} pixels to the circle", field=GEOLOB)
+    east, south = west + columns * CIRCLE / across, north - rows * CIRCLE / down
+    checked(west, north, f"{west:g}, {north:g}")
+    return Corners(((west, north), (east, north), (east, south), (west, south)), WGS84, at_edges=True)
 
 
-def _nitf_rpc_number(tre: Tre, at: int, width: int, name: str) -> float:
-    text = tre.data[at : at + width]
+def finite(text: bytes, field: str) -> float:
+    """Return the number that a field of an extension holds."""
     try:
-        value = float(text)
+        number = float(text)
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise MalformedError(f"{text!r} is no number", field=f"{tre.tag} {name}")
-    return value
+        number = math.nan
+    if not math.isfinite(number):
+        raise MalformedError(f"{text!r} is no number", field=field)
+    return number
 
 
-def rpc_at(rpc: Rpc, scale: tuple[float, float], start: tuple[float, float] = (0.0, 0.0)) -> Rpc:
-    """Return the coefficients for other pixels: line and sample become `(value - start) * scale`.
+def rpf_corners(tres: Sequence[Tre], read: ReadRange, igeolo: Corners | None) -> Corners | None:
+    """Return the corners in an RPF frame's coverage section, None where it has none that can be trusted.
 
-    Values count from pixel corners here; the coefficients' own count from centres.
+    Files that were edited have tables whose places are no longer right: the header of the frame has to
+    be where its table says, if it does, or the corners have to be IGEOLO's.
     """
-    found = dict(rpc)
-    for axis, factor, first in (("LINE", scale[0], start[0]), ("SAMP", scale[1], start[1])):
-        offset, size = found[f"{axis}_OFF"], found[f"{axis}_SCALE"]
-        if isinstance(offset, float) and isinstance(size, float):
-            found[f"{axis}_OFF"] = (offset + 0.5 - first) * factor - 0.5
-            found[f"{axis}_SCALE"] = size * factor
-    return found
+    places = _rpf_locations(first_tre(tres, RPFIMG) or b"")
+    if COVERAGE_SECTION not in places or igeolo is None:
+        return None
+    data = read(places[COVERAGE_SECTION], places[COVERAGE_SECTION] + COVERAGE.size)
+    if len(data) != COVERAGE.size:
+        return None
+    values = COVERAGE.unpack(data)
+    upper_left, lower_left, upper_right, lower_right = zip(values[1::2], values[::2], strict=True)
+    points = (upper_left, upper_right, lower_right, lower_left)
+    if not all(abs(x) <= CIRCLE / 2 and abs(y) <= CIRCLE / 4 for x, y in points):
+        return None
+    is_near = all(
+        abs(math.remainder(x - east, CIRCLE)) < NEAR and abs(y - north) < NEAR
+        for (x, y), (east, north) in zip(points, igeolo.points, strict=True)
+    )
+    header = places.get(HEADER_COMPONENT, TRE_HEAD) - TRE_HEAD
+    is_in_place = HEADER_COMPONENT not in places or read(header, header + len(RPFHDR)) == RPFHDR
+    return Corners(points, WGS84, at_edges=True) if is_near or is_in_place else None
 
 
-def chipped(rpc: Rpc, chip: Mapping[str, Any]) -> Rpc:
-    """Return the coefficients of the full image for a chip of it, as ICHIPB describes that."""
-    if chip.get("XFRM_FLG") not in {0, "00"}:
-        return rpc
-    scales, starts = [], []
-    for axis in ("ROW", "COL"):
-        last = "21" if axis == "ROW" else "12"
-        op_first, op_last, fi_first, fi_last = (
-            float(chip[f"{kind}_{axis}_{corner}"]) for kind in ("OP", "FI") for corner in ("11", last)
-        )
-        if op_last == op_first or fi_last == fi_first:
-            return rpc
-        scale = (op_last - op_first) / (fi_last - fi_first)
-        scales.append(scale)
-        starts.append(fi_first - op_first / scale)
-    return rpc_at(rpc, (scales[0], scales[1]), (starts[0], starts[1]))
+def _rpf_locations(data: bytes) -> dict[int, int]:
+    """Return where in the file the parts of an RPF frame stand, by their numbers."""
+    if len(data) < LOCATIONS.size:
+        return {}
+    _, start, count, width, _ = LOCATIONS.unpack_from(data)
+    table = data[start : start + count * LOCATION.size]
+    if width != LOCATION.size or len(table) != count * LOCATION.size:
+        return {}
+    return {number: place for number, _, place in LOCATION.iter_unpack(table)}
+
+
+def unwound(corners: Corners) -> Corners:
+    """Return corners on both sides of the antimeridian as ones that follow each other: beyond 180 degrees."""
+    if corners.epsg != WGS84:
+        return corners
+    first = corners.points[0][0]
+    turns = ((x + CIRCLE * round((first - x) / CIRCLE), y) for x, y in corners.points)
+    return replace(corners, points=tuple(turns))
+
+
+def check_order(corners: Corners) -> Corners:
+    """Return corners, if their outline does not cross itself: else they are not in the order that the standard has."""
+    if {-1.0, 1.0} <= set(_turns(corners.points)):
+        raise MalformedError("corners that are not those of a convex area, in order", field=FIELD)
+    return corners
+
+
+def _turns(points: Sequence[Point]) -> list[float]:
+    """Return to which side the outline turns at each corner."""
+    corners = np.array(points)
+    sides = np.roll(corners, -1, axis=0) - corners
+    after = np.roll(sides, -1, axis=0)
+    turns: list[float] = np.sign(sides[:, 0] * after[:, 1] - sides[:, 1] * after[:, 0]).tolist()
+    return turns
+
+
+def is_crossed(points: Sequence[Point]) -> bool:
+    """Whether the left side crosses the right one: corners row by row, or column by column."""
+    first, second, third, fourth = points
+    # they are the diagonals of this outline, and cross if and only if it is convex
+    return set(_turns((first, second, fourth, third))) in ({1.0}, {-1.0})
+
+
+def by_quadrant(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return corners as upper left, upper right, lower right, lower left; as they are if not one lies in each."""
+    xs, ys = zip(*points, strict=True)
+    x, y = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2
+    sides = [(-1, 1), (1, 1), (1, -1), (-1, -1)]
+    placed = {(int(np.sign(east - x)), int(np.sign(north - y))): (east, north) for east, north in points}
+    return tuple(placed[side] for side in sides) if set(placed) == set(sides) else tuple(points)

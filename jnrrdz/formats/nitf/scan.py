@@ -38,9 +38,8 @@ from jnrrdz.formats.nitf.arrays import (
     whole_image,
 )
 from jnrrdz.formats.nitf.attributes import Extras, Notes, extras_of, file_attributes, image_attributes
-from jnrrdz.formats.nitf.corners import Rpc, chipped, rpc_of
 from jnrrdz.formats.nitf.fields import NITF20
-from jnrrdz.formats.nitf.georeference import Geo, Said, geo_of, levels_attributes
+from jnrrdz.formats.nitf.georeference import Geo, PlaceSources, Rpc, chipped, geo_of, levels_attributes, rpc_of
 from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, parse_nitf
 from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_image, table_of
 from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
@@ -73,8 +72,8 @@ def image_group(file: File, members: Sequence[NitfImage]) -> VirtualGroup:
     """Return the group of one image: its variable, or a group for each of its levels."""
     image, notes = members[0], Notes()
     about, tres = image_attributes(image, file.extras.of_image(image.segment.number), notes)
-    said = Said(_within(file), file.file_tres, tres, file.layout.version is NITF20)
-    geo = geo_of(whole_image(members), _rpc(tres, notes), said)
+    sources = PlaceSources(_within(file), file.file_tres, tres, file.layout.version is NITF20)
+    geo = geo_of(whole_image(members), _rpc(tres, notes), sources)
     if len(members) > 1:
         about["segments"] = [one.segment.number for one in members]
     levels = _levels(file, members)

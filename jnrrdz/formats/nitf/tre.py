@@ -24,7 +24,7 @@ import base64
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -338,6 +338,11 @@ def split_tres(data: bytes, problems: list[str]) -> list[Tre]:
         tres.append(Tre(tag.decode("ascii").rstrip(), body))
         at += TAG + LENGTH + int(digits)
     return tres
+
+
+def first_tre(tres: Iterable[Tre], tag: str) -> bytes | None:
+    """Return the bytes of the first extension of a tag, None without one."""
+    return next((tre.data for tre in tres if tre.tag == tag), None)
 
 
 def describe_tre(tre: Tre, problems: list[str]) -> Fields:
