@@ -35,7 +35,7 @@ def prepare(folder: Path, manifests: int, chunks: int) -> None:
     affine = (10.0, 0.0, 300000.0, 0.0, -10.0, 4900020.0)
     shape, tile = (size, size), (TILE, TILE)
     dims, named = ("y", "x"), {"grid_mapping": "spatial_ref"}
-    data = VirtualArray(shape, np.dtype("u2"), tile, (config.to_spec(),), refs, dims, np.uint16(0), named)
+    data = VirtualArray(shape, np.dtype("u2"), tile, (config,), refs, dims, np.uint16(0), named)
     mapping = grid_mapping(None, affine)
     where = VirtualArray((), np.dtype("i8"), (), (bytes_("little"),), ChunkRefs.empty(1), (), np.int64(0), mapping)
     records = (SourceRecord(name, 10_000_000, '"etag"'),)

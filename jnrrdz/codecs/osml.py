@@ -1,41 +1,38 @@
-"""The codecs of osml-imagery-io in jnrrdz's own terms: what its manifests say, and what that means here.
+"""The codecs of osml-imagery-io: what its manifests say in jnrrdz's own terms, and zarr's classes that read them.
 
-May touch numpy, errors, the layout tables and the model; no I/O, no zarr.  Follows docs/interop/osml.md, which records
-what osml-imagery-io 0.2.2 writes.  Its `tiff-tile` says less than an IFD; what it leaves out is
-taken from the source's first bytes where they are known, and refused where pixels depend on it.
-
-osml-imagery-io's codecs of NITF and JPEG 2000 in jnrrdz's own terms.
-
-May touch numpy, errors, the model and the decoders of blocks and tiles; no I/O, no zarr.  Follows
-docs/interop/osml.md.  What the configurations say is enough for the decoders here, which take a
-tile's place on the reference grid from the main header, where osml-imagery-io moves it to the
-origin.  What they leave open is refused: bands that stand apart, and colours that are not told.
-
-The codecs of osml-imagery-io as zarr's bytes->bytes codecs.
-
-May touch zarr, errors, and the codecs' pure modules.  Follows zarr.abc.codec as of zarr 3.4, and
-docs/interop/osml.md: after `bytes`, a codec of osml-imagery-io turns a chunk's bytes into its pixels,
-little-endian, in C order of the chunk's shape.  zarr looks the codecs up by URI among the entry points.
+Follows docs/interop/osml.md, which records what osml-imagery-io 0.2.2 writes; zarr looks the codecs up by URI among
+the entry points.  What its `tiff-tile` leaves out of an IFD is taken from the source's first bytes where they are
+known, and refused where pixels depend on it.  Its codecs of NITF and JPEG 2000 say enough for the decoders here, which
+take a tile's place on the reference grid from the main header, where osml-imagery-io moves it to the origin; what they
+leave open is refused: bands that stand apart, and colours that are not told.
 """
 
-import asyncio
-import base64
-import binascii
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer
 from zarr.core.common import JSON
 
-from jnrrdz.codecs.tiles import decoding_threads
-from jnrrdz.core.codecs import BYTES, CodecSpec, JbpBlockConfig, Jpeg2000Config, JpegConfig, TiffTileConfig
+from jnrrdz.codecs.base import ChunkDecoder, PixelCodec
+from jnrrdz.core.codecs import (
+    BYTES,
+    SIDE,
+    TAG,
+    CodecSpec,
+    Configuration,
+    JbpBlockConfig,
+    Jpeg2000Config,
+    JpegConfig,
+    TiffTileConfig,
+    checked,
+    literal,
+)
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, dumps
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
@@ -72,39 +69,39 @@ COLOURS = {
 """Samples that a colour takes; other photometric interpretations take one."""
 
 FORMATS = {"u": SampleFormat.UINT, "i": SampleFormat.INT, "f": SampleFormat.IEEEFP}
-MAX_TAG = 0xFFFF_FFFF
 BITS_OF_A_BYTE = 8
 
 
 @dataclass(frozen=True)
-class OsmlTiffTile:
-    """The configuration of its `tiff-tile`, with the defaults that its reader has."""
+class OsmlTiffTile(Configuration):
+    """The configuration of its `tiff-tile`, with the defaults that its reader has; it writes every member."""
 
-    compression: int = 1
-    bits_per_sample: int = 8
-    samples_per_pixel: int = 1
-    photometric: int = 1
-    planar_config: int = 1
-    predictor: int = 1
-    tile_width: int = 256
-    tile_height: int = 256
-    sample_format: int = 1
-    jpeg_tables: bytes | None = None
+    compression: int = field(default=1, metadata=SIDE)
+    bits_per_sample: int = field(default=8, metadata=SIDE)
+    samples_per_pixel: int = field(default=1, metadata=SIDE)
+    photometric: int = field(default=1, metadata=TAG)
+    planar_config: int = field(default=1, metadata=SIDE)
+    predictor: int = field(default=1, metadata=SIDE)
+    tile_width: int = field(default=256, metadata=SIDE)
+    tile_height: int = field(default=256, metadata=SIDE)
+    sample_format: int = field(default=1, metadata=SIDE)
+    jpeg_tables: bytes | None = field(
+        default=None, metadata=checked(lambda value: None if value is None else literal()["check"](value))
+    )
+
+    NAME: ClassVar[str] = TIFF_TILE
+    ALWAYS: ClassVar[frozenset[str]] = frozenset(
+        {"compression", "bits_per_sample", "samples_per_pixel", "photometric", "planar_config"}
+        | {"predictor", "tile_width", "tile_height", "sample_format", "jpeg_tables"}
+    )
 
     @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> "OsmlTiffTile":
-        """Return the checked configuration; a member that is not known here is refused."""
-        if unknown := sorted(set(configuration) - {item.name for item in fields(cls)}):
+    def from_json(cls, configuration: object) -> Self:
+        """Return the checked configuration; a member of another version is not supported."""
+        unknown = sorted(set(configuration) - cls.ALWAYS) if isinstance(configuration, Mapping) else []
+        if unknown:
             raise UnsupportedError(f"members {', '.join(unknown)}, which osml-imagery-io 0.2 has not", field=TIFF_TILE)
-        values = {name: _checked(name, value) for name, value in configuration.items()}
-        return cls(**values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every member, as osml-imagery-io writes them."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        if self.jpeg_tables is not None:
-            values["jpeg_tables"] = base64.b64encode(self.jpeg_tables).decode("ascii")
-        return values
+        return super().from_json(configuration)
 
     def config(self, image: tuple[int, int], dtype: np.dtype[Any], byte_order: str = "little") -> TiffTileConfig:
         """Return the configuration of jnrrdz's `tiff-tile` for an image of (height, width)."""
@@ -150,23 +147,6 @@ class OsmlTiffTile:
                 f"samples of {self.bits_per_sample} bits in format {self.sample_format} for an array of {dtype}",
                 field=TIFF_TILE,
             )
-
-
-def _checked(name: str, value: Any) -> Any:
-    """Return a member of the configuration in its type here."""
-    if name == "jpeg_tables":
-        return None if value is None else _decoded(value)
-    least = 0 if name == "photometric" else 1
-    if type(value) is not int or not least <= value <= MAX_TAG:
-        raise MalformedError(f"{name} {value!r}; an integer from {least} is needed", field=TIFF_TILE)
-    return value
-
-
-def _decoded(text: Any) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError, TypeError) as error:
-        raise MalformedError(f"jpeg_tables are not base64: {error}", field=TIFF_TILE) from error
 
 
 def refusal(name: str) -> UnsupportedError:
@@ -224,8 +204,7 @@ def adopted(metadata: Mapping[str, Any], magic: bytes) -> dict[str, Any]:
     if order is None:
         raise MalformedError(f"the source of TIFF tiles begins with {magic[:4]!r}, which is no TIFF", offset=0)
     height, width = facts.shape[-2:]
-    spec = tile.config((height, width), facts.dtype, order).to_spec()
-    return {**metadata, "codecs": [spec.to_json()]}
+    return {**metadata, "codecs": [tile.config((height, width), facts.dtype, order).to_json()]}
 
 
 def _tile_of(facts: ArrayFacts, magic: bytes) -> OsmlTiffTile | None:
@@ -244,25 +223,18 @@ def _tile_of(facts: ArrayFacts, magic: bytes) -> OsmlTiffTile | None:
 
 
 type Shape = tuple[int, ...]
-type Configuration = Mapping[str, Any]
+type Members = Mapping[str, Any]
 
 JPEG2000 = f"{PREFIX}jpeg2000"
 JBP_BLOCK = f"{PREFIX}jbp-block"
 JPEG = f"{PREFIX}jpeg"
 
 BANDS_Y_X = 3
-OSML_BLOCKS_COLOURS = 3
+RGB = 3
 COLOUR_SPACES = ("MONO", "RGB", "YCbCr601")
 
 
-class Decoder(Protocol):
-    """What the decoders of chunks offer."""
-
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the chunk's pixels."""
-
-
-def _osml_blocks_checked(name: str, configuration: Configuration, members: set[str]) -> Configuration:
+def _checked(name: str, configuration: Members, members: set[str]) -> Members:
     """Return a configuration that has just these members."""
     if set(configuration) != members:
         found = ", ".join(sorted(configuration))
@@ -270,13 +242,13 @@ def _osml_blocks_checked(name: str, configuration: Configuration, members: set[s
     return configuration
 
 
-def _check_shape(name: str, configuration: Configuration, shape: Shape) -> None:
+def _check_shape(name: str, configuration: Members, shape: Shape) -> None:
     told = tuple(configuration[member] for member in ("num_bands", "block_height", "block_width"))
     if told != shape:
         raise MalformedError(f"blocks of {told} for chunks of {shape}", field=name)
 
 
-def _mode(name: str, configuration: Configuration, known: str) -> str:
+def _mode(name: str, configuration: Members, known: str) -> str:
     """Return the interleave of several bands that stand in one chunk."""
     mode = configuration["imode"]
     if configuration["num_bands"] == 1 and mode in {"B", "P", "R", "S"}:
@@ -286,32 +258,32 @@ def _mode(name: str, configuration: Configuration, known: str) -> str:
     return mode
 
 
-def _jbp_block(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
+def _jbp_block(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
     members = {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"}
-    said = _osml_blocks_checked(name, configuration, members)
+    said = _checked(name, configuration, members)
     _check_shape(name, said, shape)
     own = {"pixel_type": said["pvtype"], "bits_per_pixel": said["nbpp"], "interleave": _mode(name, said, "B P R")}
     return BlockDecoder(JbpBlockConfig.from_json(own), shape, dtype, fill)
 
 
-def _jpeg(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
+def _jpeg(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
     members = {"bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space"}
-    said = _osml_blocks_checked(name, configuration, members)
+    said = _checked(name, configuration, members)
     _check_shape(name, said, shape)
     _mode(name, said, "P")
     space, bands = said["color_space"], said["num_bands"]
-    if space not in COLOUR_SPACES or (space == "MONO") is not (bands == 1) or bands not in {1, OSML_BLOCKS_COLOURS}:
+    if space not in COLOUR_SPACES or (space == "MONO") is not (bands == 1) or bands not in {1, RGB}:
         raise UnsupportedError(f"color_space {space!r} of {bands} bands; MONO of 1, others of 3 are read", field=name)
     return JpegDecoder(JpegConfig(), shape, dtype, fill)
 
 
-def _jpeg2000(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
-    said = _osml_blocks_checked(name, configuration, {"main_header", "resolution_level"})
+def _jpeg2000(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
+    said = _checked(name, configuration, {"main_header", "resolution_level"})
     plain = shape if shape[0] > 1 else shape[1:]
     return Jpeg2000Decoder(Jpeg2000Config.from_json(said), plain, dtype, fill)
 
 
-MAKERS: Mapping[str, Callable[[str, Configuration, Shape, np.dtype[Any], Any], Decoder]] = {
+MAKERS: Mapping[str, Callable[[str, Members, Shape, np.dtype[Any], Any], ChunkDecoder]] = {
     JPEG2000: _jpeg2000,
     JBP_BLOCK: _jbp_block,
     JPEG: _jpeg,
@@ -319,139 +291,59 @@ MAKERS: Mapping[str, Callable[[str, Configuration, Shape, np.dtype[Any], Any], D
 """What makes the decoder of each codec."""
 
 
-def decoder_of(name: str, configuration: Configuration, shape: Shape, dtype: np.dtype[Any], fill: Any) -> Decoder:
-    """Return the decoder for the chunks of an array that has one of these codecs."""
-    if len(shape) != BANDS_Y_X or math.prod(shape) < 1:
-        raise MalformedError(f"chunks of {shape}; bands, y, x are needed", field=name)
-    return MAKERS[name](name, configuration, shape, dtype, fill)
+class ReadOnlyCodec(PixelCodec, BytesBytesCodec):
+    """A codec that decodes only: after `bytes`, it turns a chunk's bytes into pixels, little-endian, in C order."""
 
-
-class ReadOnlyCodec(BytesBytesCodec):
-    """A codec that decodes only."""
-
-    is_fixed_size = False
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        pixels = self._decoder(chunk_spec).decode(memoryview(chunk_data.as_numpy_array()))
+        little = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("<"))
+        return chunk_spec.prototype.buffer.from_array_like(little.reshape(-1).view("B"))
 
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:  # noqa: ARG002  # zarr's
         raise UnsupportedError("osml-imagery-io's codecs are for reading", field="codecs")
-
-    async def _encode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
-        return self._encode_sync(chunk_data, chunk_spec)
-
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Refuse: no chunk is written with this codec."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class OsmlTiffTileCodec(ReadOnlyCodec):
     """osml-imagery-io's `tiff-tile`."""
 
-    tile: OsmlTiffTile
+    CONFIG = OsmlTiffTile
+
     image: tuple[int, int] | None = None
     """Height and width of the whole array, which zarr tells first; edges are short by them."""
-    _decoders: dict[ArraySpec, TileDecoder] = field(
-        default_factory=dict, init=False, repr=False, compare=False, hash=False
-    )
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Return the codec of an entry of zarr.json."""
-        configuration = data.get("configuration", {})
-        if not isinstance(configuration, Mapping):
-            raise MalformedError(f"a configuration {configuration!r}", field=TIFF_TILE)
-        return cls(OsmlTiffTile.from_json(configuration))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the entry for zarr.json."""
-        return {"name": TIFF_TILE, "configuration": self.tile.to_json()}
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Return the codec knowing the array's size: the first shape that zarr shows is the array's."""
-        return self if self.image is not None else replace(self, image=_rows_columns(array_spec))
+        return self if self.image is not None else replace(self, image=_rows_columns(array_spec.shape))
 
-    def _decoder(self, spec: ArraySpec) -> TileDecoder:
-        known = self._decoders.get(spec)
-        if known is None:
-            dtype = spec.dtype.to_native_dtype()
-            config = self.tile.config(self.image or _rows_columns(spec), dtype)
-            known = TileDecoder(config, spec.shape, dtype, spec.fill_value)
-            self._decoders[spec] = known
-        return known
-
-    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        pixels = self._decoder(chunk_spec).decode(memoryview(chunk_data.as_numpy_array()))
-        return _little(pixels, chunk_spec)
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(decoding_threads(), self._decode_sync, chunk_data, chunk_spec)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle what the decoders are made from; they are made again."""
-        return {"tile": self.tile, "image": self.image}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the configuration with no decoders yet."""
-        for name, value in {**state, "_decoders": {}}.items():
-            object.__setattr__(self, name, value)
+    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> TileDecoder:
+        """Return the decoder for chunks of this shape and type."""
+        config = self.config.config(self.image or _rows_columns(shape), dtype)
+        return TileDecoder(config, shape, dtype, fill_value)
 
 
-def _little(pixels: NDArray[Any], spec: ArraySpec) -> Buffer:
-    """Return pixels as the bytes that the codec `bytes` reads, which osml-imagery-io always lets be little-endian."""
-    little = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("<"))
-    return spec.prototype.buffer.from_array_like(little.reshape(-1).view("B"))
+def _rows_columns(shape: Shape) -> tuple[int, int]:
+    if len(shape) != BANDS_Y_X:
+        raise MalformedError(f"an array of {len(shape)} axes; bands, y, x are needed", field=TIFF_TILE)
+    return shape[1], shape[2]
 
 
-def _rows_columns(spec: ArraySpec) -> tuple[int, int]:
-    if len(spec.shape) != BANDS_Y_X:
-        raise MalformedError(f"an array of {len(spec.shape)} axes; bands, y, x are needed", field=TIFF_TILE)
-    return spec.shape[1], spec.shape[2]
-
-
-@dataclass(frozen=True)
 class OsmlBlocksCodec(ReadOnlyCodec):
-    """osml-imagery-io's codecs of NITF and JPEG 2000: what a chunk's bytes mean is in `osml_blocks`."""
-
-    name: str
-    configuration: Mapping[str, Any]
-    _decoders: dict[ArraySpec, Decoder] = field(default_factory=dict, init=False, repr=False, compare=False, hash=False)
+    """osml-imagery-io's codecs of NITF and JPEG 2000."""
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Return the codec of an entry of zarr.json."""
+        """Return the codec of an entry of zarr.json; members are checked with the chunks' shape."""
         name, configuration = str(data.get("name")), data.get("configuration", {})
         if not isinstance(configuration, Mapping):
             raise MalformedError(f"a configuration {configuration!r}", field=name)
-        return cls(name, configuration)
+        return cls(CodecSpec(name, configuration))
 
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the entry for zarr.json."""
-        return {"name": self.name, "configuration": dict(self.configuration)}
-
-    def __hash__(self) -> int:
-        return hash((self.name, *sorted(map(str, self.configuration.items()))))
-
-    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        known = self._decoders.get(chunk_spec)
-        if known is None:
-            dtype = chunk_spec.dtype.to_native_dtype()
-            known = decoder_of(self.name, self.configuration, chunk_spec.shape, dtype, chunk_spec.fill_value)
-            self._decoders[chunk_spec] = known
-        pixels = known.decode(memoryview(chunk_data.as_numpy_array()))
-        return _little(pixels, chunk_spec)
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(decoding_threads(), self._decode_sync, chunk_data, chunk_spec)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle what the decoders are made from; they are made again."""
-        return {"name": self.name, "configuration": dict(self.configuration)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the configuration with no decoders yet."""
-        for name, value in {**state, "_decoders": {}}.items():
-            object.__setattr__(self, name, value)
+    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+        """Return the decoder for chunks of this shape and type."""
+        if len(shape) != BANDS_Y_X or math.prod(shape) < 1:
+            raise MalformedError(f"chunks of {shape}; bands, y, x are needed", field=self.config.name)
+        return MAKERS[self.config.name](self.config.name, self.config.configuration, shape, dtype, fill_value)
 
 
 class OsmlUnreadCodec(ReadOnlyCodec):
@@ -461,6 +353,3 @@ class OsmlUnreadCodec(ReadOnlyCodec):
     def from_dict(cls, data: dict[str, JSON]) -> Self:
         """Refuse the codec."""
         raise refusal(str(data.get("name")))
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:  # noqa: ARG002  # zarr's
-        raise UnsupportedError("a codec that is not read", field="codecs")

@@ -1,37 +1,14 @@
-"""Tile codecs as zarr's array->bytes codecs: one codec is the whole chain of an array.
+"""Array-to-bytes codecs as zarr's: one codec is the whole chain of an array, read only.
 
-May touch zarr, errors, the model's codec configurations and the codecs' pure modules.  Follows
-zarr.abc.codec as of zarr 3.4.  Partial decoding is offered because it puts reading, decoding and
-selecting of a chunk into one step: that step runs off the event loop, once a chunk, and knows the
-chunk's place for its errors.
-
-The codec `jpeg2000` as zarr's array->bytes codec.
-
-May touch zarr, errors, the model's codec configurations and the codecs' pure modules.
-Spec: docs/codecs/jpeg2000/README.md
-
-The codec `jnrrdz.jpeg2000-window` as zarr's array->bytes codec.
-
-May touch zarr, errors, the model's codec configurations and the codecs' pure modules.
-Spec: docs/codecs/jnrrdz.jpeg2000-window/README.md
-
-The codecs of NITF's image segments as zarr's array->bytes codecs.
-
-May touch zarr's types, errors, the model and the codecs' pure modules.
-
-`jnrrdz.tile` as zarr's codec.
-
-May touch zarr and the codec's pure module.
+Partial decoding (zarr.abc.codec as of zarr 3.4) is offered because it puts reading, decoding and selecting of a
+chunk into one step: that step runs off the event loop, once a chunk, and knows the chunk's place for its errors.
+Each codec is documented in docs/codecs/NAME/README.md.
 """
 
 import asyncio
-import os
-from abc import abstractmethod
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,19 +16,11 @@ from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin
 from zarr.abc.store import ByteGetter
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
-from zarr.core.common import JSON
 from zarr.core.config import config
 from zarr.core.indexing import SelectorTuple
 
+from jnrrdz.codecs.base import ChunkDecoder, PixelCodec, decoding_threads
 from jnrrdz.core.codecs import (
-    JBP_BLOCK,
-    JPEG,
-    JPEG2000,
-    JPEG2000_WINDOW,
-    NITF_VQ,
-    TIFF_TILE,
-    TILE,
-    Config,
     JbpBlockConfig,
     Jpeg2000Config,
     Jpeg2000WindowConfig,
@@ -60,88 +29,22 @@ from jnrrdz.core.codecs import (
     TiffTileConfig,
     TileConfig,
 )
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder
 from jnrrdz.formats.nitf.decode import BlockDecoder, ColourDecoder, JpegDecoder, VqDecoder, sample_dtype, table_of
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.formats.tiff.decode import PaletteDecoder, TileDecoder
 
-
-class ChunkDecoder(Protocol):
-    """What a pure module offers: a chunk's bytes to an array of the chunk's shape and type."""
-
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the chunk's pixels."""
+type Shape = tuple[int, ...]
 
 
-@cache
-def decoding_threads() -> ThreadPoolExecutor:
-    """Return the threads that decode, one a core: decoders free the GIL, more threads would only compete."""
-    return ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=decoding_threads.cache_clear)
-
-
-@dataclass(frozen=True)
-class TileCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
+class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """A read-only codec that turns a chunk's bytes into pixels in one step."""
 
-    name: ClassVar[str]
-    CONFIG: ClassVar[Any]
-    """The class of its configuration, with `from_json` and `to_spec`."""
-
-    config: Any
-    _decoders: dict[ArraySpec, ChunkDecoder] = field(
-        default_factory=dict, init=False, repr=False, compare=False, hash=False
-    )
-    """The decoders made so far."""
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Return the codec of an entry of zarr.json; one whose members are all optional may stand alone."""
-        configuration = data.get("configuration", {})
-        if not isinstance(configuration, dict):
-            raise MalformedError("no configuration", field=cls.name)
-        return cls(cls.CONFIG.from_json(configuration))
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the entry for zarr.json."""
-        found: dict[str, JSON] = self.config.to_spec().to_json()
-        return found
-
-    @abstractmethod
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for chunks of this shape and type."""
-
-    def _decoder(self, spec: ArraySpec) -> ChunkDecoder:
-        known = self._decoders.get(spec)
-        if known is None:
-            known = self.decoder(spec.shape, spec.dtype.to_native_dtype(), spec.fill_value)
-            self._decoders[spec] = known
-        return known
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle the configuration; parsed pages are made again."""
-        return {"config": self.config}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the configuration with no decoders yet."""
-        object.__setattr__(self, "config", state["config"])
-        object.__setattr__(self, "_decoders", {})
-
-    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:  # noqa: ARG002  # zarr passes it by this name
-        """Return the same codec: everything that it needs stands in its configuration."""
-        return self
-
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
-        """Refuse: no chunk is written with this codec."""
-        raise NotImplementedError
-
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
-        return self._decoder(spec).decode(memoryview(data.as_numpy_array()))
+        pixels: NDArray[Any] = self._decoder(spec).decode(memoryview(data.as_numpy_array()))
+        return pixels
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         try:
@@ -150,15 +53,8 @@ class TileCodec(ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
             raise _placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
         return chunk_spec.prototype.nd_buffer.from_ndarray_like(pixels)
 
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(decoding_threads(), self._decode_sync, chunk_data, chunk_spec)
-
     def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:  # noqa: ARG002  zarr's
-        raise UnsupportedError("chunks are read with this codec, not written", field=self.name)
-
-    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
-        return self._encode_sync(chunk_data, chunk_spec)
+        raise UnsupportedError("chunks are read with this codec, not written", field=self.config.name)
 
     def _decode_selected(
         self, data: Buffer | None, getter: Any, selection: SelectorTuple, spec: ArraySpec
@@ -218,63 +114,48 @@ def _placed(error: JnrrdzError, getter: Any) -> JnrrdzError:
     return error.at(url=describe(path)) if describe is not None and path is not None else error
 
 
-@dataclass(frozen=True)
 class TiffTileCodec(TileCodec):
     """Tiles and strips of a TIFF: docs/codecs/tiff-tile."""
 
-    config: TiffTileConfig
-    name = TIFF_TILE
     CONFIG = TiffTileConfig
 
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         if self.config.palette is not None:
             return PaletteDecoder(self.config, shape, dtype)
         return TileDecoder(self.config, shape, dtype, fill_value)
 
 
-@dataclass(frozen=True)
 class Jpeg2000Codec(TileCodec):
     """Tiles of a JPEG 2000 codestream: docs/codecs/jpeg2000."""
 
-    config: Jpeg2000Config
-    name = JPEG2000
     CONFIG = Jpeg2000Config
 
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         return Jpeg2000Decoder(self.config, shape, dtype, fill_value)
 
 
-@dataclass(frozen=True)
 class Jpeg2000WindowCodec(TileCodec):
     """Windows of a large JPEG 2000 tile: docs/codecs/jnrrdz.jpeg2000-window."""
 
-    config: Jpeg2000WindowConfig
-    name = JPEG2000_WINDOW
     CONFIG = Jpeg2000WindowConfig
 
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         return WindowedDecoder(self.config, shape, dtype, fill_value)
 
 
-type Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class _NitfCodec(TileCodec):
-    """What the three have in common: a checked configuration, and colours in place of indices."""
-
-    CONFIG: ClassVar[type[Config]]
+class NitfCodec(TileCodec):
+    """What NITF's three codecs have in common: colours in place of indices."""
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         if self.config.palette is None:
             return self.stored(self.config, shape, dtype, fill_value)
-        table = table_of(self.config.palette, shape, dtype, self.name)
+        table = table_of(self.config.palette, shape, dtype, self.config.name)
         plain = replace(self.config, palette=None)
-        return ColourDecoder(self.stored(plain, shape[-2:], self.index_dtype(), 0), table, self.name)
+        return ColourDecoder(self.stored(plain, shape[-2:], self.index_dtype(), 0), table, self.config.name)
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for what is stored."""
@@ -285,12 +166,9 @@ class _NitfCodec(TileCodec):
         return np.dtype(np.uint8)
 
 
-@dataclass(frozen=True)
-class JbpBlockCodec(_NitfCodec):
+class JbpBlockCodec(NitfCodec):
     """Uncompressed blocks: docs/codecs/jbp-block."""
 
-    config: JbpBlockConfig
-    name = JBP_BLOCK
     CONFIG = JbpBlockConfig
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
@@ -302,12 +180,9 @@ class JbpBlockCodec(_NitfCodec):
         return sample_dtype(self.config.pixel_type, self.config.bits_per_pixel)
 
 
-@dataclass(frozen=True)
-class JpegCodec(_NitfCodec):
+class JpegCodec(NitfCodec):
     """JPEG streams: docs/codecs/jpeg."""
 
-    config: JpegConfig
-    name = JPEG
     CONFIG = JpegConfig
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
@@ -315,12 +190,9 @@ class JpegCodec(_NitfCodec):
         return JpegDecoder(config, shape, dtype, fill_value)
 
 
-@dataclass(frozen=True)
-class NitfVqCodec(_NitfCodec):
+class NitfVqCodec(NitfCodec):
     """Vector-quantised blocks: docs/codecs/jnrrdz.nitf-vq."""
 
-    config: NitfVqConfig
-    name = NITF_VQ
     CONFIG = NitfVqConfig
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:  # noqa: ARG002
@@ -328,18 +200,14 @@ class NitfVqCodec(_NitfCodec):
         return VqDecoder(config, shape, dtype)
 
 
-@dataclass(frozen=True)
 class JnrrdTileCodec(TileCodec):
     """A tile of a JNRRD, of which the chunk may be a part: docs/codecs/jnrrdz.tile."""
 
-    config: TileConfig
-    name = TILE
     CONFIG = TileConfig
 
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
-        decoder: Any = self._decoder(spec)
-        found: NDArray[Any] = decoder.decode(memoryview(data.as_numpy_array()), self._expected(data))
-        return found
+        pixels: NDArray[Any] = self._decoder(spec).decode(memoryview(data.as_numpy_array()), self._expected(data))
+        return pixels
 
     def _expected(self, data: Buffer) -> int | None:
         """Return the kind of tile that belongs into a chunk, where the store tells which chunk it is.

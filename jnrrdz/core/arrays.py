@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.codecs import Codec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError, redacted
 
@@ -36,7 +36,7 @@ class VirtualArray:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
-    codecs: tuple[CodecSpec, ...]
+    codecs: tuple[Codec, ...]
     refs: ChunkRefs
     dimension_names: tuple[str, ...]
     fill_value: Any = 0

@@ -1,31 +1,8 @@
-"""Every codec name and configuration, spelt once.
+"""The codecs of an array as objects: every name and configuration, its checks and its JSON, stands here once.
 
-May touch errors only.  Scanners build the specifications here, codecs read them back; neither
-knows the other.  Names follow docs/codecs/ (proposals) and the Zarr extension registry.
-
-The configuration of the codec `jpeg2000`, spelt once.
-
-May touch errors and `codec` only.  Written as docs/codecs/jpeg2000/README.md says.
-
-The configuration of the codec `jnrrdz.jpeg2000-window`, spelt once.
-
-May touch errors, `codec` and the configuration of `jpeg2000`, whose members it shares.  Written as
-docs/codecs/jnrrdz.jpeg2000-window/README.md says.
-
-The codecs of N5 blocks: names and configurations, spelt once.
-
-May touch errors and the model's codec entries only.  Names follow docs/codecs/ and the Zarr extension
-registry (https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default).
-
-The configurations of the codecs that NITF's image segments need: `jbp-block`, `jpeg`, `jnrrdz.nitf-vq`.
-
-May touch errors and `codec`.  Each member is checked as it is read, all problems reported together.
-Spec: docs/codecs/jbp-block/README.md, docs/codecs/jpeg/README.md, docs/codecs/jnrrdz.nitf-vq/README.md
-
-The configuration of `jnrrdz.tile`, and what the length of a chunk's bytes says about its place.
-
-May touch errors and the model's codec entries only.  Spelt once for the scanner, which cuts the ranges, and
-for the codec, which reads them; docs/codecs/jnrrdz.tile/README.md tells it all.
+Scanners make these objects, `zarr_json` spells them, and zarr's codec classes (`jnrrdz.codecs`) hold the
+same ones.  Names and members follow docs/codecs/NAME/README.md (proposals, and our own `jnrrdz.*`) and the
+Zarr extension registry (https://github.com/zarr-developers/zarr-extensions/tree/main/codecs).
 """
 
 import base64
@@ -41,24 +18,64 @@ from typing import Any, ClassVar, Self
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 
+BYTES = "bytes"
+TRANSPOSE = "transpose"
+SCALE_OFFSET = "scale_offset"
+CAST_VALUE = "cast_value"
+GZIP = "gzip"
+ZSTD = "zstd"
+BLOSC = "blosc"
+ZLIB = "numcodecs.zlib"
+BZ2 = "numcodecs.bz2"
+LZMA = "numcodecs.lzma"
 OFFSET = "offset"
 PAD = "pad"
 TIFF_TILE = "tiff-tile"
-BYTES = "bytes"
-SCALE_OFFSET = "scale_offset"
-CAST_VALUE = "cast_value"
+JPEG2000 = "jpeg2000"
+JBP_BLOCK = "jbp-block"
+JPEG = "jpeg"
+N5_DEFAULT = "n5_default"
+JPEG2000_WINDOW = "jnrrdz.jpeg2000-window"
+NITF_VQ = "jnrrdz.nitf-vq"
 LINEAR = "jnrrdz.linear"
+LZ4 = "jnrrdz.lz4"
+SQUEEZE = "jnrrdz.squeeze"
+TILE = "jnrrdz.tile"
+
+COMPRESSORS = (GZIP, ZLIB, BZ2, LZMA, ZSTD, BLOSC, LZ4)
+"""What N5 compresses with, by Zarr's names."""
+
+SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+CNAMES = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
+
+SHOWN = 40
+"""Characters of a wrong value that an error shows."""
+
+type Codec = CodecSpec | Configuration
+"""One entry of a Zarr v3 array's `codecs`."""
 
 type ScalarMap = Sequence[tuple[float | str, float | str]]
 """Pairs of a value and what it becomes, not finite ones as Zarr spells them."""
 
+type Check = Callable[[Any], Any]
+"""From a member's JSON to its value here; a MalformedError says what is needed."""
+
 
 @dataclass(frozen=True)
 class CodecSpec:
-    """One entry of a Zarr v3 array's `codecs`."""
+    """A codec that is only named here, such as zarr's own, or one that a manifest names."""
 
     name: str
     configuration: Mapping[str, Any] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are written alike: a codec that a manifest names may be a `Configuration` elsewhere."""
+        if not isinstance(other, CodecSpec | Configuration):
+            return NotImplemented
+        return self.name == other.name and self.configuration == other.configuration
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # mappings have no hash
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as it stands in zarr.json."""
@@ -67,34 +84,177 @@ class CodecSpec:
         return {"name": self.name, "configuration": dict(self.configuration)}
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """The configuration of a codec of ours: subclasses declare the members, each with its check.
+
+    A field without a check lives in this process only and never gets into JSON.
+    """
+
+    NAME: ClassVar[str]
+    ALWAYS: ClassVar[frozenset[str]] = frozenset()
+    """Members that are written even at their defaults, because a reader of the manifest wants to see them."""
+
+    @classmethod
+    def from_json(cls, configuration: object) -> Self:
+        """Return the checked configuration; unknown, missing and wrong members are reported together."""
+        members = {item.name: item for item in fields(cls) if "check" in item.metadata}
+        if not isinstance(configuration, Mapping):
+            known = ", ".join(members)
+            raise MalformedError(
+                f"no configuration: found {shown(configuration)}; an object of {known} is needed", field=cls.NAME
+            )
+        values: dict[str, Any] = {}
+        problems = [f"unknown member {name!r}" for name in configuration if name not in members]
+        for name, item in members.items():
+            if name in configuration:
+                try:
+                    values[name] = item.metadata["check"](configuration[name])
+                except MalformedError as error:
+                    problems.append(f"{name}: {error.message}")
+            elif item.default is MISSING:
+                problems.append(f"{name} is missing")
+        if problems:
+            raise MalformedError("; ".join(problems), field=cls.NAME)
+        return cls(**values)
+
+    @property
+    def name(self) -> str:
+        """Return the codec's name in zarr.json."""
+        return self.NAME
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the members as JSON, without those at their defaults."""
+        members: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            is_written = item.default is MISSING or value != item.default or item.name in self.ALWAYS
+            if is_written and "check" in item.metadata:
+                members[item.name] = _spelt(value)
+        return members
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as it stands in zarr.json."""
+        return CodecSpec(self.NAME, self.configuration).to_json()
+
+
+def _spelt(value: Any) -> Any:
+    """Return a member's value as JSON has it."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, CodecSpec | Configuration):
+        return value.to_json()
+    return list(map(_spelt, value)) if isinstance(value, tuple) else value
+
+
+# What checks members: each is the metadata of a dataclass's field
+
+
+def checked(check: Check) -> Mapping[str, Check]:
+    """Return a member's metadata: its value in JSON goes through this check."""
+    return {"check": check}
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: cut, for it may be of any length."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def is_integer(value: object, least: int = 0, most: float = math.inf) -> bool:
+    """Whether a value is an integer between two; true is an int to Python, but no number."""
+    return type(value) is int and least <= value <= most
+
+
+def integer(least: int = 0, most: float = math.inf) -> Mapping[str, Check]:
+    """Return the check of an integer."""
+    wanted = f"an integer of {least} or more" if most == math.inf else f"an integer from {least} to {most}"
+
+    def check(value: Any) -> Any:
+        if not is_integer(value, least, most):
+            raise MalformedError(f"found {shown(value)}; {wanted} is needed")
+        return value
+
+    return checked(check)
+
+
+def integers(most: int, *, fewest: int = 0, count: int, distinct: bool = False) -> Mapping[str, Check]:
+    """Return the check of a list of `fewest` to `count` integers from 0."""
+
+    def check(value: Any) -> tuple[int, ...]:
+        is_list = isinstance(value, list) and fewest <= len(value) <= count
+        if not is_list or not all(is_integer(item, 0, most) for item in value):
+            raise MalformedError(f"found {shown(value)}; a list of {fewest} or more integers to {most} is needed")
+        if distinct and len(set(value)) != len(value):
+            raise MalformedError(f"found {shown(value)}; different numbers are needed")
+        return tuple(value)
+
+    return checked(check)
+
+
+def one_of(*known: str) -> Mapping[str, Check]:
+    """Return the check of a value that is one of these."""
+
+    def check(value: Any) -> Any:
+        for choice in known:
+            if value == choice:
+                return choice
+        raise MalformedError(f"found {shown(value)}; {' or '.join(repr(str(choice)) for choice in known)} is needed")
+
+    return checked(check)
+
+
+def literal(fewest: int = 0, *, canonical: bool = False) -> Mapping[str, Check]:
+    """Return the check of bytes spelt in base64; canonical ones have no bits beyond their last byte."""
+
+    def check(value: Any) -> bytes:
+        if not isinstance(value, str):
+            raise MalformedError(f"found {shown(value)}; base64 text is needed")
+        try:
+            data = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise MalformedError(f"not base64 (RFC 4648, section 4): {error}") from error
+        if len(data) < fewest:
+            raise MalformedError(f"{len(data)} bytes of base64; {fewest} or more are needed")
+        # the decoder drops stray bits after the last byte; then the text would not survive a round trip
+        if canonical and _spelt(data) != value:
+            raise MalformedError("not canonical base64: the bits after the last byte are not zero")
+        return data
+
+    return checked(check)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise MalformedError(f"found {shown(value)}; true or false is needed")
+    return value
+
+
+FLAG = checked(_flag)
+PALETTE = literal(1)
+CANONICAL = literal(canonical=True)
+
+
+# Zarr's own
+
+
 def bytes_(endian: str | None) -> CodecSpec:
     """Return Zarr's own `bytes` codec, with an endianness where the type has one."""
     return CodecSpec(BYTES, {} if endian is None else {"endian": endian})
 
 
-def offset(nbytes: int, prefix: bytes | None = None) -> CodecSpec:
-    """Return the codec that skips (and writes) a header of `nbytes`."""
-    literal = {} if prefix is None else {"prefix": base64.b64encode(prefix).decode("ascii")}
-    return CodecSpec(OFFSET, {"offset": nbytes, **literal})
-
-
-def pad(location: str, nbytes: int, padding: bytes | None = None) -> CodecSpec:
-    """Return the codec that strips (and writes) `nbytes` at the start or the end."""
-    literal = {} if padding is None else {"padding": base64.b64encode(padding).decode("ascii")}
-    return CodecSpec(PAD, {"location": location, "nbytes": nbytes, **literal})
+def reversed_axes(axes: int) -> CodecSpec:
+    """Return Zarr's `transpose` that reverses all axes: N5's first axis is the one that runs fastest."""
+    return CodecSpec(TRANSPOSE, {"order": list(range(axes))[::-1]})
 
 
 def scale_offset(scale: float, offset: float) -> CodecSpec:
     """Return Zarr's own codec that reads `stored / scale + offset`: a division, in the array's own type."""
     values = {"offset": (offset, 0), "scale": (scale, 1)}
     return CodecSpec(SCALE_OFFSET, {name: value for name, (value, default) in values.items() if value != default})
-
-
-def linear(scale: Sequence[float], offset: Sequence[float], axis: int | None = None) -> CodecSpec:
-    """Return the codec that reads `stored * scale + offset` in float64, with a value for each index of `axis`."""
-    if axis is None:
-        return CodecSpec(LINEAR, {"scale": scale[0], "offset": offset[0]})
-    return CodecSpec(LINEAR, {"scale": list(scale), "offset": list(offset), "axis": axis})
 
 
 def cast_value(
@@ -107,8 +267,113 @@ def cast_value(
     return CodecSpec(CAST_VALUE, {"data_type": data_type, **clamp, **({"scalar_map": maps} if maps else {})})
 
 
+# Bytes beside a chunk: docs/codecs/offset, docs/codecs/pad
+
+type ChunkFunction = Callable[[bytes], bytes]
+"""From the encoded chunk to the bytes that go with it."""
+
+
+def _check_affix(name: str, data: object, nbytes: int, length_name: str, function: object) -> None:
+    """Refuse a literal that is not exactly as long as it has to be, or has a function beside it."""
+    if not is_integer(nbytes):
+        raise MalformedError(f"found {nbytes!r}; an integer of 0 or more is needed", field=length_name)
+    if data is not None and not isinstance(data, bytes):
+        raise MalformedError(f"found {data!r}; bytes are needed", field=name)
+    if data is not None and len(data) != nbytes:
+        raise MalformedError(f"{len(data)} bytes long, but {length_name} is {nbytes}", field=name)
+    if function is not None and not callable(function):
+        raise MalformedError(f"found {function!r}; a function of the encoded chunk is needed", field=f"{name}_func")
+    if function is not None and data is not None:
+        raise MalformedError(f"given together with {name}; only one of them can be written", field=f"{name}_func")
+
+
 @dataclass(frozen=True)
-class TiffTileConfig:
+class OffsetConfig(Configuration):
+    """How long the header before a chunk is, and what it holds when it is written."""
+
+    offset: int = field(metadata=integer())
+    prefix: bytes | None = field(default=None, metadata=CANONICAL)
+    prefix_func: ChunkFunction | None = None
+    """Makes the header from the encoded chunk; lives in this process only, never in metadata."""
+
+    NAME: ClassVar[str] = OFFSET
+
+    def __post_init__(self) -> None:
+        """Refuse a header whose length and bytes contradict each other."""
+        _check_affix("prefix", self.prefix, self.offset, "offset", self.prefix_func)
+
+
+class Location(StrEnum):
+    """The side of the chunk that the padding is on."""
+
+    START = "start"
+    END = "end"
+
+
+@dataclass(frozen=True)
+class PadConfig(Configuration):
+    """Where the padding of a chunk is, how long it is, and what it holds when it is written."""
+
+    location: str = field(metadata=one_of(*Location))
+    nbytes: int = field(metadata=integer())
+    padding: bytes | None = field(default=None, metadata=CANONICAL)
+    padding_func: ChunkFunction | None = None
+    """Makes the padding from the encoded chunk; lives in this process only, never in metadata."""
+
+    NAME: ClassVar[str] = PAD
+
+    def __post_init__(self) -> None:
+        """Refuse padding whose length and bytes contradict each other, or that is on no side."""
+        if self.location not in tuple(Location):
+            raise MalformedError(f"found {self.location!r}; 'start' or 'end' is needed", field="location")
+        _check_affix("padding", self.padding, self.nbytes, "nbytes", self.padding_func)
+
+
+# docs/codecs/jnrrdz.linear
+
+MAX_VALUES = 1 << 16
+
+
+def _numbers(value: Any) -> float | tuple[float, ...]:
+    listed = value if isinstance(value, list) else [value]
+    for number in listed:
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise MalformedError(f"found {shown(number)}; a finite number is needed")
+    return tuple(map(float, listed)) if isinstance(value, list) else float(value)
+
+
+@dataclass(frozen=True)
+class LinearConfig(Configuration):
+    """One scale and offset, or one for each index of an axis: `stored * scale + offset` in float64."""
+
+    scale: float | tuple[float, ...] = field(metadata=checked(_numbers))
+    offset: float | tuple[float, ...] = field(metadata=checked(_numbers))
+    axis: int | None = field(default=None, metadata=integer())
+
+    NAME: ClassVar[str] = LINEAR
+
+    def __post_init__(self) -> None:
+        """Refuse lists that do not fit each other, and a scale that cannot be undone."""
+        scales, offsets = (value if isinstance(value, tuple) else (value,) for value in (self.scale, self.offset))
+        if {isinstance(value, tuple) for value in (self.scale, self.offset)} != {self.axis is not None}:
+            raise MalformedError("lists, an entry for each index, belong to an axis, and numbers to none", field=LINEAR)
+        if len(scales) != len(offsets) or not 1 <= len(scales) <= MAX_VALUES:
+            raise MalformedError(f"{len(scales)} scales for {len(offsets)} offsets", field=LINEAR)
+        if 0 in scales:
+            raise MalformedError("a scale of 0 makes one value of all", field=LINEAR)
+
+
+# docs/codecs/tiff-tile
+
+MAX_TAG_VALUE = (1 << 32) - 1
+TAG = integer(0, MAX_TAG_VALUE)
+SIDE = integer(1, MAX_TAG_VALUE)
+TAGS = integers(MAX_TAG_VALUE, count=1 << 16)
+ENDIAN = one_of("little", "big")
+
+
+@dataclass(frozen=True)
+class TiffTileConfig(Configuration):
     """What a TIFF's IFD says that its tiles and strips do not: the configuration of `tiff-tile`.
 
     The members mirror the tags of the same names; rationals are numerators and denominators in
@@ -117,107 +382,37 @@ class TiffTileConfig:
     turn, asks for colours in place of indices.
     """
 
-    tile_width: int
-    tile_height: int
-    image_width: int
-    image_height: int
-    byte_order: str = "little"
-    compression: int = 1
-    photometric: int = 1
-    samples_per_pixel: int = 1
-    bits_per_sample: tuple[int, ...] = (1,)
-    sample_format: tuple[int, ...] = (1,)
-    planar_config: int = 1
-    predictor: int = 1
-    fill_order: int = 1
-    extra_samples: tuple[int, ...] = ()
-    ycbcr_subsampling: tuple[int, ...] = ()
-    ycbcr_coefficients: tuple[int, ...] = ()
-    reference_black_white: tuple[int, ...] = ()
-    t4_options: int | None = None
-    lerc_parameters: tuple[int, ...] = ()
-    jpeg_tables: bytes | None = None
-    jpeg_header: bytes | None = None
-    palette: bytes | None = None
+    tile_width: int = field(metadata=SIDE)
+    tile_height: int = field(metadata=SIDE)
+    image_width: int = field(metadata=SIDE)
+    image_height: int = field(metadata=SIDE)
+    byte_order: str = field(default="little", metadata=ENDIAN)
+    compression: int = field(default=1, metadata=TAG)
+    photometric: int = field(default=1, metadata=TAG)
+    samples_per_pixel: int = field(default=1, metadata=SIDE)
+    bits_per_sample: tuple[int, ...] = field(default=(1,), metadata=TAGS)
+    sample_format: tuple[int, ...] = field(default=(1,), metadata=TAGS)
+    planar_config: int = field(default=1, metadata=TAG)
+    predictor: int = field(default=1, metadata=TAG)
+    fill_order: int = field(default=1, metadata=TAG)
+    extra_samples: tuple[int, ...] = field(default=(), metadata=TAGS)
+    ycbcr_subsampling: tuple[int, ...] = field(default=(), metadata=TAGS)
+    ycbcr_coefficients: tuple[int, ...] = field(default=(), metadata=TAGS)
+    reference_black_white: tuple[int, ...] = field(default=(), metadata=TAGS)
+    t4_options: int | None = field(default=None, metadata=TAG)
+    lerc_parameters: tuple[int, ...] = field(default=(), metadata=TAGS)
+    jpeg_tables: bytes | None = field(default=None, metadata=literal())
+    jpeg_header: bytes | None = field(default=None, metadata=literal())
+    palette: bytes | None = field(default=None, metadata=literal())
 
-    def to_spec(self) -> CodecSpec:
-        """Return the codec's entry in zarr.json, without what is at its default."""
-        found: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.default is MISSING or value != item.default or item.name in TIFF_TILE_ALWAYS:
-                found[item.name] = _plain(value)
-        return CodecSpec(TIFF_TILE, found)
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> "TiffTileConfig":
-        """Return the checked configuration; every problem is reported, with its member."""
-        known = {item.name: item for item in fields(cls)}
-        problems = [f"unknown member {name!r}" for name in configuration if name not in known]
-        values: dict[str, Any] = {}
-        for name, item in known.items():
-            if name in configuration:
-                values[name] = _checked(name, configuration[name], problems)
-            elif item.default is MISSING:
-                problems.append(f"{name} is missing")
-        if problems:
-            raise MalformedError("; ".join(problems), field=TIFF_TILE)
-        return cls(**values)
+    NAME: ClassVar[str] = TIFF_TILE
+    ALWAYS: ClassVar[frozenset[str]] = frozenset(
+        {"compression", "photometric", "bits_per_sample", "samples_per_pixel", "byte_order"}
+    )
 
 
-TIFF_TILE_ALWAYS = {"compression", "photometric", "bits_per_sample", "samples_per_pixel", "byte_order"}
-"""Written even at their defaults, because a reader of the manifest wants to see them."""
+# docs/codecs/jpeg2000, docs/codecs/jnrrdz.jpeg2000-window
 
-TIFF_TILE_LISTS = {
-    "bits_per_sample",
-    "sample_format",
-    "extra_samples",
-    "ycbcr_subsampling",
-    "ycbcr_coefficients",
-    "reference_black_white",
-    "lerc_parameters",
-}
-MAX_TAG_VALUE = (1 << 32) - 1
-MAX_TAG_COUNT = 1 << 16
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _checked(name: str, value: Any, problems: list[str]) -> Any:
-    """Return one member of a configuration in its type here, or note what is wrong with it."""
-    if name == "byte_order":
-        if not isinstance(value, str) or value not in {"little", "big"}:
-            problems.append(f"byte_order {value!r} is neither little nor big")
-        return value
-    if name in {"jpeg_tables", "jpeg_header", "palette"}:
-        return _decoded(name, value, problems)
-    if name in TIFF_TILE_LISTS:
-        if not isinstance(value, list) or len(value) > MAX_TAG_COUNT or not all(map(_is_tag_value, value)):
-            problems.append(f"{name} is not a list of tag values")
-            return ()
-        return tuple(value)
-    if not _is_tag_value(value) or (name.endswith(("width", "height", "pixel")) and value < 1):
-        problems.append(f"{name} {value!r} is not a tag's value")
-    return value
-
-
-def _is_tag_value(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TAG_VALUE
-
-
-def _decoded(name: str, value: Any, problems: list[str]) -> bytes:
-    try:
-        return base64.b64decode(value, validate=True)
-    except (ValueError, TypeError):
-        problems.append(f"{name} is not base64")
-        return b""
-
-
-JPEG2000 = "jpeg2000"
 MAX_LEVEL = 32
 MAX_TILE = 65534
 MAX_COMPONENT = 16383
@@ -225,167 +420,128 @@ MAX_LIST = 1 << 21
 
 
 @dataclass(frozen=True)
-class Jpeg2000Config:
+class Jpeg2000Config(Configuration):
     """What a codestream's main header says and its tile-parts do not, and what of the image is wanted."""
 
-    main_header: bytes
+    main_header: bytes = field(metadata=literal(1))
     """From SOC to before the first SOT; pointers (TLM, PLM) may be left out."""
 
-    resolution_level: int = 0
+    resolution_level: int = field(default=0, metadata=integer(0, MAX_LEVEL))
     """How many times the image is halved."""
 
-    components: tuple[int, ...] = ()
+    components: tuple[int, ...] = field(
+        default=(), metadata=integers(MAX_COMPONENT, fewest=1, count=MAX_LIST, distinct=True)
+    )
     """The components that a chunk holds, in its order; all of them where none is named."""
 
-    tile_parts: tuple[int, ...] = ()
+    tile_parts: tuple[int, ...] = field(default=(), metadata=integers(MAX_TILE, fewest=1, count=MAX_LIST))
     """The tile of every tile-part in the order of the file: needed where the main header has PPM."""
 
-    palette: bytes | None = None
+    palette: bytes | None = field(default=None, metadata=PALETTE)
     """Red, green and blue of each value in turn, where colours are read in place of indices."""
 
-    upsample: bool = False
+    upsample: bool = field(default=False, metadata=FLAG)
     """Whether components with fewer samples than the finest are repeated to its grid."""
 
-    sycc_to_rgb: bool = False
+    sycc_to_rgb: bool = field(default=False, metadata=FLAG)
     """Whether Y, Cb and Cr, brought to one grid, are turned into red, green and blue."""
 
-    def to_spec(self) -> CodecSpec:
-        """Return the codec's entry in zarr.json, without what is at its default."""
-        found: dict[str, Any] = {
-            "main_header": base64.b64encode(self.main_header).decode("ascii"),
-            "resolution_level": self.resolution_level,
-        }
-        if self.components:
-            found["components"] = list(self.components)
-        if self.tile_parts:
-            found["tile_parts"] = list(self.tile_parts)
-        if self.palette is not None:
-            found["palette"] = base64.b64encode(self.palette).decode("ascii")
-        found |= {name: True for name in ("upsample", "sycc_to_rgb") if getattr(self, name)}
-        return CodecSpec(JPEG2000, found)
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> "Jpeg2000Config":
-        """Return the checked configuration; every problem is reported, with its member."""
-        problems = [f"unknown member {name!r}" for name in configuration if name not in CHECKS]
-        if "main_header" not in configuration:
-            problems.append("main_header is missing")
-        values = {name: CHECKS[name](name, value, problems) for name, value in configuration.items() if name in CHECKS}
-        if problems:
-            raise MalformedError("; ".join(problems), field=JPEG2000)
-        return cls(**values)
-
-
-def _bytes(name: str, value: Any, problems: list[str]) -> bytes:
-    try:
-        found = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        found = b""
-    if not found:
-        problems.append(f"{name} is not base64 of one byte or more")
-    return found
-
-
-def _flag(name: str, value: Any, problems: list[str]) -> bool:
-    if not isinstance(value, bool):
-        problems.append(f"{name} {value!r} is neither true nor false")
-    return value is True
-
-
-def _level(name: str, value: Any, problems: list[str]) -> int:
-    if not _is_whole(value, MAX_LEVEL):
-        problems.append(f"{name} {value!r} is no number from 0 to {MAX_LEVEL}")
-        return 0
-    return int(value)
-
-
-def _components(name: str, value: Any, problems: list[str]) -> tuple[int, ...]:
-    found = _numbers(name, value, MAX_COMPONENT, problems)
-    if len(set(found)) != len(found):
-        problems.append(f"{name} names a component twice")
-    return found
-
-
-def _tiles(name: str, value: Any, problems: list[str]) -> tuple[int, ...]:
-    return _numbers(name, value, MAX_TILE, problems)
-
-
-def _numbers(name: str, value: Any, largest: int, problems: list[str]) -> tuple[int, ...]:
-    is_fit = isinstance(value, list) and len(value) in range(1, MAX_LIST + 1)
-    if not is_fit or not all(_is_whole(one, largest) for one in value):
-        problems.append(f"{name} is not a list of one or more numbers from 0 to {largest}")
-        return ()
-    return tuple(value)
-
-
-def _is_whole(value: Any, largest: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
-
-
-CHECKS: Mapping[str, Callable[[str, Any, list[str]], Any]] = {
-    "main_header": _bytes,
-    "resolution_level": _level,
-    "components": _components,
-    "tile_parts": _tiles,
-    "palette": _bytes,
-    "upsample": _flag,
-    "sycc_to_rgb": _flag,
-}
-"""Every member, and what checks it."""
-
-
-JPEG2000_WINDOW = "jnrrdz.jpeg2000-window"
-MEMBERS = ("main_header", "resolution_level", "palette")
+    NAME: ClassVar[str] = JPEG2000
+    ALWAYS: ClassVar[frozenset[str]] = frozenset({"resolution_level"})
 
 
 @dataclass(frozen=True)
-class Jpeg2000WindowConfig:
+class Jpeg2000WindowConfig(Configuration):
     """What is the same for every window; tile and place in it stand in the chunk's own bytes."""
 
-    main_header: bytes
+    main_header: bytes = field(metadata=literal(1))
     """From SOC to before the first SOT; pointers (TLM, PLM) may be left out."""
 
-    resolution_level: int = 0
+    resolution_level: int = field(default=0, metadata=integer(0, MAX_LEVEL))
     """How many times the image is halved."""
 
-    palette: bytes | None = None
+    palette: bytes | None = field(default=None, metadata=PALETTE)
     """Red, green and blue of each value in turn, where colours are read in place of indices."""
 
-    def to_spec(self) -> CodecSpec:
-        """Return the codec's entry in zarr.json, without what is at its default."""
-        found: dict[str, Any] = {
-            "main_header": base64.b64encode(self.main_header).decode("ascii"),
-            "resolution_level": self.resolution_level,
-        }
-        if self.palette is not None:
-            found["palette"] = base64.b64encode(self.palette).decode("ascii")
-        return CodecSpec(JPEG2000_WINDOW, found)
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> "Jpeg2000WindowConfig":
-        """Return the checked configuration; every problem is reported, with its member."""
-        problems = [f"unknown member {name!r}" for name in configuration if name not in MEMBERS]
-        if "main_header" not in configuration:
-            problems.append("main_header is missing")
-        values = {name: CHECKS[name](name, configuration[name], problems) for name in MEMBERS if name in configuration}
-        if problems:
-            raise MalformedError("; ".join(problems), field=JPEG2000_WINDOW)
-        return cls(**values)
+    NAME: ClassVar[str] = JPEG2000_WINDOW
+    ALWAYS: ClassVar[frozenset[str]] = frozenset({"resolution_level"})
 
 
-N5_DEFAULT = "n5_default"
-TRANSPOSE = "transpose"
-LZ4 = "jnrrdz.lz4"
-SQUEEZE = "jnrrdz.squeeze"
-GZIP = "gzip"
-ZLIB = "numcodecs.zlib"
-BZ2 = "numcodecs.bz2"
-LZMA = "numcodecs.lzma"
-ZSTD = "zstd"
-BLOSC = "blosc"
+# docs/codecs/jbp-block, docs/codecs/jpeg, docs/codecs/jnrrdz.nitf-vq
 
-SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
-CNAMES = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
+CODEBOOK_BYTES = 4 * 4096 * 4
+
+
+def plain_codebooks(data: bytes) -> bytes | None:
+    """Return what a zlib stream of codebooks holds, None where it is none."""
+    unpacker = zlib.decompressobj()
+    try:
+        books = unpacker.decompress(data, CODEBOOK_BYTES + 1)
+    except zlib.error:
+        return None
+    return books if len(books) == CODEBOOK_BYTES else None
+
+
+def _codebooks(value: Any) -> Any:
+    data = PALETTE["check"](value)
+    if plain_codebooks(data) is None:
+        raise MalformedError(f"no zlib stream of {CODEBOOK_BYTES} bytes")
+    return data
+
+
+@dataclass(frozen=True)
+class JbpBlockConfig(Configuration):
+    """How the samples of an uncompressed block are packed."""
+
+    pixel_type: str = field(metadata=one_of("INT", "SI", "R", "C", "B"))
+    """PVTYPE."""
+
+    bits_per_pixel: int = field(metadata=integer(1, 128))
+    """NBPP: the bits that one sample takes."""
+
+    interleave: str = field(default="B", metadata=one_of("B", "P", "R", "S"))
+    """IMODE, of several samples in one chunk."""
+
+    image_rows: int = field(default=0, metadata=integer(0, (1 << 31) - 1))
+    """Rows of the image, where its last chunk ends with them; 0 where every chunk is whole."""
+
+    complex_pairs: bool = field(default=False, metadata=FLAG)
+    """Whether two samples in turn are the real and the imaginary part of one complex number."""
+
+    palette: bytes | None = field(default=None, metadata=PALETTE)
+    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
+
+    NAME: ClassVar[str] = JBP_BLOCK
+
+
+@dataclass(frozen=True)
+class JpegConfig(Configuration):
+    """What a JPEG stream of a NITF does not say itself."""
+
+    quality: int = field(default=0, metadata=integer(0, 5))
+    """Which of the standard's five quantisation tables a stream without any means; 0 where none does."""
+
+    palette: bytes | None = field(default=None, metadata=PALETTE)
+    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
+
+    NAME: ClassVar[str] = JPEG
+
+
+@dataclass(frozen=True)
+class NitfVqConfig(Configuration):
+    """The four codebooks of a vector-quantised image."""
+
+    codebooks: bytes = field(metadata=checked(_codebooks))
+    """For each row of four pixels in turn, 4096 rows of four values, as a zlib stream."""
+
+    palette: bytes | None = field(default=None, metadata=PALETTE)
+    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
+
+    NAME: ClassVar[str] = NITF_VQ
+
+
+# N5: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default, docs/codecs/jnrrdz.lz4,
+# docs/codecs/jnrrdz.squeeze
 
 
 class Framing(StrEnum):
@@ -402,211 +558,87 @@ class Framing(StrEnum):
 
 
 @dataclass(frozen=True)
-class BlockOrder:
-    """How the bytes of a block lie beside the array's axes."""
+class Lz4Config(Configuration):
+    """LZ4 in one of its three framings."""
 
-    axes: int
+    framing: str = field(metadata=one_of(*Framing))
 
-    @property
-    def reversed(self) -> CodecSpec:
-        """Zarr's `transpose` that reverses all axes: N5's first axis is the one that runs fastest."""
-        return CodecSpec(TRANSPOSE, {"order": list(range(self.axes))[::-1]})
-
-
-def big_endian(itemsize: int) -> CodecSpec:
-    """Return the `bytes` codec of N5 data."""
-    return bytes_("big" if itemsize > 1 else None)
-
-
-def n5_default(axes: int, itemsize: int, compressors: Sequence[CodecSpec]) -> CodecSpec:
-    """Return the codec that reads a block with its header, axes in N5's order."""
-    inner = [BlockOrder(axes).reversed, big_endian(itemsize), *compressors]
-    return CodecSpec(N5_DEFAULT, {"codecs": [spec.to_json() for spec in inner]})
-
-
-def lz4(framing: Framing) -> CodecSpec:
-    """Return the codec of LZ4 in one of its three framings."""
-    return CodecSpec(LZ4, {"framing": framing.value})
-
-
-def squeeze() -> CodecSpec:
-    """Return the codec that drops the first axis of chunks, of which they hold one place."""
-    return CodecSpec(SQUEEZE)
-
-
-__all__ = [
-    "BLOSC",
-    "BYTES",
-    "BZ2",
-    "CNAMES",
-    "GZIP",
-    "LZ4",
-    "LZMA",
-    "N5_DEFAULT",
-    "SHUFFLES",
-    "SQUEEZE",
-    "TRANSPOSE",
-    "ZLIB",
-    "ZSTD",
-    "BlockOrder",
-    "Framing",
-    "big_endian",
-    "lz4",
-    "n5_default",
-    "squeeze",
-]
-
-
-JBP_BLOCK = "jbp-block"
-JPEG = "jpeg"
-NITF_VQ = "jnrrdz.nitf-vq"
-
-PIXEL_TYPES = ("INT", "SI", "R", "C", "B")
-MODES = ("B", "P", "R", "S")
-MAX_BITS = 128
-MAX_SIDE = (1 << 31) - 1
-CODEBOOK_BYTES = 4 * 4096 * 4
-
-SPELT_BYTES = {"palette", "codebooks"}
-"""Members that are bytes, spelt in base64."""
-
-type Check = Callable[[Any], bool]
-
-
-def _one_of(*known: Any) -> Check:
-    return lambda value: isinstance(value, str) and value in known
-
-
-def _between(least: int, most: int) -> Check:
-    return lambda value: type(value) is int and least <= value <= most
-
-
-def _codec_nitf_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _base64(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and len(base64.b64decode(value, validate=True)) > 0
-    except (ValueError, binascii.Error):
-        return False
-
-
-def plain_codebooks(data: bytes) -> bytes | None:
-    """Return what a zlib stream of codebooks holds, None where it is none."""
-    unpacker = zlib.decompressobj()
-    try:
-        found = unpacker.decompress(data, CODEBOOK_BYTES + 1)
-    except zlib.error:
-        return None
-    return found if len(found) == CODEBOOK_BYTES else None
+    NAME: ClassVar[str] = LZ4
 
 
 @dataclass(frozen=True)
-class Config:
-    """A configuration whose members are plain values, or bytes spelt in base64."""
+class SqueezeConfig(Configuration):
+    """Chunks without their first axis, of which they hold one place: there is nothing to configure."""
 
-    NAME: ClassVar[str]
-    CHECKS: ClassVar[Mapping[str, Check]]
+    NAME: ClassVar[str] = SQUEEZE
 
-    def to_spec(self) -> CodecSpec:
-        """Return the codec's entry in zarr.json, without what is at its default."""
-        found: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.default is MISSING or value != item.default:
-                found[item.name] = base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
-        return CodecSpec(self.NAME, found)
+
+INNER = ("transpose", "bytes")
+"""The codecs that every N5 block has; one compressor may follow."""
+
+
+def _inner(entries: Any) -> tuple[Codec, ...]:
+    """Return the codecs inside of a block."""
+    if not isinstance(entries, list):
+        raise MalformedError(f"found {shown(entries)}; a list of codecs is needed")
+    codecs: list[Codec] = []
+    for entry in entries:
+        name = entry.get("name") if isinstance(entry, Mapping) else entry
+        configuration = entry.get("configuration", {}) if isinstance(entry, Mapping) else {}
+        if not isinstance(name, str) or not isinstance(configuration, Mapping):
+            raise MalformedError(f"{shown(entry)} is no codec")
+        codecs.append(Lz4Config.from_json(configuration) if name == LZ4 else CodecSpec(name, configuration))
+    return tuple(codecs)
+
+
+@dataclass(frozen=True)
+class N5DefaultConfig(Configuration):
+    """A block with its header: how many axes, whether elements have a byte order, how they are compressed."""
+
+    codecs: tuple[Codec, ...] = field(metadata=checked(_inner))
+    """`transpose` of all axes, big-endian `bytes`, and a compressor where there is one."""
+
+    NAME: ClassVar[str] = N5_DEFAULT
+
+    def __post_init__(self) -> None:
+        """Refuse codecs that no block of N5 is encoded with."""
+        if not len(INNER) <= len(self.codecs) <= len(INNER) + 1:
+            raise MalformedError("codecs: transpose, bytes and at most one compressor are needed", field=N5_DEFAULT)
+        order, layout = self.codecs[:2]
+        axes = order.configuration.get("order")
+        if order.name != TRANSPOSE or not isinstance(axes, list) or not axes or axes != list(range(len(axes)))[::-1]:
+            raise MalformedError(
+                f"first codec {order}; a transposition that reverses all axes is needed", field=N5_DEFAULT
+            )
+        if layout.name != BYTES or layout.configuration.get("endian", "big") != "big":
+            raise MalformedError(f"second codec {layout}; bytes, big-endian, is needed", field=N5_DEFAULT)
+        if self.compressor is not None and self.compressor.name not in COMPRESSORS:
+            raise UnsupportedError(f"compressor {self.compressor.name!r}; there are {', '.join(COMPRESSORS)}")
 
     @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Return the checked configuration; every problem is reported, with its member."""
-        known = {item.name: item for item in fields(cls)}
-        problems = [f"unknown member {name!r}" for name in configuration if name not in known]
-        problems += [
-            f"{name} is missing"
-            for name, item in known.items()
-            if item.default is MISSING and name not in configuration
-        ]
-        problems += [
-            f"{name} {str(value)[:40]!r} is not allowed"
-            for name, value in configuration.items()
-            if name in known and not cls.CHECKS[name](value)
-        ]
-        if problems:
-            raise MalformedError("; ".join(problems), field=cls.NAME)
-        return cls(
-            **{name: base64.b64decode(value) if name in SPELT_BYTES else value for name, value in configuration.items()}
-        )
+    def of(cls, axes: int, itemsize: int, compressors: Sequence[Codec]) -> Self:
+        """Return the configuration for blocks of so many axes, elements of so many bytes."""
+        return cls((reversed_axes(axes), bytes_("big" if itemsize > 1 else None), *compressors))
+
+    @property
+    def axes(self) -> int:
+        """Number of axes of a block."""
+        return len(self.codecs[0].configuration["order"])
+
+    @property
+    def endian(self) -> str | None:
+        """Byte order of the elements, None where they are single bytes."""
+        endian: str | None = self.codecs[1].configuration.get("endian")
+        return endian
+
+    @property
+    def compressor(self) -> Codec | None:
+        """What the elements are compressed with."""
+        return self.codecs[2] if len(self.codecs) > len(INNER) else None
 
 
-@dataclass(frozen=True)
-class JbpBlockConfig(Config):
-    """How the samples of an uncompressed block are packed."""
+# docs/codecs/jnrrdz.tile
 
-    pixel_type: str
-    """PVTYPE: INT, SI, R, C or B."""
-
-    bits_per_pixel: int
-    """NBPP: the bits that one sample takes."""
-
-    interleave: str = "B"
-    """IMODE, of several samples in one chunk."""
-
-    image_rows: int = 0
-    """Rows of the image, where its last chunk ends with them; 0 where every chunk is whole."""
-
-    complex_pairs: bool = False
-    """Whether two samples in turn are the real and the imaginary part of one complex number."""
-
-    palette: bytes | None = None
-    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
-
-    NAME: ClassVar[str] = JBP_BLOCK
-    CHECKS: ClassVar[Mapping[str, Check]] = {
-        "pixel_type": _one_of(*PIXEL_TYPES),
-        "bits_per_pixel": _between(1, MAX_BITS),
-        "interleave": _one_of(*MODES),
-        "image_rows": _between(0, MAX_SIDE),
-        "complex_pairs": _codec_nitf_flag,
-        "palette": _base64,
-    }
-
-
-@dataclass(frozen=True)
-class JpegConfig(Config):
-    """What a JPEG stream of a NITF does not say itself."""
-
-    quality: int = 0
-    """Which of the standard's five quantisation tables a stream without any means; 0 where none does."""
-
-    palette: bytes | None = None
-    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
-
-    NAME: ClassVar[str] = JPEG
-    CHECKS: ClassVar[Mapping[str, Check]] = {"quality": _between(0, 5), "palette": _base64}
-
-
-@dataclass(frozen=True)
-class NitfVqConfig(Config):
-    """The four codebooks of a vector-quantised image."""
-
-    codebooks: bytes
-    """For each row of four pixels in turn, 4096 rows of four values, as a zlib stream."""
-
-    palette: bytes | None = None
-    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
-
-    NAME: ClassVar[str] = NITF_VQ
-    CHECKS: ClassVar[Mapping[str, Check]] = {
-        "codebooks": lambda value: _base64(value) and plain_codebooks(base64.b64decode(value)) is not None,
-        "palette": _base64,
-    }
-
-
-TILE = "jnrrdz.tile"
-COMPRESSIONS = ("raw", "gzip", "bzip2", "zstd", "lz4")
-ENDIANS = ("little", "big")
 MOST_KINDS = 1 << 12
 MOST_BYTES = 1 << 40
 REPEATED = 8
@@ -639,45 +671,25 @@ class Kind:
     """The first element that the chunk takes."""
 
 
+def _axes(value: Any) -> tuple[tuple[Choice, ...], ...]:
+    if not isinstance(value, list) or not value or not all(map(_is_axis, value)):
+        raise MalformedError(f"found {shown(value)}; lists of [size, first] are needed")
+    return tuple(tuple((size, first) for size, first in axis) for axis in value)
+
+
 @dataclass(frozen=True)
-class TileConfig:
+class TileConfig(Configuration):
     """How tiles are stored; axes in the array's order, last one fastest."""
 
-    axes: tuple[tuple[Choice, ...], ...]
-    endian: str | None = None
-    compression: str = "raw"
-    repeated: bool = False
+    axes: tuple[tuple[Choice, ...], ...] = field(metadata=checked(_axes))
+    endian: str | None = field(default=None, metadata=ENDIAN)
+    compression: str = field(default="raw", metadata=one_of("raw", "gzip", "bzip2", "zstd", "lz4"))
+    repeated: bool = field(default=False, metadata=FLAG)
     """Whether the bytes that are counted repeat the head of the tile, because nothing tells where it ends."""
 
-    def to_spec(self) -> CodecSpec:
-        """Return the codec's entry in zarr.json."""
-        found: dict[str, Any] = {"axes": [[list(choice) for choice in axis] for axis in self.axes]}
-        if self.endian is not None:
-            found["endian"] = self.endian
-        if self.compression != "raw":
-            found["compression"] = self.compression
-        if self.repeated:
-            found["repeated"] = True
-        return CodecSpec(TILE, found)
+    NAME: ClassVar[str] = TILE
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, Any]) -> Self:
-        """Return the checked configuration."""
-        unknown = set(configuration) - {"axes", "endian", "compression", "repeated"}
-        if unknown:
-            raise MalformedError(f"unknown members {', '.join(sorted(unknown))}", field=TILE)
-        axes = configuration.get("axes")
-        endian, compression = configuration.get("endian"), configuration.get("compression", "raw")
-        repeated = configuration.get("repeated", False)
-        if not isinstance(axes, list) or not axes or not all(map(_is_axis, axes)):
-            raise MalformedError("axes are to be lists of [size, first]", field=TILE)
-        if endian not in (None, *ENDIANS) or compression not in COMPRESSIONS or not isinstance(repeated, bool):
-            raise MalformedError(f"endian {endian!r}, compression {compression!r}, repeated {repeated!r}", field=TILE)
-        found = cls(tuple(tuple((c[0], c[1]) for c in axis) for axis in axes), endian, compression, repeated)
-        found.check()
-        return found
-
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse more kinds of tiles than are told apart, and tiles larger than any."""
         if math.prod(map(len, self.axes)) > MOST_KINDS:
             raise UnsupportedError(f"more than {MOST_KINDS} kinds of tiles", field=TILE)

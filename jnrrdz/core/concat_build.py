@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, TIFF_TILE, CodecSpec, squeeze
+from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, TIFF_TILE, Codec, CodecSpec, SqueezeConfig
 from jnrrdz.core.concat_match import JPEG_TABLES, TRANSPOSE, Facts, Role
 from jnrrdz.core.coordinate import Coordinate, Values, is_time, labels_name, variable
 from jnrrdz.core.refs import ChunkRefs, Grid, joined
@@ -72,17 +72,17 @@ class Kind:
                 del kept[name]
 
 
-def lifted(codecs: Sequence[CodecSpec]) -> tuple[CodecSpec, ...]:
+def lifted(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
     """Return codecs for chunks with one more axis in front, of length 1."""
-    found: list[CodecSpec] = []
+    found: list[Codec] = []
     for codec in codecs:
         if codec.name == N5_DEFAULT:  # its blocks have the axes that they have
-            found.append(squeeze())
+            found.append(SqueezeConfig())
         found.append(_lifted(codec))
     return tuple(found)
 
 
-def _lifted(codec: CodecSpec) -> CodecSpec:
+def _lifted(codec: Codec) -> Codec:
     members = codec.configuration
     if codec.name == TRANSPOSE:
         return CodecSpec(TRANSPOSE, {**members, "order": [0, *(axis + 1 for axis in members["order"])]})
@@ -257,7 +257,7 @@ class Assembly:
                 field=path,
             )
 
-    def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[CodecSpec, ...], list[ChunkRefs]]:
+    def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[Codec, ...], list[ChunkRefs]]:
         """Return the codecs and every group's references; JPEG tables that differ go into the chunks."""
         parts = [member.parts[path] for member in self.order.members]
         tables = [member.tables[path] for member in self.order.members]
@@ -278,7 +278,7 @@ def tables_of(array: VirtualArray) -> str | None:
     return next(found, None)
 
 
-def _without_tables(codec: CodecSpec) -> CodecSpec:
+def _without_tables(codec: Codec) -> Codec:
     if codec.name != TIFF_TILE:
         return codec
     return CodecSpec(TIFF_TILE, {name: value for name, value in codec.configuration.items() if name != JPEG_TABLES})

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup, band_of
-from jnrrdz.core.codecs import CodecSpec, ScalarMap, cast_value, linear, scale_offset
+from jnrrdz.core.codecs import Codec, LinearConfig, ScalarMap, cast_value, scale_offset
 from jnrrdz.core.zarr_json import data_type, spelt
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 
@@ -202,7 +202,7 @@ class Scaling:
     """How stored numbers become values: the type of these, and the codec that computes them in float64."""
 
     dtype: np.dtype[Any]
-    codec: CodecSpec | None = None
+    codec: Codec | None = None
 
 
 def physical(group: VirtualGroup) -> VirtualGroup:
@@ -280,7 +280,7 @@ def _values(array: VirtualArray, packing: Packing, axis: int | None = None) -> V
     )
 
 
-def _chain(array: VirtualArray, packing: Packing, scaling: Scaling) -> Iterator[CodecSpec]:
+def _chain(array: VirtualArray, packing: Packing, scaling: Scaling) -> Iterator[Codec]:
     """Yield the codecs from values to stored numbers, which is the order that Zarr lists them in."""
     stored = array.dtype
     if scaling.codec is not None:
@@ -330,7 +330,9 @@ def scaling_of(
     dtype = SINGLE if small and _fits_single(stored, scales, offsets) else DOUBLE
     if axis is None and _is_exact(stored, scales[0], offsets[0], dtype):
         return Scaling(dtype, scale_offset(1 / scales[0], offsets[0]))
-    return Scaling(dtype, linear(scales, offsets, axis))
+    if axis is None:
+        return Scaling(dtype, LinearConfig(scales[0], offsets[0]))
+    return Scaling(dtype, LinearConfig(scales, offsets, axis))
 
 
 def _check_finite(stored: np.dtype[Any], scales: tuple[float, ...], offsets: tuple[float, ...]) -> None:

@@ -43,7 +43,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 from zarr.registry import get_codec_class
 
 from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import BYTES, MOST_BYTES, OFFSET, PAD, TILE, BlockOrder, CodecSpec, TileConfig
+from jnrrdz.core.codecs import BYTES, MOST_BYTES, OFFSET, PAD, TILE, CodecSpec, TileConfig
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.store.store import ReferenceStore
@@ -123,7 +123,7 @@ def bounded(codecs: Sequence[Codec], chunk: Sequence[int], dtype: np.dtype[Any])
     if math.prod(chunk) > MOST_BYTES:
         return tuple(codecs)
     endian = (entries[0].get("configuration") or {}).get("endian")
-    spec = TileConfig(tuple(((size, 0),) for size in chunk), endian, compression).to_spec()
+    spec = TileConfig(tuple(((size, 0),) for size in chunk), endian, compression)
     return (get_codec_class(TILE).from_dict(spec.to_json()),)
 
 
@@ -147,8 +147,8 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
     if stored is None or dropped is None:
         return tuple(codecs)
     axes = len(stored) - dropped
-    order = (BlockOrder(axes).reversed,) if axes > 1 else ()
-    made = (*[codec_n5.squeeze()] * dropped, *order, codec_n5.n5_default(axes, itemsize, tail[1:-1]))
+    order = (codec_n5.reversed_axes(axes),) if axes > 1 else ()
+    made = (*[codec_n5.SqueezeConfig()] * dropped, *order, codec_n5.N5DefaultConfig.of(axes, itemsize, tail[1:-1]))
     return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))
 
 

@@ -147,16 +147,16 @@ def test_a_pickled_array_reads():
 @pytest.mark.parametrize(
     ("entry", "field", "message"),
     [
-        ({"name": "offset"}, "configuration", "found none; an object with 'offset' is needed"),
-        ({"name": "offset", "configuration": {"offset": -1}}, "offset", "found -1"),
+        ({"name": "offset"}, "offset", "offset is missing"),
+        ({"name": "offset", "configuration": {"offset": -1}}, "offset", "offset: found -1"),
         (
             {"name": "offset", "configuration": {"offset": 1, "prefix": "AAA="}},
             "prefix",
             "2 bytes long, but offset is 1",
         ),
-        ({"name": "pad"}, "configuration", "an object with 'location', 'nbytes' is needed"),
-        ({"name": "pad", "configuration": {"location": "mid", "nbytes": 1}}, "location", "found 'mid'"),
-        ({"name": "pad", "configuration": {"location": "end", "nbytes": 1, "x": 1}}, "configuration", "'x' unknown"),
+        ({"name": "pad"}, "pad", "location is missing; nbytes is missing"),
+        ({"name": "pad", "configuration": {"location": "mid", "nbytes": 1}}, "pad", "location: found 'mid'"),
+        ({"name": "pad", "configuration": {"location": "end", "nbytes": 1, "x": 1}}, "pad", "unknown member 'x'"),
     ],
 )
 def test_zarr_passes_on_what_is_wrong_with_a_configuration(entry, field, message):

@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.codecs.affixes import OffsetConfig, decode, encode
+from jnrrdz.codecs import OffsetCodec
+from jnrrdz.core.codecs import OffsetConfig
 from jnrrdz.errors import MalformedError
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def decode(config, chunk):
+    return OffsetCodec(**vars(config)).strip(chunk)
+
+
+def encode(config, chunk):
+    return OffsetCodec(**vars(config)).attach(chunk)
 
 
 def view(data):
@@ -96,25 +105,25 @@ def test_a_function_never_gets_into_json():
 
 
 REFUSED = [
-    pytest.param(None, "configuration", "found none; an object with 'offset'", id="no configuration"),
-    pytest.param([12], "configuration", r"found \[12\]", id="a list"),
-    pytest.param({}, "configuration", "'offset' missing", id="no offset"),
-    pytest.param({"offset": 1, "prefx": "AA=="}, "configuration", "'prefx' unknown; .*'prefix'", id="misspelt"),
-    pytest.param({"offset": 1, "prefix_func": "f"}, "configuration", "'prefix_func' unknown", id="a function"),
-    pytest.param({"offset": True}, "offset", "found True; an integer of 0 or more", id="bool"),
-    pytest.param({"offset": -1}, "offset", "found -1", id="negative"),
-    pytest.param({"offset": 1.0}, "offset", "found 1.0", id="float"),
-    pytest.param({"offset": "1"}, "offset", "found '1'", id="text"),
-    pytest.param({"offset": None}, "offset", "found None", id="null"),
+    pytest.param(None, "offset", r"no configuration: found None; an object of ", id="no configuration"),
+    pytest.param([12], "offset", r"no configuration: found \[12\]; an object of ", id="a list"),
+    pytest.param({}, "offset", "offset is missing", id="no offset"),
+    pytest.param({"offset": 1, "prefx": "AA=="}, "offset", "unknown member 'prefx'", id="misspelt"),
+    pytest.param({"offset": 1, "prefix_func": "f"}, "offset", "unknown member 'prefix_func'", id="a function"),
+    pytest.param({"offset": True}, "offset", "offset: found True; an integer of 0 or more", id="bool"),
+    pytest.param({"offset": -1}, "offset", "offset: found -1", id="negative"),
+    pytest.param({"offset": 1.0}, "offset", "offset: found 1.0", id="float"),
+    pytest.param({"offset": "1"}, "offset", "offset: found '1'", id="text"),
+    pytest.param({"offset": None}, "offset", "offset: found None", id="null"),
     pytest.param({"offset": 2, "prefix": "AA=="}, "prefix", "1 bytes long, but offset is 2", id="too short"),
     pytest.param({"offset": 0, "prefix": "AA=="}, "prefix", "1 bytes long, but offset is 0", id="too long"),
-    pytest.param({"offset": 1, "prefix": "AA"}, "prefix", "not base64", id="unpadded"),
-    pytest.param({"offset": 1, "prefix": "AA==\n"}, "prefix", "not base64", id="line break"),
-    pytest.param({"offset": 3, "prefix": "-_-_"}, "prefix", "not base64", id="the other alphabet"),
-    pytest.param({"offset": 3, "prefix": "ÄÖÜß"}, "prefix", "not base64", id="not ASCII"),
-    pytest.param({"offset": 1, "prefix": "AB=="}, "prefix", "not canonical base64", id="stray bits"),
-    pytest.param({"offset": 1, "prefix": None}, "prefix", "found None; base64 text", id="prefix null"),
-    pytest.param({"offset": 1, "prefix": 0}, "prefix", "found 0; base64 text", id="prefix a number"),
+    pytest.param({"offset": 1, "prefix": "AA"}, "offset", "prefix: not base64", id="unpadded"),
+    pytest.param({"offset": 1, "prefix": "AA==\n"}, "offset", "prefix: not base64", id="line break"),
+    pytest.param({"offset": 3, "prefix": "-_-_"}, "offset", "prefix: not base64", id="the other alphabet"),
+    pytest.param({"offset": 3, "prefix": "ÄÖÜß"}, "offset", "prefix: not base64", id="not ASCII"),
+    pytest.param({"offset": 1, "prefix": "AB=="}, "offset", "prefix: not canonical base64", id="stray bits"),
+    pytest.param({"offset": 1, "prefix": None}, "offset", "prefix: found None; base64 text", id="prefix null"),
+    pytest.param({"offset": 1, "prefix": 0}, "offset", "prefix: found 0; base64 text", id="prefix a number"),
 ]
 
 

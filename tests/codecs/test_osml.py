@@ -350,7 +350,7 @@ TIFF_TAGS = st.integers(1, 0xFFFF)
 )
 def test_the_configuration_survives_json(tile):
     text = json.dumps(tile.to_json())
-    assert OsmlTiffTile.from_json(json.loads(text)) == tile
+    assert OsmlTiffTile.from_json(json.loads(text)["configuration"]) == tile
 
 
 @pytest.mark.parametrize("name", LITTLE)
@@ -363,10 +363,10 @@ def test_the_entry_in_zarr_json_survives(name):
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"tile_width": 0}, MalformedError, "tile_width 0"),
-        ({"compression": "8"}, MalformedError, "compression '8'"),
-        ({"predictor": True}, MalformedError, "predictor True"),
-        ({"photometric": -1}, MalformedError, "photometric -1"),
+        ({"tile_width": 0}, MalformedError, "tile_width: found 0"),
+        ({"compression": "8"}, MalformedError, "compression: found '8'"),
+        ({"predictor": True}, MalformedError, "predictor: found True"),
+        ({"photometric": -1}, MalformedError, "photometric: found -1"),
         ({"samples_per_pixel": 1 << 32}, MalformedError, "samples_per_pixel"),
         ({"jpeg_tables": "not base64"}, MalformedError, "jpeg_tables"),
         ({"jpeg_tables": 7}, MalformedError, "jpeg_tables"),

@@ -10,12 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.codecs.affixes import Location, PadConfig
-from jnrrdz.codecs.affixes import pad_decode as decode
-from jnrrdz.codecs.affixes import pad_encode as encode
+from jnrrdz.codecs import PadCodec
+from jnrrdz.core.codecs import Location, PadConfig
 from jnrrdz.errors import MalformedError
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def decode(config, chunk):
+    return PadCodec(**vars(config)).strip(chunk)
+
+
+def encode(config, chunk):
+    return PadCodec(**vars(config)).attach(chunk)
+
 
 LOCATIONS = st.sampled_from(["start", "end"])
 
@@ -124,25 +132,27 @@ def test_a_function_never_gets_into_json():
 
 
 REFUSED = [
-    pytest.param(None, "configuration", "found none; an object with 'location', 'nbytes'", id="no configuration"),
-    pytest.param({}, "configuration", "'location', 'nbytes' missing", id="nothing"),
-    pytest.param({"nbytes": 1}, "configuration", "'location' missing", id="no location"),
-    pytest.param({"location": "end"}, "configuration", "'nbytes' missing", id="no nbytes"),
-    pytest.param({"location": "end", "nbytes": 1, "prefix": "AA=="}, "configuration", "'prefix' unknown", id="prefix"),
-    pytest.param({"location": "middle", "nbytes": 1}, "location", "found 'middle'; 'start' or 'end'", id="middle"),
-    pytest.param({"location": "Start", "nbytes": 1}, "location", "found 'Start'", id="capital"),
-    pytest.param({"location": None, "nbytes": 1}, "location", "found None", id="location null"),
-    pytest.param({"location": ["end"], "nbytes": 1}, "location", "found", id="location a list"),
-    pytest.param({"location": "end", "nbytes": False}, "nbytes", "found False; an integer of 0 or more", id="bool"),
-    pytest.param({"location": "end", "nbytes": -12}, "nbytes", "found -12", id="negative"),
-    pytest.param({"location": "end", "nbytes": 1.5}, "nbytes", "found 1.5", id="float"),
+    pytest.param(None, "pad", r"no configuration: found None; an object of ", id="no configuration"),
+    pytest.param({}, "pad", "location is missing; nbytes is missing", id="nothing"),
+    pytest.param({"nbytes": 1}, "pad", "location is missing", id="no location"),
+    pytest.param({"location": "end"}, "pad", "nbytes is missing", id="no nbytes"),
+    pytest.param({"location": "end", "nbytes": 1, "prefix": "AA=="}, "pad", "unknown member 'prefix'", id="prefix"),
+    pytest.param({"location": "middle", "nbytes": 1}, "pad", "location: found 'middle'; 'start' or 'end'", id="middle"),
+    pytest.param({"location": "Start", "nbytes": 1}, "pad", "location: found 'Start'", id="capital"),
+    pytest.param({"location": None, "nbytes": 1}, "pad", "location: found None", id="location null"),
+    pytest.param({"location": ["end"], "nbytes": 1}, "pad", "location: found", id="location a list"),
+    pytest.param(
+        {"location": "end", "nbytes": False}, "pad", "nbytes: found False; an integer of 0 or more", id="bool"
+    ),
+    pytest.param({"location": "end", "nbytes": -12}, "pad", "nbytes: found -12", id="negative"),
+    pytest.param({"location": "end", "nbytes": 1.5}, "pad", "nbytes: found 1.5", id="float"),
     pytest.param(
         {"location": "end", "nbytes": 2, "padding": "AA=="}, "padding", "1 bytes long, but nbytes is 2", id="short"
     ),
-    pytest.param({"location": "end", "nbytes": 1, "padding": "AA="}, "padding", "not base64", id="unpadded"),
-    pytest.param({"location": "end", "nbytes": 1, "padding": "A A=="}, "padding", "not base64", id="space"),
-    pytest.param({"location": "end", "nbytes": 1, "padding": "AB=="}, "padding", "not canonical", id="stray bits"),
-    pytest.param({"location": "end", "nbytes": 1, "padding": None}, "padding", "found None", id="padding null"),
+    pytest.param({"location": "end", "nbytes": 1, "padding": "AA="}, "pad", "padding: not base64", id="unpadded"),
+    pytest.param({"location": "end", "nbytes": 1, "padding": "A A=="}, "pad", "padding: not base64", id="space"),
+    pytest.param({"location": "end", "nbytes": 1, "padding": "AB=="}, "pad", "padding: not canonical", id="stray bits"),
+    pytest.param({"location": "end", "nbytes": 1, "padding": None}, "pad", "padding: found None", id="padding null"),
 ]
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.codecs.affixes import OffsetConfig, PadConfig
-from jnrrdz.core import codecs as codec
+from jnrrdz.core.codecs import OffsetConfig, PadConfig
 from jnrrdz.errors import MalformedError
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
@@ -74,14 +73,14 @@ def test_the_schema_refuses_unknown_keys(name):
 
 @given(nbytes=st.integers(0, 2**40))
 def test_what_the_builders_emit_without_a_literal_validates(nbytes):
-    assert is_valid("offset", codec.offset(nbytes).to_json())
-    assert is_valid("pad", codec.pad("start", nbytes).to_json())
+    assert is_valid("offset", OffsetConfig(nbytes).to_json())
+    assert is_valid("pad", PadConfig("start", nbytes).to_json())
 
 
 @given(literal=st.binary(max_size=100), location=st.sampled_from(["start", "end"]))
 def test_what_the_builders_emit_with_a_literal_validates(literal, location):
-    assert is_valid("offset", codec.offset(len(literal), literal).to_json())
-    assert is_valid("pad", codec.pad(location, len(literal), literal).to_json())
+    assert is_valid("offset", OffsetConfig(len(literal), literal).to_json())
+    assert is_valid("pad", PadConfig(location, len(literal), literal).to_json())
 
 
 LENGTHS = [0, 1, 2**40, -1, True, "1", None, 0.5, [1]]

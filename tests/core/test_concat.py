@@ -15,7 +15,7 @@ from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import UnrepresentableError
 
 AFFINE = "500000.0 10.0 0.0 5000000.0 0.0 -10.0"
-CODEC = TiffTileConfig(4, 4, 6, 8, compression=8, bits_per_sample=(16,)).to_spec()
+CODEC = TiffTileConfig(4, 4, 6, 8, compression=8, bits_per_sample=(16,))
 WKT = 'PROJCRS["{}",BASEGEOGCRS["WGS 84"]]'
 
 
@@ -216,7 +216,7 @@ OTHERS = {
     "fill value": (scene("c", array=image("c", fill_value=np.uint16(0))), "data: fill value is 0, not 7"),
     "dimensions": (scene("c", array=image("c", dimension_names=("x", "y"))), "data: dimensions is"),
     "codec": (
-        scene("c", array=image("c", codecs=(TiffTileConfig(4, 4, 6, 8, 5, bits_per_sample=(16,)).to_spec(),))),
+        scene("c", array=image("c", codecs=(TiffTileConfig(4, 4, 6, 8, 5, bits_per_sample=(16,)),))),
         "data: codec tiff-tile, byte_order is|data: codec tiff-tile, compression is",
     ),
     "codecs": (
@@ -302,7 +302,7 @@ def test_what_bands_are_called_follows_them():
 def test_jpeg_tables_that_differ_are_refused_where_they_stand_nowhere():
     def tiles(url, tables):
         config = TiffTileConfig(4, 4, 6, 8, 7, bits_per_sample=(8,), jpeg_tables=tables)
-        return scene(url, array=image(url, codecs=(config.to_spec(),)))
+        return scene(url, array=image(url, codecs=(config,)))
 
     same = concat([tiles("a", b"1"), tiles("b", b"1")], "time").children["data"]
     assert same.codecs[0].configuration["jpeg_tables"] == "MQ=="

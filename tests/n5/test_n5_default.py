@@ -16,11 +16,10 @@ import zarr
 from jsonschema import Draft202012Validator
 from zarr.storage import LocalStore
 
-from jnrrdz.codecs.n5 import N5DefaultCodec, SqueezeCodec
-from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.codecs import N5DefaultCodec, SqueezeCodec
+from jnrrdz.core.codecs import CodecSpec, Framing, Lz4Config, N5DefaultConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.n5.decode import BlockCoder, N5DefaultConfig
+from jnrrdz.formats.n5.decode import BlockCoder
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "codecs" / "n5_default" / "schema.json"
 SHAPE = (4, 3)
@@ -36,7 +35,9 @@ def block(elements, *, mode=0, dims=None, count=None, body=None):
 
 
 def coder(compressor=None, shape=SHAPE, dtype="u2", fill=7):
-    return BlockCoder(N5DefaultConfig(len(shape), "big", compressor), shape, np.dtype(dtype), fill)
+    return BlockCoder(
+        N5DefaultConfig.of(len(shape), 2, [] if compressor is None else [compressor]), shape, np.dtype(dtype), fill
+    )
 
 
 def placed(elements):
@@ -77,7 +78,7 @@ COMPRESSED = {
         CodecSpec("blosc", {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}),
         lambda d: bytes(numcodecs.Blosc("zstd", 5, 1).encode(np.frombuffer(d, "u2"))),
     ),
-    "lz4": (codec_n5.lz4(codec_n5.Framing.FRAME), lambda d: bytes(numcodecs.LZ4().encode(d))),
+    "lz4": (Lz4Config(Framing.FRAME), lambda d: bytes(numcodecs.LZ4().encode(d))),
 }
 
 
@@ -152,7 +153,7 @@ def test_configurations_that_are_none(codecs):
 
 @pytest.mark.parametrize("name", COMPRESSED)
 def test_what_is_emitted_validates_and_comes_back(name):
-    entry = codec_n5.n5_default(3, 2, [COMPRESSED[name][0]]).to_json()
+    entry = N5DefaultConfig.of(3, 2, [COMPRESSED[name][0]]).to_json()
     assert Draft202012Validator(json.loads(SCHEMA.read_text("utf-8"))).is_valid(entry)
     assert N5DefaultCodec.from_dict(entry).to_dict() == entry
 
@@ -184,7 +185,7 @@ def test_tensorstore_reads_what_zarr_writes(compression, spec, tmp_path):
         dtype="u2",
         chunks=(4, 3),
         chunk_key_encoding={"name": "v2", "configuration": {"separator": "/"}},
-        serializer=N5DefaultCodec(N5DefaultConfig(2, "big", spec)),
+        serializer=N5DefaultCodec(N5DefaultConfig.of(2, 2, [] if spec is None else [spec])),
         compressors=None,
         fill_value=0,
     )

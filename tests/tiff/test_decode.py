@@ -173,7 +173,7 @@ CONFIGS = st.builds(
 
 @given(config=CONFIGS)
 def test_a_configuration_validates_and_comes_back(config):
-    entry = json.loads(json.dumps(config.to_spec().to_json()))
+    entry = json.loads(json.dumps(config.to_json()))
     SCHEMA.validate(entry)
     assert TiffTileConfig.from_json(entry["configuration"]) == config
 

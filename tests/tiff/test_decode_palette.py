@@ -44,6 +44,6 @@ def test_configurations_that_contradict_the_array(palette, shape, dtype, more):
 
 def test_palette_survives_zarr_json():
     whole = config(bytes(range(9)))
-    assert TiffTileConfig.from_json(whole.to_spec().configuration) == whole
-    with pytest.raises(MalformedError, match="palette is not base64"):
-        TiffTileConfig.from_json({**whole.to_spec().configuration, "palette": "?"})
+    assert TiffTileConfig.from_json(whole.configuration) == whole
+    with pytest.raises(MalformedError, match="palette: not base64"):
+        TiffTileConfig.from_json({**whole.configuration, "palette": "?"})

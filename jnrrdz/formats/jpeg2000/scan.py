@@ -17,7 +17,7 @@ Spec: ITU-T T.800, T.814; docs/formats/jpeg2000.md
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
         shape=(*lead, *grid.shape),
         dtype=dtype,
         chunks=(*lead, *chunk),
-        codecs=(config.to_spec(),),
+        codecs=(config,),
         refs=refs,
         dimension_names=("band", "y", "x") if lead else ("y", "x"),
         fill_value=dtype.type(fill_value),
@@ -200,9 +200,8 @@ def composite_array(
     finest = check_composite(siz, level)
     # chunks, and the tile-parts that they need, are those of the finest component
     array = codestream_array(codestream, url, level=level, components=(finest,))
-    config = replace(
-        Jpeg2000Config.from_json(array.codecs[0].configuration), components=(), upsample=True, sycc_to_rgb=is_rgb
-    )
+    codec = cast("Jpeg2000Config", array.codecs[0])
+    config = replace(codec, components=(), upsample=True, sycc_to_rgb=is_rgb)
     count = len(siz.components)
     repeated = [number for number, one in enumerate(siz.components) if (one.dx, one.dy) != (1, 1)]
     dtype = sample_dtype(siz.components)
@@ -212,7 +211,7 @@ def composite_array(
         chunks=(count, *array.chunks),
         dtype=dtype,
         fill_value=dtype.type(0),
-        codecs=(config.to_spec(),),
+        codecs=(config,),
         dimension_names=("band", *array.dimension_names),
         attributes={**attributes, "upsampled_components": repeated, **(RGB if is_rgb else {})},
     )

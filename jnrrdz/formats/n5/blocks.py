@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
-from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import BlockOrder, CodecSpec, Framing
+from jnrrdz.core.codecs import Codec, CodecSpec, Framing
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import Mode, N5Dataset, block_header, default_header, header_length
@@ -34,11 +33,11 @@ from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
 
 _BLOSC_DEFAULT = 5
 _LEVELLED: Mapping[str, tuple[str, str, str, int, range, Mapping[str, Any]]] = {
-    "zlib": (codec_n5.ZLIB, "level", "level", 6, range(10), {}),
-    "gzip": (codec_n5.GZIP, "level", "level", 6, range(10), {}),
-    "bzip2": (codec_n5.BZ2, "blockSize", "level", 9, range(1, 10), {}),
-    "xz": (codec_n5.LZMA, "preset", "preset", 6, range(10), {"format": 1}),
-    "zstd": (codec_n5.ZSTD, "level", "level", 3, range(-131072, 23), {"checksum": False}),
+    "zlib": (codec.ZLIB, "level", "level", 6, range(10), {}),
+    "gzip": (codec.GZIP, "level", "level", 6, range(10), {}),
+    "bzip2": (codec.BZ2, "blockSize", "level", 9, range(1, 10), {}),
+    "xz": (codec.LZMA, "preset", "preset", 6, range(10), {"format": 1}),
+    "zstd": (codec.ZSTD, "level", "level", 3, range(-131072, 23), {"checksum": False}),
 }
 """The codec, N5's name of its parameter, the codec's own, the default, what is possible, and what is fixed."""
 
@@ -60,24 +59,28 @@ def chain_of(name: str | None) -> Chain:
     raise UnsupportedError(f"chain {name!r}; there are {', '.join(Chain)}", field="chain")
 
 
-def codecs(dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bool) -> tuple[CodecSpec, ...]:
+def codecs(dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bool) -> tuple[Codec, ...]:
     """Return a dataset's codecs, for an array in C order (last axis fastest) or in N5's own order."""
     axes, itemsize = len(dataset.dimensions), dataset.dtype.itemsize
     compressors = compressor(dataset, framing)
-    order = (BlockOrder(axes).reversed,) if axes > 1 else ()
+    order = (codec.reversed_axes(axes),) if axes > 1 else ()
     if chain == Chain.N5_DEFAULT:
-        return (*(order if in_c_order else ()), codec_n5.n5_default(axes, itemsize, compressors))
+        return (*(order if in_c_order else ()), codec.N5DefaultConfig.of(axes, itemsize, compressors))
     header, length = default_header(dataset.block_size), header_length(axes)
-    affix = codec.pad("start", length, header) if chain == Chain.PAD else codec.offset(length, header)
-    return (*(() if in_c_order else order), codec_n5.big_endian(itemsize), *compressors, affix)
+    affix = (
+        codec.PadConfig(codec.Location.START, length, header)
+        if chain == Chain.PAD
+        else codec.OffsetConfig(length, header)
+    )
+    return (*(() if in_c_order else order), codec.bytes_("big" if itemsize > 1 else None), *compressors, affix)
 
 
-def compressor(dataset: N5Dataset, framing: Framing) -> tuple[CodecSpec, ...]:
+def compressor(dataset: N5Dataset, framing: Framing) -> tuple[Codec, ...]:
     """Return the codec of the compression, none for raw."""
     if dataset.compression == "raw":
         return ()
     if dataset.compression == "lz4":
-        return (codec_n5.lz4(framing),)
+        return (codec.Lz4Config(framing),)
     if dataset.compression == "blosc":
         return (_blosc(dataset.options, dataset.dtype.itemsize),)
     zlib = dataset.compression == "gzip" and dataset.options.get("useZlib") is True
@@ -95,11 +98,11 @@ def _blosc(options: Mapping[str, Any], itemsize: int) -> CodecSpec:
     shuffle = _number(options, "shuffle", 0, range(3))
     cname = options.get("cname", options.get("codec", "lz4"))
     return CodecSpec(
-        codec_n5.BLOSC,
+        codec.BLOSC,
         {
-            "cname": cname if cname in codec_n5.CNAMES else "lz4",
+            "cname": cname if cname in codec.CNAMES else "lz4",
             "clevel": _number(options, "clevel", _BLOSC_DEFAULT, range(10)),
-            "shuffle": codec_n5.SHUFFLES[shuffle],
+            "shuffle": codec.SHUFFLES[shuffle],
             "typesize": itemsize,
             "blocksize": _number(options, "blocksize", 0, range(1 << 31)),
         },

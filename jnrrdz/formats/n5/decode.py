@@ -30,7 +30,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -38,7 +38,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import BYTES, LZ4, N5_DEFAULT, TRANSPOSE, CodecSpec, Framing
+from jnrrdz.core.codecs import LZ4, N5_DEFAULT, Codec, Framing, Lz4Config, N5DefaultConfig
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.n5.attributes import BlockHeader, block_header, default_header
 
@@ -52,28 +52,6 @@ _SEED, _CHECK_BITS = 0x9747B28C, 0x0FFFFFFF
 _LEVEL_BASE = 10
 BLOCK_SIZE = 1 << 16
 """Java's default; the token says it as a power of two."""
-
-
-@dataclass(frozen=True)
-class Lz4Config:
-    """Which framing."""
-
-    framing: Framing
-
-    @classmethod
-    def from_json(cls, configuration: object) -> Self:
-        """Return the configuration that stands in zarr.json."""
-        if not isinstance(configuration, Mapping) or set(configuration) != {"framing"}:
-            raise MalformedError(f"found {configuration!r}; an object with 'framing' is needed", field=LZ4)
-        for framing in Framing:
-            if configuration["framing"] == framing:
-                return cls(framing)
-        found, known = configuration["framing"], ", ".join(map(str, Framing))
-        raise MalformedError(f"framing {found!r}; there are {known}", field=LZ4)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the codec's entry for zarr.json."""
-        return codec_n5.lz4(self.framing).to_json()
 
 
 def decode(config: Lz4Config, data: memoryview, limit: int) -> bytes:
@@ -164,12 +142,12 @@ def _encode_java(data: memoryview) -> bytes:
     return b"".join([*parts, _JAVA.pack(MAGIC, _RAW | level, 0, 0, 0)])
 
 
-_DECODERS: Mapping[Framing, Callable[[memoryview, int], bytes]] = {
+_DECODERS: Mapping[str, Callable[[memoryview, int], bytes]] = {
     Framing.FRAME: _decode_frame,
     Framing.BLOCK: _block,
     Framing.JAVA: _decode_java,
 }
-_ENCODERS: Mapping[Framing, Callable[[memoryview], bytes]] = {
+_ENCODERS: Mapping[str, Callable[[memoryview], bytes]] = {
     Framing.FRAME: _encode_frame,
     Framing.BLOCK: _encode_block,
     Framing.JAVA: _encode_java,
@@ -184,7 +162,7 @@ _BLOSC_STORED = slice(12, 16)
 _GZIP_WBITS, _ZLIB_WBITS = 31, 15
 
 
-def inflate(compressor: CodecSpec, data: memoryview, size: int) -> Octets:
+def inflate(compressor: Codec, data: memoryview, size: int) -> Octets:
     """Return exactly `size` bytes; data that are damaged, or of any other length, are an error."""
     decoder = _INFLATE_DECODERS.get(compressor.name)
     if decoder is None:
@@ -256,7 +234,7 @@ def _lzma(_: Mapping[str, Any], data: memoryview, size: int) -> bytes:
 
 
 def _lz4(configuration: Mapping[str, Any], data: memoryview, size: int) -> bytes:
-    return decode(Lz4Config.from_json(configuration), data, size)
+    return _DECODERS[configuration["framing"]](data, size)
 
 
 _INFLATE_DECODERS: Mapping[str, Callable[[Mapping[str, Any], memoryview, int], bytes | Octets]] = {
@@ -268,13 +246,12 @@ _INFLATE_DECODERS: Mapping[str, Callable[[Mapping[str, Any], memoryview, int], b
     codec_n5.BLOSC: _blosc,
     codec_n5.LZ4: _lz4,
 }
-KNOWN = tuple(_INFLATE_DECODERS)
 
 
 type Options = Mapping[str, Any]
 
 
-def deflate(compressor: CodecSpec, data: bytes) -> bytes:
+def deflate(compressor: Codec, data: bytes) -> bytes:
     """Return the data compressed as the entry of a codec says."""
     encoder = _DEFLATE_ENCODERS.get(compressor.name)
     if encoder is None:
@@ -308,7 +285,7 @@ _DEFLATE_ENCODERS: Mapping[str, Callable[[Options, bytes], bytes]] = {
     codec_n5.LZMA: lambda options, data: lzma.compress(data, preset=options.get("preset")),
     codec_n5.ZSTD: lambda options, data: bytes(imagecodecs.zstd_encode(data, level=options.get("level", 0))),
     codec_n5.BLOSC: _deflate_blosc,
-    codec_n5.LZ4: lambda options, data: encode(Lz4Config.from_json(options), memoryview(data)),
+    codec_n5.LZ4: lambda options, data: _ENCODERS[options["framing"]](memoryview(data)),
 }
 
 
@@ -320,51 +297,6 @@ SMALLEST_LIMIT = 1 << 20
 
 _INNER = 2
 """Codecs that have to be there: `transpose` and `bytes`."""
-
-
-@dataclass(frozen=True)
-class N5DefaultConfig:
-    """How many axes, whether the elements have a byte order, and how they are compressed."""
-
-    axes: int
-    endian: str | None
-    compressor: CodecSpec | None
-
-    @classmethod
-    def from_json(cls, configuration: object) -> Self:
-        """Return the configuration that stands in zarr.json."""
-        codecs = configuration.get("codecs") if isinstance(configuration, Mapping) else None
-        if not isinstance(codecs, list) or not _INNER <= len(codecs) <= _INNER + 1:
-            raise MalformedError("codecs are to be transpose, bytes and at most one compressor", field=N5_DEFAULT)
-        order, layout, *compressors = (_entry(codec) for codec in codecs)
-        if layout.name != BYTES or layout.configuration.get("endian", "big") != "big":
-            raise MalformedError(f"second codec {layout}; bytes, big-endian, is needed", field=N5_DEFAULT)
-        if compressors and compressors[0].name not in KNOWN:
-            raise UnsupportedError(f"compressor {compressors[0].name!r}; there are {', '.join(KNOWN)}")
-        return cls(_axes(order), layout.configuration.get("endian"), compressors[0] if compressors else None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the codec's entry for zarr.json."""
-        compressors = () if self.compressor is None else (self.compressor,)
-        return codec_n5.n5_default(self.axes, 1 if self.endian is None else _INNER, compressors).to_json()
-
-
-def _entry(codec: object) -> CodecSpec:
-    if isinstance(codec, str):
-        return CodecSpec(codec)
-    name = codec.get("name") if isinstance(codec, Mapping) else None
-    configuration = codec.get("configuration", {}) if isinstance(codec, Mapping) else None
-    if not isinstance(name, str) or not isinstance(configuration, Mapping):
-        raise MalformedError(f"{codec!r} is no codec", field=N5_DEFAULT)
-    return CodecSpec(name, configuration)
-
-
-def _axes(order: CodecSpec) -> int:
-    """Return the number of axes that a transposition reverses."""
-    found = order.configuration.get("order")
-    if order.name != TRANSPOSE or not isinstance(found, list) or found != list(range(len(found)))[::-1] or not found:
-        raise MalformedError(f"first codec {order}; a transposition that reverses all axes is needed", field=N5_DEFAULT)
-    return len(found)
 
 
 @dataclass(frozen=True)

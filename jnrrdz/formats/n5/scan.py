@@ -280,7 +280,7 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
         array,
         shape=(len(times), *array.shape),
         chunks=(1, *array.chunks),
-        codecs=(*longer, codec.squeeze(), *array.codecs[len(turned) :]),
+        codecs=(*longer, codec.SqueezeConfig(), *array.codecs[len(turned) :]),
         refs=_stack_refs([arrays[time][path].refs if time in arrays else None for time in times], array.refs.chunks),
         dimension_names=(TIME, *array.dimension_names),
     )

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import CodecSpec, JbpBlockConfig, JpegConfig, NitfVqConfig, TiffTileConfig
+from jnrrdz.core.codecs import Codec, JbpBlockConfig, JpegConfig, NitfVqConfig, TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.blocks import (
@@ -77,7 +77,7 @@ class Stored:
     """What a way of compression makes of a segment."""
 
     chunks: Chunks
-    spec: Callable[[bytes | None], CodecSpec]
+    spec: Callable[[bytes | None], Codec]
     """Returns the codec, with a palette or none."""
 
     dtype: np.dtype[Any]
@@ -160,7 +160,7 @@ def _check_end(image: NitfImage, chunks: Chunks) -> None:
         )
 
 
-def expanded(array: VirtualArray, spec: CodecSpec, palette: Palette) -> VirtualArray:
+def expanded(array: VirtualArray, spec: Codec, palette: Palette) -> VirtualArray:
     """Return an array of indices as one of colours: bands red, green and blue; the codec has the palette."""
     attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
     if "_FillValue" in array.attributes:
@@ -199,7 +199,7 @@ def _uncompressed(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stor
     )
     return Stored(
         chunks,
-        lambda palette: replace(config, palette=palette).to_spec(),
+        lambda palette: replace(config, palette=palette),
         pair_dtype(dtype) if paired else dtype,
     )
 
@@ -214,13 +214,13 @@ def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
         if image.compression == DOWNSAMPLED:
             # what makes them larger again is a filter of the reader's
             about["stored_shape"] = list(size)
-    return Stored(chunks, lambda palette: replace(config, palette=palette).to_spec(), sample_dtype(image), about)
+    return Stored(chunks, lambda palette: replace(config, palette=palette), sample_dtype(image), about)
 
 
 def _vq(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
     chunks, books = vq_chunks(read, image, mask)
     packed = zlib.compress(books, 9)
-    return Stored(chunks, lambda palette: NitfVqConfig(packed, palette).to_spec(), np.dtype("u1"))
+    return Stored(chunks, lambda palette: NitfVqConfig(packed, palette), np.dtype("u1"))
 
 
 def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
@@ -244,7 +244,7 @@ def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
     )
     return Stored(
         whole_block_chunks(image, mask),
-        lambda palette: replace(config, palette=palette).to_spec(),
+        lambda palette: replace(config, palette=palette),
         np.dtype("u1"),
     )
 
@@ -327,7 +327,7 @@ def joined_array(members: Sequence[NitfImage], wanted: Wanted) -> VirtualArray:
         shape=(*lead, rows, image.columns),
         dtype=dtype,
         chunks=(*lead, step, image.columns),
-        codecs=(config.to_spec(),),
+        codecs=(config,),
         refs=_refs(members, row, step, wanted.url),
         dimension_names=("band", "y", "x") if lead else ("y", "x"),
         fill_value=dtype.type(0),
@@ -335,7 +335,7 @@ def joined_array(members: Sequence[NitfImage], wanted: Wanted) -> VirtualArray:
     )
     if wanted.palette is None:
         return array
-    return expanded(array, replace(config, palette=wanted.palette.tobytes()).to_spec(), wanted.palette)
+    return expanded(array, replace(config, palette=wanted.palette.tobytes()), wanted.palette)
 
 
 def chunk_rows(heights: Sequence[int], row: int) -> int:

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
-from jnrrdz.core import codecs as codec_n5
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import CodecSpec, TileConfig, can_hold
+from jnrrdz.core.codecs import Codec, CodecSpec, TileConfig, can_hold
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.formats.neighbours import Neighbours
@@ -257,9 +256,9 @@ def _behind_lines(read: ReadAhead, at: int, header: Header) -> int:
 
 
 COMPRESSORS = {
-    "gzip": CodecSpec(codec_n5.GZIP, {"level": 6}),
-    "bzip2": CodecSpec(codec_n5.BZ2, {"level": 9}),
-    "zstd": CodecSpec(codec_n5.ZSTD, {"level": 3, "checksum": False}),
+    "gzip": CodecSpec(codec.GZIP, {"level": 6}),
+    "bzip2": CodecSpec(codec.BZ2, {"level": 9}),
+    "zstd": CodecSpec(codec.ZSTD, {"level": 3, "checksum": False}),
 }
 """Zarr's names; levels matter to writers alone."""
 
@@ -328,16 +327,16 @@ def _check_inflation(header: Header, file: DataFile, per_file: int) -> None:
         raise MalformedError(message, url=file.url, offset=file.start, field="sizes")
 
 
-def _raw_codecs(header: Header, slabs: Slabs) -> tuple[CodecSpec, ...]:
+def _raw_codecs(header: Header, slabs: Slabs) -> tuple[Codec, ...]:
     if not slabs.short:
         return (codec.bytes_(header.endian),)
     axes: list[tuple[tuple[int, int], ...]] = [((size, 0),) for size in slabs.chunks]
     axes[slabs.axis] = ((slabs.step, 0), (slabs.short, 0))
-    return (TileConfig(tuple(axes), header.endian).to_spec(),)
+    return (TileConfig(tuple(axes), header.endian),)
 
 
-def _packed_codecs(header: Header) -> tuple[CodecSpec, ...]:
-    skipped = (codec.offset(header.byte_skip),) if header.byte_skip else ()
+def _packed_codecs(header: Header) -> tuple[Codec, ...]:
+    skipped = (codec.OffsetConfig(header.byte_skip),) if header.byte_skip else ()
     return (codec.bytes_(header.endian), *skipped, COMPRESSORS[header.encoding])
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, CodecSpec, TileConfig
+from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, Codec, TileConfig
 from jnrrdz.core.refs import ChunkRefs, NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import Header
@@ -368,16 +368,14 @@ def chunks_of(level: TileLevel, tiling: Tiling) -> tuple[int, ...]:
 def tile_config(level: TileLevel, tiling: Tiling, header: Header, *, is_guessed: bool) -> TileConfig:
     """Return what the codec has to know of a level's tiles."""
     axes = tuple(axis.choices for axis in reversed(level.axes))
-    config = TileConfig(axes, header.endian, tiling.compression, is_guessed)
-    config.check()
-    return config
+    return TileConfig(axes, header.endian, tiling.compression, is_guessed)
 
 
-def chain(config: TileConfig, chunks: tuple[int, ...]) -> tuple[CodecSpec, ...]:
+def chain(config: TileConfig, chunks: tuple[int, ...]) -> tuple[Codec, ...]:
     """Return Zarr's own codecs where every tile is a chunk, `jnrrdz.tile` where it is more or less than that."""
     is_whole = len(config.kinds) == 1 and config.kinds[0].shape == chunks
     if not is_whole or config.repeated or config.compression not in {"raw", *COMPRESSORS}:
-        return (config.to_spec(),)
+        return (config,)
     own = codec.bytes_(config.endian)
     return (own,) if config.compression == "raw" else (own, COMPRESSORS[config.compression])
 

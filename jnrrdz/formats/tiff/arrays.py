@@ -178,7 +178,7 @@ def virtual_array(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        codecs=(_tile_config(layout, image, rows, found, subsampling).to_spec(),),
+        codecs=(_tile_config(layout, image, rows, found, subsampling),),
         refs=ChunkRefs.single(url, found.offsets, found.lengths, missing=found.missing),
         dimension_names=("band", "y", "x")[-len(shape) :],
         fill_value=attributes.get("_FillValue", dtype.type(0)),

@@ -10,7 +10,7 @@ ColorMap), https://gdal.org/en/stable/drivers/raster/gtiff.html
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,7 +204,7 @@ def _bilevel_names(table: Table) -> tuple[str, ...]:
 
 def expanded(array: VirtualArray, table: Table) -> VirtualArray:
     """Return an array of indices as one of colours: bands red, green and blue, 8 bits each."""
-    config = TiffTileConfig.from_json(array.codecs[0].configuration)
+    config = cast("TiffTileConfig", array.codecs[0])
     attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
     if "_FillValue" in array.attributes:
         attributes["nodata"] = str(int(array.fill_value))
@@ -223,7 +223,7 @@ def expanded(array: VirtualArray, table: Table) -> VirtualArray:
         shape=(CHANNELS, *array.shape),
         dtype=np.dtype("u1"),
         chunks=(CHANNELS, *array.chunks),
-        codecs=(replace(config, palette=table.tobytes()).to_spec(),),
+        codecs=(replace(config, palette=table.tobytes()),),
         dimension_names=("band", *array.dimension_names),
         fill_value=np.uint8(fill),
         attributes=attributes,

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import CodecSpec, TiffTileConfig, bytes_
+from jnrrdz.core.codecs import Codec, TiffTileConfig, bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.image import TiffImage, segments, tiff_image
@@ -269,7 +270,7 @@ class Keyframe:
         """Return the facts of one page (a smaller version of `main`); what cannot be read is refused here."""
         inherited = None if main is None else own_nodata(layout, main)
         alone = virtual_array(layout, image, url, {}, inherited)
-        config = TiffTileConfig.from_json(alone.codecs[0].configuration)
+        config = cast("TiffTileConfig", alone.codecs[0])
         return cls(image, alone, replace(config, tile_height=image.segment_length))
 
     def difference(self, other: "Keyframe") -> str | None:
@@ -319,7 +320,7 @@ class _Chunked:
     """Pages in a chunk, along the last leading axis."""
 
     rows: int
-    codec: CodecSpec
+    codec: Codec
     offsets: Column
     """(pages // together, chunks of a page)"""
 
@@ -371,19 +372,19 @@ def _chunked(level: Level) -> _Chunked:
     key = level.key
     starts = raw_planes(key.image, level.offsets, level.lengths)
     if starts is None:
-        return _Chunked(1, key.image.segment_length, key.config.to_spec(), level.offsets, level.lengths)
+        return _Chunked(1, key.image.segment_length, key.config, level.offsets, level.lengths)
     together = _planes_together(level, starts)
     plane = key.image.row_bytes * key.image.length
     if together > 1:
         first = starts[::together]
-        codec = bytes_(None if key.alone.dtype.itemsize == 1 else key.config.byte_order)
-        return _Chunked(together, key.image.length, codec, first, np.full_like(first, together * plane))
+        raw = bytes_(None if key.alone.dtype.itemsize == 1 else key.config.byte_order)
+        return _Chunked(together, key.image.length, raw, first, np.full_like(first, together * plane))
     rows = min(max(CHUNK_BYTES // max(key.image.row_bytes, 1), 1), key.image.length)
     tops = np.arange(0, key.image.length, rows) * key.image.row_bytes
     nbytes = np.minimum(rows * key.image.row_bytes, plane - tops)
     offsets = np.where(starts[..., None] > 0, starts[..., None] + tops, 0)
     lengths = np.where(starts[..., None] > 0, nbytes, 0)
-    codec = replace(key.config, tile_height=rows).to_spec()
+    codec = replace(key.config, tile_height=rows)
     pages = len(starts)
     return _Chunked(1, rows, codec, offsets.reshape(pages, -1), lengths.reshape(pages, -1))
 

@@ -79,7 +79,7 @@ class JpegTiles:
             shape=(*lead.values(), image.length, image.width),
             dtype=sample_dtype(image),
             chunks=(*lead.values(), self.length, self.width),
-            codecs=(config.to_spec(),),
+            codecs=(config,),
             refs=ChunkRefs.empty(tiled.segments),
             dimension_names=(*lead, "y", "x"),
         )
