@@ -17,8 +17,7 @@ from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests import in_place
-from jnrrdz.manifests.forms import ENDINGS, format_of, write_form
-from jnrrdz.manifests.manifest import from_group, is_reference_manifest
+from jnrrdz.manifests.manifest import ENDINGS, format_of, from_group, is_reference_manifest, write_form
 from jnrrdz.options import (
     Access,
     IndexChoices,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.manifests.manifest import form_module
 from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Parser:
 
     def __call__(self, url: str, registry: "ObjectStoreRegistry[Any]") -> "ManifestStore":
         """Return the manifest store of one source."""
-        from jnrrdz.manifests.virtualizarr import to_manifest_store  # noqa: PLC0415  VirtualiZarr is slow to import
-
         (options,) = with_choices(self.choices, ScanOptions())
         root = scan(url, options.whole_tiles(), storage_options=self.storage_options)
-        return to_manifest_store(_chosen(root, self.group, url), registry, single_range=self.single_range)
+        chosen = _chosen(root, self.group, url)
+        store: ManifestStore = form_module("virtualizarr").to_manifest_store(
+            chosen, registry, single_range=self.single_range
+        )
+        return store
 
 
 def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:

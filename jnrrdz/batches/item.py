@@ -24,7 +24,7 @@ import fsspec.core
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats.scanning import Opener, literal
-from jnrrdz.manifests.documents import source_records
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.place import relative
 from jnrrdz.sources import faults
 from jnrrdz.sources.base import ByteSource, Validators
@@ -131,7 +131,7 @@ def recorded_in(output: str, form: str, opener: Opener, options: Options) -> Rec
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
-    return None if root is None else Recorded(source_records({_ROOT: root}), _choices(root))
+    return None if root is None else Recorded(Documents({_ROOT: root}).sources(), _choices(root))
 
 
 def _choices(root: bytes) -> Mapping[str, Any]:

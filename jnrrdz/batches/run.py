@@ -34,7 +34,7 @@ from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError, redacted
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import leftovers, remove
-from jnrrdz.manifests.forms import format_of
+from jnrrdz.manifests.manifest import format_of
 from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 from jnrrdz.sources.url import local_path, origin
 

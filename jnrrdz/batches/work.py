@@ -26,8 +26,8 @@ from jnrrdz.batches.item import Job, Outcome, State, is_since
 from jnrrdz.errors import JnrrdzError, redacted
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
-from jnrrdz.manifests.forms import format_of, write_form
 from jnrrdz.manifests.json import dump
+from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.base import ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source

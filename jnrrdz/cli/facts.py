@@ -9,7 +9,7 @@ May touch the api and read's manifests.  Imported inside commands only: it costs
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ import numpy as np
 from jnrrdz import api
 from jnrrdz.cli.options import S3Access
 from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.manifests.documents import ZARR_JSON, parse_json
 from jnrrdz.manifests.manifest import Manifest, from_group
-from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.url import local_path
 
@@ -205,14 +204,8 @@ def _sum(total: int | None, lengths: Iterator[int | None]) -> int | None:
 
 def _nodes(manifest: Manifest) -> Iterator[Node]:
     """Yield every node by its document, in the manifest's order."""
-    for key, data in manifest.documents.items():
-        path, _, name = key.rpartition("/")
-        if name != ZARR_JSON:
-            continue
-        document: Mapping[str, Any] = parse_json(data, field=key)
-        if not isinstance(document, dict):
-            raise MalformedError("metadata that are no object", field=key)
-        yield Node(path, document, manifest.arrays.get(path))
+    for path in manifest.documents.node_paths():
+        yield Node(path, manifest.documents.node(path), manifest.arrays.get(path))
 
 
 @dataclass(frozen=True)
@@ -233,8 +226,8 @@ def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
         raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
     if api.names_manifest(name):
         store = api.open_stored(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
-        parquet = any(isinstance(refs, ParquetRefs) for refs in store.manifest.arrays.values())
-        return Opened(name, "Parquet manifest" if parquet else "JSON manifest", store.manifest)
+        form = "Parquet manifest" if store.manifest.form == "parquet" else "JSON manifest"
+        return Opened(name, form, store.manifest)
     found = scanning.scan(name, ScanOptions(), Access(allow, s3.options(name)))
     return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)
 

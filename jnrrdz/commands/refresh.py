@@ -17,7 +17,6 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, Uns
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.fsspec import open_source
@@ -63,7 +62,7 @@ def refresh(  # noqa: PLR0913  how things are reached
         api.write(
             group,
             name,
-            format="parquet" if _is_parquet(manifest) else "json",
+            format=manifest.form,
             single_range=bool(group.origin.get("single_range")),
             relative=not all(is_absolute(record.url) for record in manifest.sources),
             overwrite=True,
@@ -115,7 +114,3 @@ def _options(origin: Mapping[str, Any]) -> ScanOptions:
         ):
             raise MalformedError(f"{name!r} is no choice of a scan, or {value!r} none of its values", field="options")
     return ScanOptions(**asked)
-
-
-def _is_parquet(manifest: Manifest) -> bool:
-    return any(isinstance(refs, ParquetRefs) for refs in manifest.arrays.values())

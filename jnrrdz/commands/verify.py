@@ -52,8 +52,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError, redacted
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
-from jnrrdz.manifests.groups import columnar
-from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources.fsspec import open_source
@@ -412,8 +411,7 @@ def _array_path(store: ReferenceStore, folder: str, level: str) -> str | None:
 
 
 def _document(store: ReferenceStore, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(store.manifest.documents[f"{path}/{ZARR_JSON}"])
-    return found
+    return store.manifest.documents.node(path)
 
 
 def _wanted(sums: list[Any], sample: int | None) -> list[int]:
@@ -469,7 +467,7 @@ def verify(  # noqa: PLR0913  what is looked at, and how the sources are reached
         raise UnsupportedError(f"sample {sample} and jobs {jobs}; they are at least 0 and 1", field="sample, jobs")
     store = api.open_stored(name, allow=allow, storage_options=storage_options, source_options=source_options)
     manifest = store.manifest
-    columns = {} if drift else {path: columnar(found) for path, found in manifest.arrays.items()}
+    columns = {} if drift else {path: refs.columnar() for path, refs in manifest.arrays.items()}
     pool = SourcePool(manifest, options=source_options, allow=allow, opener=open_source)
     state = states(manifest, pool, _urls(columns), jobs, times=drift)
     if columns and any(record.url.endswith("/") for record in manifest.sources):

@@ -1,34 +1,22 @@
 """The references of one array in memory, and how they are gathered.
 
-May touch numpy, the model, read.keys and errors.  A manifest's references arrive in pieces, in any
-order; `Columns` keeps the pieces as arrays and `build` joins them to one `ChunkRefs`.  Nothing here
-grows with the grid that a manifest declares, only with the references that it holds.
-
-Numbers out of Arrow columns.
-
-May touch pyarrow and numpy.  Arrow's own `to_numpy` and `fill_null` import pandas, which takes longer
-than everything that a manifest needs.
-
-Columns as Arrow arrays.
-
-May touch numpy and pyarrow.  `pa.array` would do, but imports pandas when it is called first, which takes
-longer than writing a million references.
+A manifest's references arrive in pieces, in any order; `Columns` keeps the pieces as arrays and `build` joins them to
+one `ChunkRefs`.  Nothing here grows with the grid that a manifest declares, only with the references that it holds.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jnrrdz.core.refs import WHOLE, ByteRange, ChunkRefs
-from jnrrdz.errors import MalformedError
-from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.core.refs import ByteRange, ChunkRefs
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.manifests.documents import ChunkKeys
 
-__all__ = ["WHOLE", "ArrayRefs", "ColumnarRefs", "Columns", "Ints", "Piece"]
+MOST_CHUNKS = 1 << 27
+"""Of one array in memory: a row pointer for each of them, there or not, takes 1 GB."""
 
 _TWINS = "two references for one chunk"
 _SPARSE_FROM = 256  # chunks; below, row pointers are no larger than the array's document, however many arrays
@@ -53,6 +41,15 @@ class ArrayRefs(Protocol):
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending."""
 
+    def columnar(self) -> ChunkRefs:
+        """Return the same in memory, with a row for each chunk of the grid."""
+
+
+def refuse_many_chunks(keys: ChunkKeys) -> None:
+    """Refuse a grid of more chunks than are taken into memory at once."""
+    if keys.chunks > MOST_CHUNKS:
+        raise UnsupportedError(f"a grid of {keys.grid}; no more than {MOST_CHUNKS} chunks are taken at once")
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnarRefs:
@@ -65,9 +62,11 @@ class ColumnarRefs:
 
     def lookup(self, chunk: int) -> list[ByteRange] | bytes:
         """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
-        row = self._row(chunk)
-        if row is None:
-            return []
+        row = chunk
+        if self.rows is not None:
+            row = int(np.searchsorted(self.rows, chunk))
+            if row == len(self.rows) or self.rows[row] != chunk:
+                return []
         inline = self.refs.inline.get(row) if self.refs.inline else None
         return self.refs.ranges(row) if inline is None else inline
 
@@ -75,17 +74,20 @@ class ColumnarRefs:
         """Whether `lookup` answers without waiting for a network: it always does."""
         return True
 
-    def _row(self, chunk: int) -> int | None:
-        if self.rows is None:
-            return chunk
-        row = int(np.searchsorted(self.rows, chunk))
-        return row if row < len(self.rows) and self.rows[row] == chunk else None
-
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending."""
         there = self.refs.counts > 0
         there[list(self.refs.inline)] = True
         return np.flatnonzero(there) if self.rows is None else self.rows[there]
+
+    def columnar(self) -> ChunkRefs:
+        """Return the references with a row for each chunk of the grid."""
+        refuse_many_chunks(self.keys)
+        if self.rows is None:
+            return self.refs
+        indptr = _row_pointers(_spread(self.rows, self.refs.counts, self.keys.chunks))
+        inline = {int(self.rows[row]): data for row, data in self.refs.inline.items()}
+        return replace(self.refs, indptr=indptr, inline=inline)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the columns; the mapping of inline bytes may be a view, which does not pickle."""
@@ -131,10 +133,6 @@ class Columns:
     pieces: list[Piece] = field(default_factory=list)
     inline: dict[int, bytes] = field(default_factory=dict)
 
-    def add(self, piece: Piece) -> None:
-        """Take some references."""
-        self.pieces.append(piece)
-
     def add_inline(self, chunk: int, data: bytes) -> None:
         """Take the bytes of a chunk that stand in the manifest itself."""
         if chunk in self.inline:
@@ -144,17 +142,14 @@ class Columns:
     def build(self, sources: tuple[str, ...]) -> ColumnarRefs:
         """Return the references in chunk order; a chunk that has two is an error."""
         if self.inline:
-            self.add(_rows_without_ranges(self.inline))
+            self.pieces.append(_rows_without_ranges(self.inline))
         piece = _joined(self.pieces)
         if not (piece.chunks[1:] > piece.chunks[:-1]).all():
             piece = _ordered(piece)
-            self._refuse_twins(piece.chunks)
+            twins = np.flatnonzero(piece.chunks[1:] == piece.chunks[:-1])
+            if len(twins):
+                raise MalformedError(_TWINS, field=self.keys.key(int(piece.chunks[twins[0]])))
         return self._shaped(piece, sources)
-
-    def _refuse_twins(self, chunks: Ints) -> None:
-        twins = np.flatnonzero(chunks[1:] == chunks[:-1])
-        if len(twins):
-            raise MalformedError(_TWINS, field=self.keys.key(int(chunks[twins[0]])))
 
     def _shaped(self, piece: Piece, sources: tuple[str, ...]) -> ColumnarRefs:
         """Give every chunk its row, or only those that are there where the grid is much larger."""
@@ -168,7 +163,10 @@ class Columns:
         inline = self.inline
         if sparse:
             inline = {int(np.searchsorted(piece.chunks, chunk)): data for chunk, data in inline.items()}
-        refs = ChunkRefs(sources, indptr, _narrowed(piece.source), piece.offset, piece.length, inline)
+        source = piece.source
+        if len(source) and (source == source[0]).all():  # then the column needs no memory of its own
+            source = np.broadcast_to(source[0], len(source))
+        refs = ChunkRefs(sources, indptr, source, piece.offset, piece.length, inline)
         return ColumnarRefs(self.keys, refs, piece.chunks if sparse else None)
 
 
@@ -193,21 +191,12 @@ def _joined(pieces: list[Piece]) -> Piece:
 def _ordered(piece: Piece) -> Piece:
     """Return the same references by chunk, each chunk's ranges in the order that they had."""
     order = np.argsort(piece.chunks, kind="stable")
-    ranges = order if piece.counts is None else _range_order(order, piece.counts)
-    counts = None if piece.counts is None else piece.counts[order]
+    ranges, counts = order, None
+    if piece.counts is not None:
+        counts = piece.counts[order]
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        ranges = np.repeat(_row_pointers(piece.counts)[:-1][order], counts) + within
     return Piece(piece.chunks[order], piece.source[ranges], piece.offset[ranges], piece.length[ranges], counts)
-
-
-def _range_order(order: Ints, counts: Ints) -> Ints:
-    """Return the order of the ranges that follows from an order of their chunks."""
-    starts, sizes = _row_pointers(counts)[:-1][order], counts[order]
-    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.repeat(starts, sizes) + within
-
-
-def _narrowed(source: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the column without memory of its own where all ranges are in one source."""
-    return np.broadcast_to(source[0], len(source)) if len(source) and (source == source[0]).all() else source
 
 
 def _spread(chunks: Ints, counts: Ints, total: int) -> Ints:
@@ -219,52 +208,3 @@ def _spread(chunks: Ints, counts: Ints, total: int) -> Ints:
 
 def _row_pointers(counts: Ints) -> Ints:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-
-
-def numbers[Kind: np.generic](column: pa.Array, kind: type[Kind]) -> NDArray[Kind]:
-    """Return a copy of a column of numbers; what stands for nulls has no meaning."""
-    values = np.frombuffer(column.buffers()[1], kind) if len(column) else np.empty(0, kind)
-    return values[column.offset : column.offset + len(column)].copy()
-
-
-def valid(column: pa.Array) -> NDArray[np.bool_]:
-    """Return which values are not null."""
-    return numbers(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
-
-
-_TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
-
-
-def integers(column: NDArray[np.integer], present: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return a column of 32 or 64 bit integers, null where it is not `present`."""
-    data = pa.py_buffer(np.ascontiguousarray(column))
-    return pa.Array.from_buffers(_TYPES[column.dtype], len(column), [_bits(present), data])
-
-
-def booleans(column: NDArray[np.bool_]) -> pa.Array:
-    """Return a column of truth values."""
-    return pa.Array.from_buffers(pa.bool_(), len(column), [None, _bits(column)])
-
-
-def texts(values: Iterable[str]) -> pa.Array:
-    """Return a column of texts, of at most 2 GB together."""
-    encoded = [value.encode() for value in values]
-    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    return pa.Array.from_buffers(
-        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    )
-
-
-def text(value: str) -> pa.Scalar:
-    """Return one text, which stands for a column of it."""
-    return texts([value])[0]
-
-
-def joined(*columns: pa.Array | str) -> pa.Array:
-    """Return the columns' texts one after another, row by row; a mere text stands in every row."""
-    parts = [text(column) if isinstance(column, str) else column for column in columns]
-    return pc.binary_join_element_wise(*parts, text(""))
-
-
-def _bits(column: NDArray[np.bool_] | None) -> pa.Buffer | None:
-    return None if column is None else pa.py_buffer(np.packbits(column, bitorder="little"))

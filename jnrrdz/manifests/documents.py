@@ -1,22 +1,35 @@
-"""What the metadata documents of a manifest say about its chunk keys and its sources.
+"""The metadata documents of a manifest: chunk keys and sources as they say them.
 
-May touch the model, read.keys and errors.  Follows the Zarr v3 core specification
-(https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html).  Only what finding chunks needs is
-read here; data types and codecs are zarr's business, so arrays that jnrrdz could not write open too.
+Follows the Zarr v3 core specification (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html).  Only what
+finding chunks needs is checked here; data types and codecs are zarr's business, so arrays that jnrrdz could not
+write open too.  A manifest holds millions of chunk keys, so they are read in bulk from their bytes.
 """
 
 import json
+import math
+import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.manifests.keys import ChunkKeys
+import numpy as np
+from numpy.typing import NDArray
 
-ZARR_JSON = "zarr.json"
+from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.zarr_json import ZARR_JSON
+from jnrrdz.errors import MalformedError, UnsupportedError
+
+METADATA = ".zmetadata"
+"""The file of a Parquet manifest that holds its documents."""
 
 _SEPARATORS = {"default": "/", "v2": "."}
+_DIGITS = b"0123456789"
+_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
+_LONGEST = 18  # digits that every int64 can hold
+_MOST_CHUNKS = 2**62  # so that a chunk's number is always an int64
+_MOST_AXES = 64  # numpy's own limit
 
 
 def parse_json(data: str | bytes, *, field: str | None = None) -> Any:
@@ -33,82 +46,93 @@ def is_metadata(key: str) -> bool:
     return name == ZARR_JSON or name.startswith(".z")
 
 
-def refuse_without_v3(documents: Mapping[str, bytes]) -> None:
-    """Raise where no document is Zarr v3's."""
-    if any(key.rpartition("/")[2] == ZARR_JSON for key in documents):
-        return
-    if any(map(is_metadata, documents)):
-        raise UnsupportedError("references with Zarr v2 metadata; open them with xarray's engine 'kerchunk'")
-    raise MalformedError("not a reference manifest: it holds no zarr.json")
+class Documents(dict[str, bytes]):
+    """Metadata documents by key, and other inline values outside of arrays.
+
+    What a document says is parsed when it is first asked for, and once.
+    """
+
+    def __init__(
+        self, texts: Mapping[str, bytes] | None = None, parsed: Mapping[str, dict[str, Any]] | None = None
+    ) -> None:
+        super().__init__(texts or {})
+        self._parsed = dict(parsed or {})
+
+    def add(self, texts: Mapping[str, bytes]) -> dict[str, "ChunkKeys"]:
+        """Take documents, and return the chunk keys of the arrays among those that are new, by the arrays' paths."""
+        new = {key: text for key, text in texts.items() if self.get(key) != text}
+        self.update(new)
+        for key in new:
+            self._parsed.pop(key, None)
+        return self.array_keys(new)
+
+    def parsed(self, key: str) -> dict[str, Any]:
+        """Return what a document says, which is an object; an empty one where there is no such document.
+
+        Members that groups consolidate are left out: they have documents of their own.
+        """
+        found = self._parsed.get(key)
+        if found is None:
+            found = parse_json(self.get(key, b"{}"), field=key)
+            if not isinstance(found, dict):
+                raise MalformedError(f"metadata that is no object but {type(found).__name__}", field=key)
+            found.pop("consolidated_metadata", None)
+            self._parsed[key] = found
+        return found
+
+    def node_paths(self) -> list[str]:
+        """Return the paths of all groups and arrays, the root's (if it has a document) an empty text."""
+        return [key[: -len(ZARR_JSON)].rstrip("/") for key in self if key.rpartition("/")[2] == ZARR_JSON]
+
+    def node(self, path: str) -> dict[str, Any]:
+        """Return what the document of a group or array says; an empty object where there is none."""
+        return self.parsed(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
+
+    def own(self) -> dict[str, Any]:
+        """Return the root's attribute `jnrrdz`; an empty object where it has none."""
+        attributes = self.parsed(ZARR_JSON).get("attributes")
+        own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
+        return own if isinstance(own, dict) else {}
+
+    def sources(self) -> tuple[SourceRecord, ...]:
+        """Return the sources as they were when they were scanned, from the root's attribute `jnrrdz`."""
+        table = self.own().get("sources", [])
+        if not isinstance(table, list):
+            raise MalformedError("the table of sources is no list", field="jnrrdz.sources")
+        return tuple(_source_record(entry, f"jnrrdz.sources[{number}]") for number, entry in enumerate(table))
+
+    def require_v3(self) -> None:
+        """Raise where no document is Zarr v3's."""
+        if self.node_paths():
+            return
+        if any(map(is_metadata, self)):
+            raise UnsupportedError("references with Zarr v2 metadata; open them with xarray's engine 'kerchunk'")
+        raise MalformedError("not a reference manifest: it holds no zarr.json")
+
+    def array_keys(self, keys: Iterable[str]) -> dict[str, "ChunkKeys"]:
+        """Return the chunk keys of the arrays that some documents describe, by the arrays' paths."""
+        arrays = {}
+        for key in keys:
+            path, _, name = key.rpartition("/")
+            if name != ZARR_JSON or self.parsed(key).get("node_type") != "array":
+                continue
+            # more than dots: those would lead out of the manifest's directory
+            if path and not all(part.strip(".") for part in path.split("/")):
+                raise MalformedError("no path of a Zarr node", field=key)
+            try:
+                arrays[path] = _chunk_keys(path, self.parsed(key))
+            except (KeyError, TypeError, ValueError) as error:
+                raise MalformedError(f"not an array's metadata: {error!r}", field=key) from error
+            except (MalformedError, UnsupportedError) as error:
+                error.field = f"{key}, {error.field}"
+                raise
+        return arrays
 
 
-def array_keys(key: str, data: bytes) -> tuple[str, ChunkKeys] | None:
-    """Return an array's path and its chunk keys, None for a document that is no array's."""
-    path, _, name = key.rpartition("/")
-    if name != ZARR_JSON:
-        return None
-    document = parse_json(data, field=key)
-    if not isinstance(document, dict):
-        raise MalformedError(f"metadata that is no object but {type(document).__name__}", field=key)
-    if document.get("node_type") != "array":
-        return None
-    if path and not all(map(_is_name, path.split("/"))):
-        raise MalformedError("no path of a Zarr node", field=key)
-    try:
-        return path, _chunk_keys(path, document)
-    except (KeyError, TypeError, ValueError) as error:
-        raise MalformedError(f"not an array's metadata: {error!r}", field=key) from error
-    except (MalformedError, UnsupportedError) as error:
-        error.field = f"{key}, {error.field}"
-        raise
+_RECORD_TEXTS = {"etag": "etag", "version": "version_id", "modified": "last_modified"}
 
 
-def _is_name(part: str) -> bool:
-    """Whether a part of a path is more than dots, which would lead out of the manifest's directory."""
-    return bool(part.strip("."))
-
-
-def _chunk_keys(path: str, document: Mapping[str, Any]) -> ChunkKeys:
-    name, grid = _named(document["chunk_grid"])
-    if name != "regular":
-        raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
-    shape, chunks = _sizes(document["shape"], 0), _sizes(grid["chunk_shape"], 1)
-    if len(shape) != len(chunks):
-        raise MalformedError(f"chunks of shape {chunks} for an array of {shape}", field="chunk_grid")
-    encoding, configuration = _named(document["chunk_key_encoding"])
-    separator = configuration.get("separator", _SEPARATORS.get(encoding, "/"))
-    counts = tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
-    return ChunkKeys.encoded(path, counts, encoding, separator)
-
-
-def _sizes(values: Any, least: int) -> tuple[int, ...]:
-    if not isinstance(values, list) or not all(type(value) is int and value >= least for value in values):
-        raise MalformedError(f"{reprlib.repr(values)} where sizes of at least {least} belong", field="shape")
-    return tuple(values)
-
-
-def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return name and configuration of an extension point, which may be a bare name."""
-    if isinstance(entry, str):
-        return entry, {}
-    name, configuration = entry["name"], entry.get("configuration", {})
-    if not isinstance(name, str) or not isinstance(configuration, dict):
-        raise TypeError(f"{reprlib.repr(entry)} is no name with a configuration")
-    return name, configuration
-
-
-def source_records(documents: Mapping[str, bytes]) -> tuple[SourceRecord, ...]:
-    """Return the sources as they were scanned, from the root's attribute `jnrrdz`; none where it has none."""
-    root = parse_json(documents.get(ZARR_JSON, b"{}"), field=ZARR_JSON)
-    attributes = root.get("attributes") if isinstance(root, dict) else None
-    own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
-    table = own.get("sources", []) if isinstance(own, dict) else []
-    if not isinstance(table, list):
-        raise MalformedError("the table of sources is no list", field="jnrrdz.sources")
-    return tuple(_record(entry, f"jnrrdz.sources[{place}]") for place, entry in enumerate(table))
-
-
-def _record(entry: Any, field: str) -> SourceRecord:
+def _source_record(entry: Any, field: str) -> SourceRecord:
     if not isinstance(entry, dict) or not isinstance(entry.get("url"), str):
         raise MalformedError(f"{reprlib.repr(entry)} is no source with a url", field=field)
     size = entry.get("size")
@@ -121,4 +145,140 @@ def _record(entry: Any, field: str) -> SourceRecord:
     return SourceRecord(entry["url"], size, **texts)
 
 
-_RECORD_TEXTS = {"etag": "etag", "version": "version_id", "modified": "last_modified"}
+def _chunk_keys(path: str, document: Mapping[str, Any]) -> "ChunkKeys":
+    name, grid = _extension(document["chunk_grid"])
+    if name != "regular":
+        raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
+    shape, chunks = _sizes(document["shape"], 0), _sizes(grid["chunk_shape"], 1)
+    if len(shape) != len(chunks):
+        raise MalformedError(f"chunks of shape {chunks} for an array of {shape}", field="chunk_grid")
+    encoding, configuration = _extension(document["chunk_key_encoding"])
+    separator = configuration.get("separator", _SEPARATORS.get(encoding, "/"))
+    counts = tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
+    return ChunkKeys.encoded(path, counts, encoding, separator)
+
+
+def _sizes(values: Any, least: int) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(value) is int and value >= least for value in values):
+        raise MalformedError(f"{reprlib.repr(values)} where sizes of at least {least} belong", field="shape")
+    return tuple(values)
+
+
+def _extension(entry: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return name and configuration of an extension point, which may be a bare name."""
+    if isinstance(entry, str):
+        return entry, {}
+    name, configuration = entry["name"], entry.get("configuration", {})
+    if not isinstance(name, str) or not isinstance(configuration, dict):
+        raise TypeError(f"{reprlib.repr(entry)} is no name with a configuration")
+    return name, configuration
+
+
+@dataclass(frozen=True)
+class ChunkKeys:
+    """The chunk keys of one array: a prefix, then one index per axis.
+
+    Follows https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#chunk-key-encoding.
+    """
+
+    grid: tuple[int, ...]
+    prefix: str
+    """Everything before the first index, the array's path included."""
+    separator: str
+
+    @classmethod
+    def encoded(cls, path: str, grid: tuple[int, ...], encoding: str, separator: str) -> "ChunkKeys":
+        """Return the keys of the array at `path` under one of Zarr's chunk key encodings."""
+        folder = f"{path}/" if path else ""
+        if separator not in {"/", "."}:
+            raise MalformedError(f"a chunk key separator {separator!r}; Zarr has '/' and '.'", field="separator")
+        if math.prod(grid) >= _MOST_CHUNKS or len(grid) > _MOST_AXES:
+            raise UnsupportedError(f"a chunk grid of {grid}; the chunks are numbered in 62 bits", field="shape")
+        match encoding:
+            case "default":
+                return cls(grid, f"{folder}c{separator}" if grid else f"{folder}c", separator)
+            case "v2":
+                return cls(grid, folder if grid else f"{folder}0", separator)
+        raise UnsupportedError(f"chunk key encoding {encoding!r}; known are default and v2", field="chunk_key_encoding")
+
+    @cached_property
+    def chunks(self) -> int:
+        """Number of chunks of the grid."""
+        return math.prod(self.grid)
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """What one step along each axis adds to a chunk's number."""
+        return tuple(math.prod(self.grid[axis + 1 :]) for axis in range(len(self.grid)))
+
+    def number(self, key: str) -> int | None:
+        """Return the C-order number of the chunk that a key names, None where it names none."""
+        if not self.grid:
+            return 0 if key == self.prefix else None
+        if not key.startswith(self.prefix):
+            return None
+        parts = key[len(self.prefix) :].split(self.separator)
+        if len(parts) != len(self.grid) or not all(map(_INDEX.fullmatch, parts)):
+            return None
+        index = [int(part) for part in parts]
+        if any(at >= size for at, size in zip(index, self.grid, strict=True)):
+            return None
+        return sum(at * stride for at, stride in zip(index, self.strides, strict=True))
+
+    def numbers(self, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Return the C-order numbers of many chunks; a key that names none is an error that quotes it."""
+        numbers = self.numbers_of_all(keys)
+        return np.array([self.strict_number(key) for key in keys], np.int64) if numbers is None else numbers
+
+    def strict_number(self, key: str) -> int:
+        """Return the C-order number of the chunk that a key names; a key that names none is an error."""
+        number = self.number(key)
+        if number is None:
+            raise MalformedError(f"not a chunk of a grid of {self.grid} with keys like {self.key(0)}", field=key)
+        return number
+
+    def numbers_of_all(self, keys: Sequence[str]) -> NDArray[np.int64] | None:
+        """Return the C-order numbers of many chunks; None where any of the keys names none."""
+        if not self.grid:
+            return None
+        text = "\n" + "\n".join(keys) + "\n"
+        lead = f"\n{self.prefix}"
+        if text.count(lead) < len(keys):
+            return None
+        index = read_indices(text.replace(lead, "\n").encode(), len(keys), len(self.grid), self.separator.encode())
+        return None if index is None else self.numbers_at(index)
+
+    def numbers_at(self, index: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return the C-order numbers of chunks from a row of indices each; None where one is outside the grid."""
+        if (index >= np.array(self.grid, np.int64)).any():
+            return None
+        return index @ np.array(self.strides, np.int64)
+
+    def key(self, number: int) -> str:
+        """Return the key of one chunk."""
+        index = []
+        for size in reversed(self.grid):
+            number, at = divmod(number, size) if size else (0, 0)
+            index.append(str(at))
+        return self.prefix + self.separator.join(reversed(index))
+
+
+def read_indices(text: bytes, rows: int, axes: int, separator: bytes) -> NDArray[np.int64] | None:
+    """Read lines of indices with separators between them, or return None where the text is anything else."""
+    if text.translate(None, _DIGITS + separator + b"\n"):
+        return None
+    data = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(data < ord("0"))
+    if len(ends) != rows * axes + 1:
+        return None
+    marks = data[ends[1:]].reshape(rows, axes)
+    if (marks[:, -1] != ord("\n")).any() or (marks[:, :-1] != ord(separator)).any():
+        return None
+    starts, lengths = ends[:-1] + 1, np.diff(ends) - 1
+    if not rows or lengths.min() < 1 or lengths.max() > _LONGEST or ((data[starts] == ord("0")) & (lengths > 1)).any():
+        return None
+    value = np.zeros(len(starts), np.int64)
+    for place in range(int(lengths.max())):
+        inside = lengths > place
+        value[inside] = value[inside] * 10 + (data[starts[inside] + place] - ord("0"))
+    return value.reshape(rows, axes)

@@ -1,37 +1,36 @@
 """A manifest as the virtual group that it was written from.
 
-May touch the model, sources, errors and read's own modules below the store.  The inverse of
-`read.manifest.from_group` and of the writers: references become columns again, and every source's
-URL an absolute one that the manifest may reach.
+The inverse of `manifest.from_group` and of the writers: references become columns again, and every source's
+URL an absolute one that the manifest may reach.  A million URLs below one tree that differ in indices only are one
+folder and a row of numbers each; which of them may be reached is then told for the folder.  Links between the
+blocks would lead elsewhere, so where there is one, each file is looked at by itself.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import batched
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles, joined
+from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.manifests.json_refs import common_folder, indices, tree_files
+from jnrrdz.manifests.columns import ArrayRefs
+from jnrrdz.manifests.documents import read_indices
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources.fsspec import open_source
-
-MOST_CHUNKS = 1 << 27
-"""Of one array: a row pointer for each of them, there or not, takes 1 GB."""
-
-MOST_RECORDS = 1 << 16
-"""Files of references of one array in a Parquet manifest."""
+from jnrrdz.sources.url import local_path
 
 ORIGIN = ("options", "concat_dim", "single_range")
 """Members of the root's attribute `jnrrdz` that say how a manifest came to be."""
+
+_MOST = np.iinfo(np.int32).max
+_TOGETHER = 1 << 16
 
 type Options = Mapping[str, Any] | None
 
@@ -64,13 +63,15 @@ class _Reader:
     def root(self) -> VirtualGroup:
         if "" in self._manifest.arrays:
             raise UnsupportedError("an array at the root, where a group is read", field=ZARR_JSON)
+        documents = self._manifest.documents
         tree: dict[str, Any] = {}
-        for path, document in self._documents():
-            self._put(tree, path, document)
-        top = self._attributes(self._parsed(ZARR_JSON), ZARR_JSON)
+        for path in sorted(filter(None, documents.node_paths()), key=lambda path: path.count("/")):
+            self._put(tree, path, documents.node(path))
+        top = _attributes(documents.node(""), ZARR_JSON)
         attributes = {name: value for name, value in top.items() if name != "jnrrdz"}
+        origin = {name: value for name, value in documents.own().items() if name in ORIGIN}
         children = {name: _frozen(child) for name, child in tree.items()}
-        return VirtualGroup(children, attributes, self._table(), _origin(top.get("jnrrdz")))
+        return VirtualGroup(children, attributes, self._table(), origin)
 
     def _table(self) -> tuple[SourceRecord, ...]:
         """Return the sources as they were scanned, in the manifest's order, then those that it does not list."""
@@ -83,27 +84,6 @@ class _Reader:
             if url not in self._records and not url.startswith(inside)
         ]
         return tuple({record.url: record for record in (*listed, *others)}.values())
-
-    def _documents(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the documents below the root by the path of their nodes, parents first."""
-        keys = [key for key in self._manifest.documents if key.endswith(f"/{ZARR_JSON}")]
-        for key in sorted(keys, key=lambda key: key.count("/")):
-            yield key[: -len(ZARR_JSON) - 1], self._parsed(key)
-
-    def _parsed(self, key: str) -> dict[str, Any]:
-        try:
-            found = json.loads(self._manifest.documents.get(key, b"{}"))
-        except (ValueError, RecursionError) as error:
-            raise MalformedError(f"not JSON: {error}", field=key) from error
-        if not isinstance(found, dict):
-            raise MalformedError(f"metadata that is no object but {type(found).__name__}", field=key)
-        return found
-
-    def _attributes(self, document: Mapping[str, Any], key: str) -> dict[str, Any]:
-        found = document.get("attributes") or {}
-        if not isinstance(found, dict):
-            raise MalformedError(f"attributes that are no object but {type(found).__name__}", field=key)
-        return found
 
     def _put(self, tree: dict[str, Any], path: str, document: Mapping[str, Any]) -> None:
         """Hang a node into the tree of groups, each of which is a dict of children and a list of attributes."""
@@ -118,7 +98,7 @@ class _Reader:
         if refs is not None:
             place[name] = self._array(path, document, refs)
         elif document.get("node_type") == "group":
-            place[name] = ({}, self._attributes(document, path))
+            place[name] = ({}, _attributes(document, path))
 
     def _array(self, path: str, document: Mapping[str, Any], refs: ArrayRefs) -> VirtualArray:
         try:
@@ -133,7 +113,7 @@ class _Reader:
             facts.dtype,
             facts.chunks,
             facts.codecs,
-            self._placed(columnar(refs)),
+            self._placed(refs.columnar()),
             names,
             facts.fill_value,
             facts.attributes,
@@ -163,7 +143,13 @@ class _Reader:
         folder = common_folder(urls)
         tree = next(filter(folder.startswith, trees), None)
         index = None if tree is None else indices(urls, folder)
-        return None if tree is None or index is None else tree_files(self._place(tree), self._place(folder), index)
+        if tree is None or index is None:
+            return None
+        # both where they really are
+        tree, folder = self._place(tree), self._place(folder)
+        if not folder.startswith(tree) or not _is_plain(folder, index):
+            return None
+        return GridFiles(tree, (folder,), np.column_stack((np.zeros(len(index), np.int32), index)))
 
     def _sizeless(self, refs: ChunkRefs) -> NDArray[np.int64]:
         """Return the ranges whose lengths have to be asked for: not those of a tree's files, which may be absent."""
@@ -189,9 +175,11 @@ class _Reader:
         return open_source(place, storage_options=self._options, guard=guard).validators.size
 
 
-def _origin(own: Any) -> dict[str, Any]:
-    """Return what the root's attribute `jnrrdz` says of how the manifest came to be."""
-    return {name: own[name] for name in ORIGIN if name in own} if isinstance(own, dict) else {}
+def _attributes(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    attributes = document.get("attributes") or {}
+    if not isinstance(attributes, dict):
+        raise MalformedError(f"attributes that are no object but {type(attributes).__name__}", field=key)
+    return attributes
 
 
 def _frozen(node: Any) -> Node:
@@ -201,37 +189,41 @@ def _frozen(node: Any) -> Node:
     return VirtualGroup({name: _frozen(child) for name, child in children.items()}, attributes)
 
 
-def columnar(refs: ArrayRefs) -> ChunkRefs:
-    """Return an array's references with a row for each chunk of its grid."""
-    if refs.keys.chunks > MOST_CHUNKS:
-        raise UnsupportedError(f"a grid of {refs.keys.grid}; no more than {MOST_CHUNKS} chunks are taken at once")
-    if isinstance(refs, ColumnarRefs):
-        return refs.refs if refs.rows is None else _spread(refs.refs, refs.rows, refs.keys.chunks)
-    if isinstance(refs, ParquetRefs):
-        return _records_in_turn(refs)
-    raise TypeError(type(refs))
+def common_folder(urls: Sequence[str]) -> str:
+    """Return what all URLs begin with, up to a slash."""
+    first, last = min(urls), max(urls)
+    return os.path.commonprefix([first, last]).rpartition("/")[0] + "/"  # noqa: RUF071  cut at a slash behind it
 
 
-def _spread(refs: ChunkRefs, rows: NDArray[np.int64], chunks: int) -> ChunkRefs:
-    """Return references whose rows are those of some chunks only with a row for every chunk."""
-    counts = np.zeros(chunks, np.int64)
-    counts[rows] = refs.counts
-    inline = {int(rows[row]): data for row, data in refs.inline.items()}
-    return replace(refs, indptr=np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), inline=inline)
+def indices(urls: Sequence[str], folder: str) -> NDArray[np.int32] | None:
+    """Return a row of indices for each URL below a folder; None where anything else stands there."""
+    axes, rows = urls[0].count("/", len(folder)) + 1, []
+    for some in batched(urls, _TOGETHER):
+        text = "\n".join(("", *(url[len(folder) :] for url in some), ""))
+        found = read_indices(text.encode(), len(some), axes, b"/")
+        if found is None or (found > _MOST).any():
+            return None
+        rows.append(found.astype(np.int32))
+    return np.concatenate(rows)
 
 
-def _records_in_turn(refs: ParquetRefs) -> ChunkRefs:
-    """Return all records of a Parquet manifest, the last one cut where the grid ends."""
-    size, chunks = refs._record_size, refs.keys.chunks  # noqa: SLF001 - the only way to columns, not chunks one by one
-    if chunks > MOST_RECORDS * size:
-        raise UnsupportedError(f"{-(-chunks // size)} records; no more than {MOST_RECORDS} are read at once")
-    lengths = [min(size, chunks - first) for first in range(0, chunks, size)]
-    parts = [_cut(columnar(refs._record(number)), length) for number, length in enumerate(lengths)]  # noqa: SLF001
-    return joined(parts, [(length,) for length in lengths], 0) if parts else ChunkRefs.empty(0)
+def _is_plain(folder: str, index: NDArray[np.int32]) -> bool:
+    """Whether no local file or directory in a folder is a link."""
+    place = local_path(folder)
+    if place is None:
+        return True
+    place = place.rstrip("/")
+    if os.path.realpath(place) != place:
+        return False
+    known = {
+        row[:depth] for row in map(tuple, np.unique(index[:, :-1], axis=0).tolist()) for depth in range(len(row) + 1)
+    }
+    return not any(_has_links("/".join([place, *map(str, row)])) for row in known)
 
 
-def _cut(refs: ChunkRefs, chunks: int) -> ChunkRefs:
-    rows = int(refs.indptr[chunks])
-    inline = {chunk: data for chunk, data in refs.inline.items() if chunk < chunks}
-    columns = (refs.source[:rows], refs.offset[:rows], refs.length[:rows])
-    return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline)
+def _has_links(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.is_symlink() for entry in entries)
+    except OSError:  # what is not there is no link, and is told when it is read
+        return False

@@ -27,7 +27,7 @@ from jnrrdz.core.refs import ChunkRefs, TreeFiles
 from jnrrdz.core.zarr_json import dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import new_directory
-from jnrrdz.manifests.place import is_local, local_path
+from jnrrdz.manifests.place import is_local, local_path, shareable
 from jnrrdz.manifests.spans import Spans, refuse_whole, remedy, spans
 from jnrrdz.sources import faults
 
@@ -57,6 +57,7 @@ def write(  # noqa: PLR0913 - the writers' common signature
     """
     if relative:
         raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
+    root = shareable(root)
     found = {path: _single(array, path, single_range=single_range) for path, array in root.arrays()}
     with _repository(root, target, dict(storage_options or {}), overwrite=overwrite) as repository:
         session = repository.writable_session(BRANCH)

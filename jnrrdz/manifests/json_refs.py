@@ -1,43 +1,34 @@
-"""Lines of references that differ in nothing but numbers, as columns.
+"""References as a JSON manifest spells them, gathered to columns.
 
-May touch numpy and read.keys.  The chunks of one array in one file make up nearly
-all of a large manifest.  Such lines are read without an object for any of them: what they have in
-common is taken away, and what remains has to be rows of numbers, character by character.
-
-References as a JSON manifest spells them, gathered to columns.
-
-May touch numpy, read.columns, read.documents and errors.  Follows
-https://fsspec.github.io/kerchunk/spec.html: `[url]`, `[url, offset, length]`, inline text (plain or
+Follows https://fsspec.github.io/kerchunk/spec.html: `[url]`, `[url, offset, length]`, inline text (plain or
 `base64:`), templates by plain substitution; and `[url, [[offset, length], ...]]` for a scattered
 chunk, the form that osml-imagery-io reads.  Nothing that a manifest says is evaluated.
 
-The URLs of a container's blocks as columns, where a manifest spells each of them.
-
-May touch numpy, the model, read.keys and the file system.  A million URLs below one tree that differ in indices only
-are one folder and a row of numbers each; which of them may be reached is then told for the folder.  Links between
-the blocks would lead elsewhere, so where there is one, each file is looked at by itself.
+The chunks of one array in one file make up nearly all of a large manifest.  Their lines differ in nothing but
+numbers, and are read without an object for any of them: what they have in common is taken away, and what remains
+has to be rows of numbers, character by character.
 """
 
 import base64
 import binascii
 import json
-import os
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import batched, groupby
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from jnrrdz.core.refs import WHOLE, GridFiles
+from jnrrdz.core.refs import WHOLE
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece
-from jnrrdz.manifests.documents import array_keys, is_metadata, refuse_without_v3
-from jnrrdz.manifests.keys import ChunkKeys, read_indices
-from jnrrdz.sources.url import local_path
+from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
+
+LIMIT = 2**62 - 1
+"""The largest offset or length; the sum of two is an int64."""
 
 _LINE = re.compile(rb'"([^"\\\x00-\x1f]+)":\["([^"\\\x00-\x1f]+)",[0-9]+,[0-9]+\],?')
 _DIGITS = b"0123456789"
@@ -109,13 +100,18 @@ def _table(text: bytes, shape: tuple[int, int]) -> Ints | None:
     return found
 
 
-LIMIT = 2**62 - 1
-"""The largest offset or length; the sum of two is an int64."""
-
 _EXPANDED = 256 << 20  # bytes of URLs that templates may expand to; a manifest of a few KB could ask for any number
 _TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 type _Range = tuple[int, int]
+type _Place = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
+type _Simple = dict[str, tuple[str, _Place, _Place]]
+
+_simple_lines = msgspec.json.Decoder(_Simple)
+
+
+class OtherLayoutError(MalformedError):
+    """The text is not one reference per line."""
 
 
 class UnknownArrayError(MalformedError):
@@ -137,7 +133,7 @@ class Gatherer:
     """Documents and columns, filled piece by piece; an array's document comes before its chunks."""
 
     templates: Mapping[str, Any]
-    documents: dict[str, bytes] = field(default_factory=dict)
+    documents: Documents = field(default_factory=Documents)
     columns: dict[str, Columns] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
     """The number of each URL, templates expanded."""
@@ -145,23 +141,41 @@ class Gatherer:
     """The number of each URL as it is spelt."""
     expanded: int = 0
 
-    def add_simple(self, items: Mapping[str, tuple[str, int, int]]) -> None:
-        """Take references of one range each, whose types and signs are checked."""
-        if not items:
+    def add_lines(self, lines: bytes) -> None:
+        """Take references and documents, one on each line, with commas between them."""
+        lines = lines.strip().removeprefix(b",").removesuffix(b",").strip()
+        if not lines or self._add_uniform(lines):
             return
-        keys, (urls, offsets, lengths) = list(items), zip(*items.values(), strict=True)
-        source = np.array(self._numbers(urls), np.int32)
-        offset, length = np.array(offsets, np.int64), np.array(lengths, np.int64)
-        whole = self._columns(keys[0])
-        chunks = whole.keys.numbers_of_all(keys)
-        if chunks is not None:
-            whole.add(Piece(chunks, source, offset, length))
-            return
-        for columns, start, stop in self._runs(keys):
-            chunks = columns.keys.numbers(keys[start:stop])
-            columns.add(Piece(chunks, source[start:stop], offset[start:stop], length[start:stop]))
+        text = b"{" + lines + b"}"
+        try:
+            self._add_simple(_simple_lines.decode(text))
+        except msgspec.ValidationError:
+            try:
+                items = parse_json(text)  # an object: it has the braces of one
+            except MalformedError as error:
+                raise OtherLayoutError("not a reference per line") from error
+            self._add_any(items)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise OtherLayoutError(f"not JSON: {error}") from error
 
-    def add_uniform(self, lines: bytes) -> bool:
+    def add(self, items: dict[str, Any]) -> None:
+        """Take references and documents, parsed."""
+        try:
+            self._add_simple(msgspec.convert(items, _Simple))
+        except msgspec.ValidationError:
+            self._add_any(items)
+
+    def add_metadata(self, items: Mapping[str, Any]) -> None:
+        """Take the metadata documents only."""
+        texts = {}
+        for key in filter(is_metadata, items):
+            text = inline_bytes(items[key], key)
+            if text is None:
+                raise UnsupportedError("metadata by reference; only inline metadata is read", field=key)
+            texts[key] = text
+        self.columns |= {path: Columns(keys) for path, keys in self.documents.add(texts).items()}
+
+    def _add_uniform(self, lines: bytes) -> bool:
         """Take lines that differ in nothing but numbers; return whether they were such."""
         line = first_line(lines)
         path = None if line is None else self._path(line.key)
@@ -172,62 +186,62 @@ class Gatherer:
         if rows is None:
             return False
         source = np.broadcast_to(np.int32(self._numbers([line.url])[0]), len(rows.chunks))
-        columns.add(Piece(rows.chunks, source, rows.offset, rows.length))
+        columns.pieces.append(Piece(rows.chunks, source, rows.offset, rows.length))
         return True
+
+    def _add_simple(self, items: Mapping[str, tuple[str, int, int]]) -> None:
+        """Take references of one range each, whose types and signs are checked."""
+        if not items:
+            return
+        keys, (urls, offsets, lengths) = list(items), zip(*items.values(), strict=True)
+        source = np.array(self._numbers(urls), np.int32)
+        offset, length = np.array(offsets, np.int64), np.array(lengths, np.int64)
+        whole = self.columns[self._array_path(keys[0])]
+        chunks = whole.keys.numbers_of_all(keys)
+        if chunks is not None:
+            whole.pieces.append(Piece(chunks, source, offset, length))
+            return
+        for columns, start, stop in self._runs(keys):
+            chunks = columns.keys.numbers(keys[start:stop])
+            columns.pieces.append(Piece(chunks, source[start:stop], offset[start:stop], length[start:stop]))
 
     def _runs(self, keys: Sequence[str]) -> Iterator[tuple[Columns, int, int]]:
         """Yield the stretches of keys that belong to one array."""
         at = 0
-        for path, run in groupby(map(self._required_path, keys)):
+        for path, run in groupby(map(self._array_path, keys)):
             start, at = at, at + sum(1 for _ in run)
             yield self.columns[path], start, at
 
-    def add(self, items: Mapping[str, Any]) -> None:
+    def _add_any(self, items: Mapping[str, Any]) -> None:
         """Take references and documents of any form."""
         self.add_metadata(items)
         rows: dict[str, _Rows] = {}
-        for key, value in items.items():
-            if not is_metadata(key):
-                self._add_one(key, value, rows)
-        for path, found in rows.items():
+        for key in [key for key in items if not is_metadata(key)]:
+            self._add_one(key, items[key], rows)
+        for path, gathered in rows.items():
             columns = self.columns[path]
-            place = np.array(found.ranges, np.int64).reshape(-1, 2)
-            source = np.array(found.source, np.int32)
-            counts = np.array(found.counts, np.int64) if set(found.counts) != {1} else None
-            chunks = columns.keys.numbers(found.keys)
-            columns.add(Piece(chunks, source, place[:, 0].copy(), place[:, 1].copy(), counts))
-
-    def add_metadata(self, items: Mapping[str, Any]) -> None:
-        """Take the metadata documents only."""
-        for key in filter(is_metadata, items):
-            data = inline_bytes(items[key], key)
-            if data is None:
-                raise UnsupportedError("metadata by reference; only inline metadata is read", field=key)
-            if self.documents.get(key) == data:
-                continue
-            self.documents[key] = data
-            array = array_keys(key, data)
-            if array is not None:
-                self.columns[array[0]] = Columns(array[1])
-
-    def require_metadata(self) -> None:
-        """Refuse what has no Zarr v3 metadata, before its references are looked at."""
-        refuse_without_v3(self.documents)
+            place = np.array(gathered.ranges, np.int64).reshape(-1, 2)
+            source = np.array(gathered.source, np.int32)
+            counts = np.array(gathered.counts, np.int64) if set(gathered.counts) != {1} else None
+            chunks = columns.keys.numbers(gathered.keys)
+            columns.pieces.append(Piece(chunks, source, place[:, 0].copy(), place[:, 1].copy(), counts))
 
     def _add_one(self, key: str, value: Any, rows: dict[str, _Rows]) -> None:
-        path, data = self._path(key), inline_bytes(value, key)
-        if data is not None and path is None:
-            self.documents[key] = data
-        elif data is not None:
-            columns = self._columns(key)
-            columns.add_inline(columns.keys.strict_number(key), data)
-        else:
-            found = rows.setdefault(self._required_path(key), _Rows())
+        data = inline_bytes(value, key)
+        if data is None:
+            gathered = rows.setdefault(self._array_path(key), _Rows())
             url, ranges = _ranges(value, key)
-            found.keys.append(key)
-            found.counts.append(len(ranges))
-            found.source.extend(self._numbers([url]) * len(ranges))
-            found.ranges.extend(ranges)
+            gathered.keys.append(key)
+            gathered.counts.append(len(ranges))
+            gathered.source.extend(self._numbers([url]) * len(ranges))
+            gathered.ranges.extend(ranges)
+            return
+        path = self._path(key)
+        if path is None:
+            self.documents[key] = data
+        else:
+            columns = self.columns[path]
+            columns.add_inline(columns.keys.strict_number(key), data)
 
     def _path(self, key: str) -> str | None:
         """Return the path of the array that a key is inside, None where it is in none."""
@@ -238,14 +252,11 @@ class Gatherer:
             end = key.find("/", end + 1)
         return None
 
-    def _required_path(self, key: str) -> str:
+    def _array_path(self, key: str) -> str:
         path = self._path(key)
         if path is None:
             raise UnknownArrayError("a reference that is in no array of the manifest", field=key)
         return path
-
-    def _columns(self, key: str) -> Columns:
-        return self.columns[self._required_path(key)]
 
     def _numbers(self, urls: Sequence[str]) -> list[int]:
         """Return the numbers of sources."""
@@ -255,26 +266,28 @@ class Gatherer:
         return [self.spelt[url] for url in urls] if len(different) > 1 else [self.spelt[urls[0]]] * len(urls)
 
     def _expand(self, url: str) -> str:
+        """Return a URL with names of templates replaced."""
         if "{{" not in url:
             return url
         longest = max((len(value) for value in self.templates.values() if isinstance(value, str)), default=0)
         self.expanded += len(url) + url.count("{{") * longest
         if self.expanded > _EXPANDED:
             raise MalformedError(f"templates that may expand to more than {_EXPANDED} bytes", field="templates")
-        found = _TEMPLATE.sub(self._template, url)
-        if "{{" in found:
+
+        def template(match: re.Match[str]) -> str:
+            value = self.templates.get(match[1])
+            if not isinstance(value, str):
+                raise MalformedError(f"no template of the name {match[1]!r:.80}", field="templates")
+            return value
+
+        expanded = _TEMPLATE.sub(template, url)
+        if "{{" in expanded:
             raise UnsupportedError("a template that is more than a name; only names are replaced", field=url[:200])
-        return found
+        return expanded
 
-    def _template(self, match: re.Match[str]) -> str:
-        value = self.templates.get(match[1])
-        if not isinstance(value, str):
-            raise MalformedError(f"no template of the name {match[1]!r:.80}", field="templates")
-        return value
-
-    def finish(self) -> tuple[dict[str, bytes], dict[str, ColumnarRefs]]:
+    def finish(self) -> tuple[Documents, dict[str, ColumnarRefs]]:
         """Return the documents, and each array's references by its path."""
-        self.require_metadata()
+        self.documents.require_v3()
         sources = tuple(self.sources)
         return self.documents, {path: columns.build(sources) for path, columns in self.columns.items()}
 
@@ -313,54 +326,3 @@ def _is_place(value: Any) -> bool:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == len(("offset", "length")) and all(map(_is_place, value))
-
-
-_MOST = np.iinfo(np.int32).max
-_TOGETHER = 1 << 16
-
-
-def common_folder(urls: Sequence[str]) -> str:
-    """Return what all URLs begin with, up to a slash."""
-    first, last = min(urls), max(urls)
-    return os.path.commonprefix([first, last]).rpartition("/")[0] + "/"  # noqa: RUF071  cut at a slash behind it
-
-
-def indices(urls: Sequence[str], folder: str) -> NDArray[np.int32] | None:
-    """Return a row of indices for each URL below a folder; None where anything else stands there."""
-    axes, rows = urls[0].count("/", len(folder)) + 1, []
-    for some in batched(urls, _TOGETHER):
-        text = "\n".join(("", *(url[len(folder) :] for url in some), ""))
-        found = read_indices(text.encode(), len(some), axes, b"/")
-        if found is None or (found > _MOST).any():
-            return None
-        rows.append(found.astype(np.int32))
-    return np.concatenate(rows)
-
-
-def tree_files(tree: str, folder: str, index: NDArray[np.int32]) -> GridFiles | None:
-    """Return the files of a folder in a tree, both where they really are; None where there are links among them."""
-    if not folder.startswith(tree) or not _is_plain(folder, index):
-        return None
-    return GridFiles(tree, (folder,), np.column_stack((np.zeros(len(index), np.int32), index)))
-
-
-def _is_plain(folder: str, index: NDArray[np.int32]) -> bool:
-    """Whether no local file or directory in a folder is a link."""
-    place = local_path(folder)
-    if place is None:
-        return True
-    place = place.rstrip("/")
-    if os.path.realpath(place) != place:
-        return False
-    known = {
-        row[:depth] for row in map(tuple, np.unique(index[:, :-1], axis=0).tolist()) for depth in range(len(row) + 1)
-    }
-    return not any(_has_links("/".join([place, *map(str, row)])) for row in known)
-
-
-def _has_links(folder: str) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return any(entry.is_symlink() for entry in entries)
-    except OSError:  # what is not there is no link, and is told when it is read
-        return False

@@ -1,8 +1,7 @@
 """A manifest: Zarr v3 documents, and for every array where its chunks' bytes are.
 
-May touch the model, sources, errors and read's own modules below the store.  `load` reads JSON and
-Parquet (https://fsspec.github.io/kerchunk/spec.html) with Zarr v3 keys, `from_group` takes what a
-scanner found.
+`load` reads JSON and Parquet (https://fsspec.github.io/kerchunk/spec.html) with Zarr v3 keys, `from_group` takes
+what a scanner found, and `write_form` writes that as one of the forms.
 """
 
 import os
@@ -11,23 +10,24 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.core.zarr_json import dumps, tree_json
+from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.manifests.documents import parse_json, source_records
+from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents
 from jnrrdz.manifests.json import read_json
-from jnrrdz.manifests.keys import ChunkKeys
-from jnrrdz.manifests.parquet import METADATA, read_parquet
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
 
+FORMATS = ("json", "parquet", "icechunk")
+ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 _SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
 _SNIFFED_FAR = 1 << 16
 _REMOTE_NAMES = (".json", ".parquet", ".parq")
@@ -43,12 +43,14 @@ class Manifest:
 
     url: str | None
     """Where it was loaded from; None if it was scanned."""
-    documents: Mapping[str, bytes]
+    documents: Documents
     """Metadata by key (`zarr.json`, `data/zarr.json`), and other inline values outside of arrays."""
     arrays: Mapping[str, ArrayRefs]
     """References by the array's path."""
     sources: tuple[SourceRecord, ...] = ()
     """The sources as they were when they were scanned, from the root attribute `jnrrdz`."""
+    form: str | None = None
+    """The format of what was loaded: `json` or `parquet`."""
 
     def chunk(self, key: str) -> tuple[ArrayRefs, int] | None:
         """Return the array and the number of the chunk that a key names, None where it names none."""
@@ -60,13 +62,10 @@ class Manifest:
         number = None if refs is None else refs.keys.number(key)
         return None if refs is None or number is None else (refs, number)
 
-    @cached_property
+    @property
     def is_stack(self) -> bool:
         """Whether it was put together of several along an axis."""
-        found = parse_json(self.documents.get(ZARR_JSON, b"{}"))
-        attributes = found.get("attributes") if isinstance(found, dict) else None
-        own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
-        return isinstance(own, dict) and "concat_dim" in own
+        return "concat_dim" in self.documents.own()
 
     def __eq__(self, other: object) -> bool:
         """Whether both hold the same."""
@@ -79,13 +78,56 @@ class Manifest:
 
 def from_group(root: VirtualGroup) -> Manifest:
     """Return a manifest of what was scanned, which stays in memory."""
-    documents = {key: dumps(document).encode() for key, document in tree_json(root).items()}
+    documents = Documents({key: dumps(document).encode() for key, document in tree_json(root).items()})
     arrays = {
         path: ColumnarRefs(ChunkKeys.encoded(path, array.grid, "default", "/"), array.refs)
         for path, array in root.arrays()
     }
-    return Manifest(None, documents, arrays, source_records(documents))
+    return Manifest(None, documents, arrays, documents.sources())
 
+
+# Writing
+
+
+def format_of(out: str) -> str:
+    """Return the manifest format that an output's name asks for."""
+    return next((name for ending, name in ENDINGS.items() if out.rstrip("/").endswith(ending)), "json")
+
+
+def form_module(name: str) -> ModuleType:
+    """Return the module of a form, imported when it is asked for; what it needs may not be installed."""
+    try:
+        return import_module(f"jnrrdz.manifests.{name}")
+    except ImportError as error:
+        raise UnsupportedError(f"the form {name} needs a package ({error}): pip install 'jnrrdz[{name}]'") from error
+
+
+def write_form(  # noqa: PLR0913  the writers' common signature
+    group: VirtualGroup,
+    target: str,
+    form: str | None = None,
+    *,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a virtual group as a manifest, whole or not at all."""
+    name = form or format_of(target)
+    if name not in FORMATS:
+        raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
+    origin = {**group.origin, "single_range": True} if single_range and group.origin else group.origin
+    form_module(name).write(
+        replace(group, origin=origin),
+        target,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        storage_options=storage_options,
+    )
+
+
+# Reading
 
 _recent: OrderedDict[tuple[object, ...], Manifest] = OrderedDict()
 _recent_lock = threading.Lock()
@@ -125,15 +167,13 @@ def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
 
 
 def _read(url: str, source: ByteSource, options: Options, *, parquet: bool) -> Manifest:
-    documents: Mapping[str, bytes]
     arrays: Mapping[str, ArrayRefs]
     try:
         if parquet:
-            (metadata,) = source.read([(0, source.validators.size)])
-            documents, arrays = read_parquet(url, metadata, options)
+            documents, arrays = form_module("parquet").read_parquet(url, source, options)
         else:
             documents, arrays = read_json(source)
-        return Manifest(url, documents, arrays, source_records(documents))
+        return Manifest(url, documents, arrays, documents.sources(), "parquet" if parquet else "json")
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 

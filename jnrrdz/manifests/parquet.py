@@ -1,6 +1,6 @@
-"""Kerchunk references as a directory of Parquet files, laid out as stock fsspec opens it.
+"""Kerchunk references as a directory of Parquet files, laid out as stock fsspec opens it: written and read.
 
-May touch the model, pyarrow and the writers' shared modules.  Follows
+Follows
 https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's `LazyReferenceMapper` does:
 
     .zmetadata            {"metadata": {key: document}, "record_size": n}; chunk keys are of the v2 form, "data/0.0"
@@ -16,13 +16,7 @@ https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's
   are those of the span.  Its ranges follow each other in `ranges.N.parq`, which is absent where none is needed.
 - `.zmetadata` holds a stub `.zarray` for every node: fsspec takes the grid from it and knows no zarr.json.
 
-A Parquet manifest, whose references are read record by record when a chunk is asked for.
-
-May touch pyarrow, numpy, read.columns, read.documents, sources and errors.  Follows
-https://fsspec.github.io/kerchunk/spec.html#parquet-references as fsspec's `LazyReferenceMapper` reads
-it: `.zmetadata` with the documents and the record size, `ARRAY/refs.N.parq` with the columns path,
-offset, size, raw.  Beside it stands `ARRAY/ranges.N.parq` (chunk, offset, size) for chunks of several
-ranges, whose path begins with `SCATTERED`.
+References are read record by record, when a chunk is asked for.
 """
 
 import base64
@@ -30,7 +24,7 @@ import json
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +34,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_directory
-from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, integers, numbers, texts, valid
-from jnrrdz.manifests.documents import array_keys, is_metadata, parse_json, refuse_without_v3
+from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
+from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.json_refs import inline_bytes
-from jnrrdz.manifests.keys import ChunkKeys
-from jnrrdz.manifests.place import relocate
+from jnrrdz.manifests.place import relocate, shareable
 from jnrrdz.manifests.spans import MISSING, Spans, spans
+from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
 
-METADATA = ".zmetadata"
 RECORD_SIZE = 100_000
 _BASE64 = b"base64:"
 _NOTHING = {"shape": [0], "chunks": [1]}
@@ -80,7 +73,7 @@ def write(  # noqa: PLR0913 - the writers' common signature and the record size
     record_size: int = RECORD_SIZE,
 ) -> None:
     """Write the references of a tree to the directory or URL `target`, whole or not at all."""
-    placed = relocate(root, target) if relative else root
+    placed = relocate(shareable(root), target) if relative else shareable(root)
     metadata = _metadata(placed)
     with new_directory(target, last=METADATA, overwrite=overwrite, storage_options=storage_options) as work:
         for path, array in placed.arrays():
@@ -152,29 +145,34 @@ def _write_table(table: pa.Table, file: Path) -> None:
 _KEPT = 16  # records of one array in memory; a record of 100,000 chunks takes some 3 MB
 _MOST_ROWS = 1 << 24  # of a record: columns of one value cost a file next to nothing, whatever their length
 _MOST_BYTES = 1 << 30  # of a record, decoded
-_MOST_RECORDS = 1 << 20  # of an array, where all have to be read
+_MOST_LISTED = 1 << 20  # records of an array whose chunks are listed
 _COLUMNS = ("path", "offset", "size", "raw")
 
 _FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
 
+MOST_RECORDS = 1 << 16
+"""Files of references of one array that are read at once."""
+
 type Options = Mapping[str, Any] | None
 
 
-def read_parquet(url: str, metadata: bytes, options: Options) -> tuple[dict[str, bytes], dict[str, "ParquetRefs"]]:
+def read_parquet(url: str, source: ByteSource, options: Options) -> tuple[Documents, dict[str, "ParquetRefs"]]:
     """Return the documents, and each array's references by its path; reads no record."""
-    top = parse_json(metadata, field=METADATA)
-    found = top.get("metadata") if isinstance(top, dict) else None
+    (text,) = source.read([(0, source.validators.size)])
+    top = parse_json(text, field=METADATA)
+    nodes = top.get("metadata") if isinstance(top, dict) else None
     size = top.get("record_size") if isinstance(top, dict) else None
-    if not isinstance(found, dict) or type(size) is not int or not 0 < size <= _MOST_ROWS:
+    if not isinstance(nodes, dict) or type(size) is not int or not 0 < size <= _MOST_ROWS:
         raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
-    documents = {key: json.dumps(document).encode() for key, document in found.items() if is_metadata(key)}
-    refuse_without_v3(documents)
-    arrays = {}
-    for array in filter(None, map(array_keys, documents, documents.values())):
-        path, keys = array
-        arrays[path] = ParquetRefs(keys, "/".join(filter(None, (url.rstrip("/"), path))), size, options)
+    every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
+    Documents(every).require_v3()
     # the others are stubs for fsspec's sake, and Zarr v2's documents beside v3's mean nothing
-    return {key: data for key, data in documents.items() if not key.rpartition("/")[2].startswith(".z")}, arrays
+    documents = Documents({key: text for key, text in every.items() if not key.rpartition("/")[2].startswith(".z")})
+    arrays = {
+        path: ParquetRefs(keys, "/".join(filter(None, (url.rstrip("/"), path))), size, options)
+        for path, keys in documents.array_keys(documents).items()
+    }
+    return documents, arrays
 
 
 class ParquetRefs:
@@ -203,11 +201,21 @@ class ParquetRefs:
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending; reads every record."""
         records = -(-self.keys.chunks // self._record_size)
-        if records > _MOST_RECORDS:
+        if records > _MOST_LISTED:
             raise UnsupportedError(f"{records} records to list", url=self._folder)
         found = [self._record(record).present() + record * self._record_size for record in range(records)]
         chunks = np.concatenate([np.empty(0, np.int64), *found])
         return chunks[chunks < self.keys.chunks]
+
+    def columnar(self) -> ChunkRefs:
+        """Return all records in memory, the last one cut where the grid ends."""
+        refuse_many_chunks(self.keys)
+        size, chunks = self._record_size, self.keys.chunks
+        if chunks > MOST_RECORDS * size:
+            raise UnsupportedError(f"{-(-chunks // size)} records; no more than {MOST_RECORDS} are read at once")
+        lengths = [min(size, chunks - first) for first in range(0, chunks, size)]
+        parts = [_cut(self._record(number).columnar(), length) for number, length in enumerate(lengths)]
+        return joined(parts, [(length,) for length in lengths], 0) if parts else ChunkRefs.empty(0)
 
     def _record(self, record: int) -> ColumnarRefs:
         with self._lock:  # held while reading, so that chunks asked for together read their record once
@@ -249,9 +257,9 @@ class ParquetRefs:
         there[list(held)] = False
         scattered = np.array([url.startswith(SCATTERED) for url in urls] + [False])[code] & there
         plain = np.flatnonzero(there & ~scattered)
-        columns.add(Piece(plain, code[plain], offset[plain], size[plain]))
+        columns.pieces.append(Piece(plain, code[plain], offset[plain], size[plain]))
         if scattered.any():
-            columns.add(self._scattered(np.flatnonzero(scattered), code, record))
+            columns.pieces.append(self._scattered(np.flatnonzero(scattered), code, record))
         return columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
 
     def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
@@ -298,6 +306,13 @@ class ParquetRefs:
         return hash((self.keys, self._folder))
 
 
+def _cut(refs: ChunkRefs, chunks: int) -> ChunkRefs:
+    rows = int(refs.indptr[chunks])
+    inline = {chunk: data for chunk, data in refs.inline.items() if chunk < chunks}
+    columns = (refs.source[:rows], refs.offset[:rows], refs.length[:rows])
+    return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline)
+
+
 def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
     """Return the number of each row's URL, -1 where it has none, and the URLs."""
     if "path" not in table.column_names:
@@ -335,3 +350,37 @@ def _plain(value: bytes, row: int) -> bytes:
     if not value.startswith(b"base64:"):
         return value
     return inline_bytes(value.decode("ascii", "replace"), f"row {row}") or b""
+
+
+# numpy's columns as Arrow's and back; `pa.array`, `to_numpy` and `fill_null` import pandas when they are called first,
+# which takes longer than a million references
+
+
+_TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
+
+
+def integers(column: NDArray[np.integer], present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return a column of 32 or 64 bit integers, null where it is not `present`."""
+    data = pa.py_buffer(np.ascontiguousarray(column))
+    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(_TYPES[column.dtype], len(column), [bits, data])
+
+
+def texts(values: Iterable[str]) -> pa.Array:
+    """Return a column of texts, of at most 2 GB together."""
+    encoded = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    )
+
+
+def numbers[Kind: np.generic](column: pa.Array, kind: type[Kind]) -> NDArray[Kind]:
+    """Return a copy of a column of numbers; what stands for nulls has no meaning."""
+    values = np.frombuffer(column.buffers()[1], kind) if len(column) else np.empty(0, kind)
+    return values[column.offset : column.offset + len(column)].copy()
+
+
+def valid(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are not null."""
+    return numbers(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)

@@ -50,11 +50,12 @@ from jnrrdz.core.pyramid import (
     virtual_levels_attribute,
     virtual_levels_of,
 )
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps
 from jnrrdz.downsample import Downsampling, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
-from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.sources import Recent
 from jnrrdz.store.store import ReferenceStore, cut
@@ -514,9 +515,15 @@ class MovedRefs:
         """Return the numbers of the chunks that are not missing, ascending."""
         return self.inner.present()
 
+    def columnar(self) -> ChunkRefs:
+        """Return the same in memory, with a row for each chunk of the grid."""
+        return self.inner.columnar()
+
 
 def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
-    nodes = {key: json.loads(text) for key, text in manifest.documents.items() if key.rpartition("/")[2] == ZARR_JSON}
+    nodes = {
+        f"{path}/{ZARR_JSON}".lstrip("/"): manifest.documents.node(path) for path in manifest.documents.node_paths()
+    }
     images = {folder: found for folder in _groups(nodes) if (found := _image(nodes, folder)) is not None}
     if not images:
         return manifest
@@ -532,7 +539,7 @@ def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
         scales = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
         document = {"attributes": {**own, **scales, **virtual_levels_attribute(listed)}}
         documents[f"{folder}{ZARR_JSON}"] = dumps(about | document).encode()
-    return replace(manifest, documents=documents, arrays=arrays)
+    return replace(manifest, documents=Documents(documents), arrays=arrays)
 
 
 def _groups(nodes: Mapping[str, Document]) -> Iterator[str]:

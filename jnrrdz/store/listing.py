@@ -21,7 +21,7 @@ from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.n5.listing import ATTRIBUTES
 from jnrrdz.manifests.columns import ArrayRefs, Ints
-from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.sources.base import is_absent
 from jnrrdz.store.sources import SourcePool

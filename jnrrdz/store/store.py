@@ -20,6 +20,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ColumnarRefs
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.store import listing
@@ -223,7 +224,7 @@ class ReferenceStore(Store):
 
     def with_documents(self, documents: Mapping[str, bytes]) -> "ReferenceStore":
         """Return a store of the same references under other metadata."""
-        return self.with_manifest(replace(self.manifest, documents=documents))
+        return self.with_manifest(replace(self.manifest, documents=Documents(documents)))
 
     def with_manifest(self, manifest: Manifest) -> "ReferenceStore":
         """Return a store of another manifest with the same rights."""

@@ -5,7 +5,6 @@ GeoTransform, as 1-D coordinates with an ordinary index, so that `sel` works by 
 holds them.  A band's coordinate is its name.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ import xarray as xr
 from xarray.backends import StoreBackendEntrypoint
 from xarray.backends.zarr import ZarrStore
 
-from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 
@@ -24,13 +23,9 @@ GEO_TRANSFORM = 6
 
 
 def _document(store: ReferenceStore, path: str) -> dict[str, Any]:
-    key = f"{path}/{ROOT}" if path else ROOT
-    data = store.manifest.documents.get(key)
-    if data is None:
+    found = store.manifest.documents.node(path)
+    if not found:
         raise JnrrdzError("no such group", url=str(store), field=path or "/")
-    found = json.loads(data)
-    if not isinstance(found, dict):
-        raise MalformedError("metadata that are no object", url=str(store), field=key)
     return found
 
 

@@ -134,7 +134,7 @@ def test_interrupted(cog, run, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jnrrdz.manifests.json.dump", stop)
+    monkeypatch.setattr("jnrrdz.manifests.json._write_lines", stop)
     assert run("index", cog, "-o", "out.json", code=130).stderr == "interrupted\n"
     assert list(cog.parent.iterdir()) == [cog]
 

@@ -13,7 +13,7 @@ import zarr
 
 from jnrrdz.cli.index import ENDINGS, planned
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.manifests.forms import FORMATS, format_of
+from jnrrdz.manifests.manifest import FORMATS, format_of
 
 
 def names(folder):
@@ -136,7 +136,7 @@ def test_nothing_stays_of_a_write_that_fails(cog, error_line, monkeypatch):
     def fail(*_, **__):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("jnrrdz.manifests.json.dump", fail)
+    monkeypatch.setattr("jnrrdz.manifests.json._write_lines", fail)
     assert "No space left" in error_line("index", cog, "-o", "refs.json")
     assert names(cog.parent) == ["scene.tif"]
 

@@ -38,6 +38,7 @@ from jnrrdz.codecs.osml import (
     is_osml,
 )
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.manifests.documents import Documents
 from tests.readers import assert_identical
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")  # the sources have no place
@@ -151,7 +152,7 @@ def test_pixels_through_jnrrdz_with_adopted_documents(name):
     asked = []
     documents = adopted_documents(store.manifest.documents, lambda path: asked.append(path) or magic(name))
     assert asked[0] == "0/data"
-    manifest = replace(store.manifest, documents=documents)
+    manifest = replace(store.manifest, documents=Documents(documents))
     group = zarr.open_group(type(store)(manifest, allow=[str(GOLDEN)]), mode="r", zarr_format=3)
     assert_identical(group["0/data"][:], by_gdal(name))
 

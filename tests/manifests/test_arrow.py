@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.manifests.columns import booleans, integers, joined, text, texts
+from jnrrdz.manifests.parquet import integers, texts
 
 numbers = st.lists(st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1)))
 
@@ -20,21 +20,11 @@ def test_integers(values, dtype, step):
     assert integers(column).to_pylist() == column.tolist()
 
 
-@given(st.lists(st.booleans()))
-def test_booleans(values):
-    assert booleans(np.array(values, bool)).to_pylist() == values
-
-
 @given(st.lists(st.text(st.characters(codec="utf-8"))))
-def test_texts_and_joined(values):
+def test_texts(values):
     column = texts(values)
     column.validate(full=True)
     assert column.to_pylist() == values
-    assert joined("<", column, "é", column, ">").to_pylist() == [f"<{value}é{value}>" for value in values]
-
-
-def test_text():
-    assert text("é").as_py() == "é"
 
 
 @pytest.mark.parametrize("writer", ["json", "parquet"])

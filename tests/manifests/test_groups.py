@@ -13,6 +13,7 @@ from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.manifests import parquet as kerchunk_parquet
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import from_group, load
 
@@ -148,4 +149,4 @@ def test_what_cannot_be_taken_is_refused(root, tmp_path, change, error, text):
 def test_documents_that_say_nothing_are_refused(root, text):
     manifest = from_group(root)
     with pytest.raises(MalformedError):
-        group_from_manifest(replace(manifest, documents={**manifest.documents, "zarr.json": text}))
+        group_from_manifest(replace(manifest, documents=Documents({**manifest.documents, "zarr.json": text})))

@@ -57,12 +57,26 @@ def test_blocks_of_any_size_give_the_same_file(tree, monkeypatch):
         assert dumped(root) == whole
 
 
-def test_few_chunks_spelt_one_by_one_and_many_by_kernels_give_the_same_file(tree, monkeypatch):
+@pytest.mark.parametrize("between", [["<", ",", ">"], ["", "", ""], ["a", '":[', "]"]])
+@given(st.lists(st.integers(0, 2**63 - 1) | st.integers(0, 1000), min_size=2, max_size=12))
+def test_few_numbers_and_many_are_spelt_alike(between, numbers):
+    first, second = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 : len(numbers) // 2 * 2]
+    columns = np.array([first, second], np.int64)
+    start, comma, end = between
+    expected = "".join(f"{start}{a}{comma}{b}{end}" for a, b in zip(first, second, strict=True)).encode()
+    constants = [text.encode() for text in between]
+    assert kerchunk_json.decimals(columns, constants) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kerchunk_json, "FEW", 0)
+        assert kerchunk_json.decimals(columns, constants) == expected
+
+
+def test_few_chunks_and_many_give_the_same_file(tree, monkeypatch):
     root = group(tree[0])
     monkeypatch.setattr(kerchunk_json, "FEW", -1)
-    by_kernels = dumped(root)
+    many = dumped(root)
     monkeypatch.setattr(kerchunk_json, "FEW", 1 << 20)
-    assert dumped(root) == by_kernels
+    assert dumped(root) == many
 
 
 def test_documents_are_those_of_the_tree_consolidated_by_each_group(tree):

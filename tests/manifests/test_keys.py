@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from zarr.core.chunk_key_encodings import DefaultChunkKeyEncoding, V2ChunkKeyEncoding
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.documents import ChunkKeys
 
 ZARR = {"default": DefaultChunkKeyEncoding, "v2": V2ChunkKeyEncoding}
 grids = st.lists(st.integers(1, 4), max_size=4).map(tuple)

@@ -163,7 +163,7 @@ def test_large_manifests_say_what_fsspec_says(tmp_path, layout, urls, seed):
 def test_what_we_write_is_not_decoded_one_by_one(tmp_path, monkeypatch):
     entries = many(400, urls=1)
     path = saved(tmp_path, as_written(references(entries, data=array_document((400, 50)))))
-    monkeypatch.setattr(Gatherer, "add_simple", None)
+    monkeypatch.setattr(Gatherer, "_add_simple", None)
     manifest = load(path)
     assert [looked_up(manifest, key) for key in entries] == [[tuple(value)] for value in entries.values()]
 

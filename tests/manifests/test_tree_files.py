@@ -7,8 +7,7 @@ import pytest
 
 import jnrrdz
 from jnrrdz.core.refs import FEW, GridFiles
-from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.json_refs import common_folder, indices
+from jnrrdz.manifests.groups import common_folder, group_from_manifest, indices
 from jnrrdz.manifests.manifest import load
 
 ROWS = [(x, y) for x in range(12) for y in range(11)]

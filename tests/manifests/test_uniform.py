@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.json_refs import first_line, read_rows
-from jnrrdz.manifests.keys import ChunkKeys
 
 URL = "s3://bucket/a;b,c 1.tif"
 LIMIT = 2**62 - 1

@@ -23,7 +23,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
-from jnrrdz.manifests.keys import ChunkKeys
+from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest, from_group, load
 from jnrrdz.manifests.parquet import ParquetRefs
 from jnrrdz.sources.base import GAP, Validators
@@ -272,7 +272,7 @@ def from_references(url, content, refs):
     columns = ChunkRefs(urls, indptr, source.astype(np.int32), offset, length)
     array = VirtualArray(VALUES.shape, VALUES.dtype, CHUNK, (bytes_("little"),), columns, ("y", "x"), 7)
     scanned = from_group(VirtualGroup({"data": array}))
-    return Manifest(url, scanned.documents | {k: v.encode() for k, v in content.items()}, scanned.arrays)
+    return Manifest(url, Documents(scanned.documents | {k: v.encode() for k, v in content.items()}), scanned.arrays)
 
 
 def tiled(gap, url="raw.bin"):
@@ -580,7 +580,7 @@ def test_local_sources_are_read_without_a_loop(local, tmp_path):
 
 def test_records_do_not_say_where_sources_are_before_they_are_read(tmp_path):
     refs = ParquetRefs(ChunkKeys.encoded("data", GRID, "v2", "."), str(tmp_path / "data"), 10, None)
-    content = {key: value.encode() for key, value in documents().items()}
+    content = Documents({key: value.encode() for key, value in documents().items()})
     manifest = Manifest(str(tmp_path), content, {"data": refs})
     assert not is_sync(ReferenceStore(manifest))
     assert is_sync(ReferenceStore(replace(manifest, sources=(SourceRecord("a.bin"),))))
