@@ -8,7 +8,8 @@ import pytest
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd import JNRRD
-from jnrrdz.formats.nrrd.jnrrd import DEEPEST, LARGEST, jnrrd_header, read_lines, resolved
+from jnrrdz.formats.nrrd.header import LARGEST
+from jnrrdz.formats.nrrd.jnrrd import DEEPEST, jnrrd_header, read_lines, resolved
 
 URI = "https://jnrrd.org/extensions/tile/v1.0.0"
 OTHER = "https://example.org/other/v2"

@@ -1,15 +1,8 @@
-"""What NRRD and JNRRD headers say alike: type, sizes, encoding, where the data are, what the axes mean.
+"""Headers of NRRD: what those of JNRRD say too, and the classic header's own text.
 
-May touch numpy and errors; opens nothing.  Follows http://teem.sourceforge.net/nrrd/format.html; vectors are in
-the file's order, the fastest axis first.
-
-Values of NRRD's fields for each axis: words, quoted texts, numbers, vectors.
-
-May touch errors only.  Follows http://teem.sourceforge.net/nrrd/format.html#general.3.
-
-Classic NRRD headers: `field: value` and `key:=value` lines up to a blank line, or to the end of an .nhdr.
-
-May touch numpy and errors; opens nothing.  Follows http://teem.sourceforge.net/nrrd/format.html.
+Type, sizes, encoding, where the data are, what the axes mean; vectors are in the file's order, the fastest axis
+first.  A classic header is `field: value` and `key:=value` lines up to a blank line, or to the end of an .nhdr.
+Follows http://teem.sourceforge.net/nrrd/format.html.
 """
 
 import math
@@ -21,12 +14,17 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nrrd.axes import Axes
+
+type Read = Callable[[int, int], bytes]
+"""`read(start, stop)`: fewer bytes only at the end of the source."""
+
+LARGEST = 1 << 26
+"""Bytes that a header may have: names of files, offsets and sizes of a million tiles take 25 MB."""
 
 MOST_AXES = 16
 MOST_FILES = 1 << 20
 LARGEST_ARRAY = 1 << 62
-SPACE_KINDS = {"domain", "space"}
-CHANNEL_KINDS = ("color", "vector", "gradient", "normal", "list", "complex", "matrix", "scalar", "quaternion")
 ENCODINGS = {
     "raw": "raw",
     "gzip": "gzip",
@@ -35,32 +33,7 @@ ENCODINGS = {
     "bz2": "bzip2",
 }
 TEXT_ENCODINGS = {"ascii", "text", "txt", "hex"}
-_SPATIAL = ("x", "y", "z")
-_NAME = re.compile(r"[A-Za-z_][\w .\-]*")
 _NUMBERED = re.compile(r"%0?(\d{0,2})[du]")
-
-
-@dataclass(frozen=True)
-class Axes:
-    """What the axes mean; every member is empty, or has an entry for each axis."""
-
-    labels: tuple[str, ...] = ()
-    units: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    spacings: tuple[float, ...] = ()
-    directions: tuple[tuple[float, ...] | None, ...] = ()
-    """A vector in space for each axis that lies there."""
-
-    origin: tuple[float, ...] = ()
-    space_units: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse vectors of spaces that differ."""
-        vectors = [vector for vector in self.directions if vector is not None]
-        found = {len(one) for one in (*vectors, self.origin, self.space_units) if one}
-        if len(found) > 1:
-            counts = " and ".join(map(str, sorted(found)))
-            raise MalformedError(f"vectors of {counts} dimensions in one space", field="space directions")
 
 
 @dataclass(frozen=True)
@@ -157,142 +130,8 @@ def numbered_names(pattern: str, first: int, last: int, step: int, name: str) ->
     return tuple(pattern % number for number in range(first, first + count * step, step))
 
 
-def axis_names(axes: Axes, count: int) -> tuple[str, ...]:
-    """Return a name for each axis: its label, else x, y, z for those in space, else `d` and its number."""
-    labels = tuple(label.strip() for label in axes.labels)
-    if labels and all(map(_NAME.fullmatch, labels)) and len(set(labels)) == count:
-        return labels
-    found = _names_by_meaning(axes, count)
-    return found if len(set(found)) == count else tuple(f"d{number}" for number in range(count))
-
-
-def _names_by_meaning(axes: Axes, count: int) -> tuple[str, ...]:
-    spatial = iter(_SPATIAL)
-    found = []
-    for number in range(count):
-        kind = axes.kinds[number].lower() if axes.kinds else ""
-        outside = bool(axes.directions) and axes.directions[number] is None
-        if kind == "time":
-            found.append("t")
-        elif any(word in kind for word in CHANNEL_KINDS) or (outside and kind not in SPACE_KINDS):
-            found.append("c" if "c" not in found else f"d{number}")
-        else:
-            found.append(next(spatial, f"d{number}"))
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Where elements lie along each axis."""
-
-    step: tuple[float, ...]
-    start: tuple[float, ...]
-    units: tuple[str | None, ...]
-
-
-def steps_of(axes: Axes, count: int) -> Steps | None:
-    """Return steps and first positions; None where the header says no step, or where axes lie askew in space."""
-    units: list[str | None] = [unit or None for unit in axes.units] or [None] * count
-    step, start = [1.0] * count, [0.0] * count
-    known = False
-    for number in range(count):
-        if axes.spacings and _is_step(axes.spacings[number]):
-            step[number], known = axes.spacings[number], True
-        vector = axes.directions[number] if axes.directions else None
-        if vector is None:
-            continue
-        along = [place for place, part in enumerate(vector) if part]
-        if len(along) != 1 or not _is_step(vector[along[0]]):
-            return None
-        (place,) = along
-        step[number], known = vector[place], True
-        start[number] = axes.origin[place] if axes.origin and math.isfinite(axes.origin[place]) else 0.0
-        if units[number] is None and axes.space_units:
-            units[number] = axes.space_units[place] or None
-    return Steps(tuple(step), tuple(start), tuple(units)) if known else None
-
-
-def _is_step(value: float) -> bool:
-    return math.isfinite(value) and value != 0
-
-
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _VECTOR = re.compile(r"\s*(none\b|\(([^()]*)\))", re.IGNORECASE)
-_UNKNOWN = {"???", "none"}
-
-
-def words(text: str | None, name: str, count: int | None) -> tuple[str, ...]:
-    """Return a word for each axis, empty where it is unknown."""
-    if text is None:
-        return ()
-    found = tuple("" if word.lower() in _UNKNOWN else word for word in text.split())
-    return _counted(found, name, count)
-
-
-def quoted(text: str | None, name: str, count: int | None) -> tuple[str, ...]:
-    """Return a text for each axis; they stand in quotes, in which a backslash makes a quote one of the text."""
-    if text is None:
-        return ()
-    found, at = [], 0
-    while match := _QUOTED.match(text, at):
-        found.append(re.sub(r"\\(.)", r"\1", match[1]))
-        at = match.end()
-    if text[at:].strip():
-        raise MalformedError(f"{text[at:].strip()!r:.80} does not stand in quotes", field=name)
-    return _counted(tuple(found), name, count)
-
-
-def numbers(text: str | None, name: str, count: int | None) -> tuple[float, ...]:
-    """Return a number for each axis, NaN where there is none."""
-    return () if text is None else _counted(tuple(_number(word, name) for word in text.split()), name, count)
-
-
-def vectors(text: str | None, name: str, count: int, space: int | None) -> tuple[tuple[float, ...] | None, ...]:
-    """Return a vector for each axis, None for those that do not lie in space."""
-    if text is None:
-        return ()
-    if space is None:
-        raise MalformedError("a vector without `space` or `space dimension`", field=name)
-    found: list[tuple[float, ...] | None] = []
-    at = 0
-    while match := _VECTOR.match(text, at):
-        parts = None if match[2] is None else tuple(_number(part, name) for part in match[2].split(","))
-        if parts is not None and len(parts) != space:
-            raise MalformedError(f"{match[1]:.80} in a space of {space} dimensions", field=name)
-        found.append(None if parts is None or all(map(math.isnan, parts)) else parts)
-        at = match.end()
-    if text[at:].strip():
-        raise MalformedError(f"{text[at:].strip()!r:.80} is no vector", field=name)
-    return _counted(tuple(found), name, count)
-
-
-AXIS_TEXTS: Mapping[str, Callable[[str | None, str, int | None], tuple[str, ...]]] = {
-    "labels": quoted,
-    "units": quoted,
-    "kinds": words,
-}
-"""Texts for each axis, by how they are written."""
-
-
-def _counted[T](found: tuple[T, ...], name: str, count: int | None) -> tuple[T, ...]:
-    if count is not None and len(found) != count:
-        raise MalformedError(f"{len(found)} values, where {count} belong", field=name)
-    return found
-
-
-def _number(text: str, name: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise MalformedError(f"{text.strip()!r:.80} is no number", field=name) from None
-
-
-type Read = Callable[[int, int], bytes]
-"""`read(start, stop)`: fewer bytes only at the end of the source."""
-
-LARGEST = 1 << 26
-"""Bytes that a header may have, the names of its files included."""
-
 _END = re.compile(rb"\r?\n\r?\n")
 _FIRST_BLOCK = 1 << 13
 
@@ -348,35 +187,116 @@ class Fields:
     files: list[str] = field(default_factory=list)
     """The lines behind `data file: LIST`."""
 
+    def take(self, line: str) -> str:
+        """Take a line, and return the field that it is about, nothing for a pair."""
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise MalformedError(f"{line!r:.80} is no `field: value`", field="header")
+        if value.startswith("="):
+            self.pairs[_unescaped(name)] = _unescaped(value[1:])
+            return ""
+        name, value = name.strip().lower(), value.strip()
+        name = ALIASES.get(name, name)
+        if self.fields.setdefault(name, value) != value:
+            raise MalformedError("is there twice, with two values", field=name)
+        return name
+
     def required(self, name: str) -> str:
         """Return a field that has to be there."""
         if name not in self.fields:
             raise MalformedError("is missing", field=name)
         return self.fields[name]
 
-    def whole(self, name: str, usual: int = 0) -> int:
-        """Return a field that is a whole number."""
-        text = self.fields.get(name)
-        if text is None:
-            return usual
+    def integer(self, name: str) -> int:
+        """Return a field that is a whole number, 0 where it is not there."""
+        text = self.fields.get(name, "0")
         if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII):
             raise MalformedError(f"{text!r:.80} is no whole number", field=name)
         return int(text)
+
+    def words(self, name: str, count: int | None) -> tuple[str, ...]:
+        """Return a word for each axis, empty where it is unknown."""
+        words = self.fields.get(name)
+        if words is None:
+            return ()
+        return _counted(["" if word.lower() in {"???", "none"} else word for word in words.split()], name, count)
+
+    def quoted(self, name: str, count: int | None) -> tuple[str, ...]:
+        """Return a text for each axis; they stand in quotes, in which a backslash makes a quote one of the text."""
+        text = self.fields.get(name)
+        if text is None:
+            return ()
+        texts, at = [], 0
+        while match := _QUOTED.match(text, at):
+            texts.append(re.sub(r"\\(.)", r"\1", match[1]))
+            at = match.end()
+        if text[at:].strip():
+            raise MalformedError(f"{text[at:].strip()!r:.80} does not stand in quotes", field=name)
+        return _counted(texts, name, count)
+
+    def numbers(self, name: str, count: int) -> tuple[float, ...]:
+        """Return a number for each axis, NaN where there is none."""
+        text = self.fields.get(name)
+        return () if text is None else _counted([_number(word, name) for word in text.split()], name, count)
+
+    def vectors(self, name: str, count: int, space: int | None) -> tuple[tuple[float, ...] | None, ...]:
+        """Return a vector for each axis, None for those that do not lie in space."""
+        text = self.fields.get(name)
+        if text is None:
+            return ()
+        if space is None:
+            raise MalformedError("a vector without `space` or `space dimension`", field=name)
+        vectors: list[tuple[float, ...] | None] = []
+        at = 0
+        while match := _VECTOR.match(text, at):
+            parts = None if match[2] is None else tuple(_number(part, name) for part in match[2].split(","))
+            if parts is not None and len(parts) != space:
+                raise MalformedError(f"{match[1]:.80} in a space of {space} dimensions", field=name)
+            vectors.append(None if parts is None or all(map(math.isnan, parts)) else parts)
+            at = match.end()
+        if text[at:].strip():
+            raise MalformedError(f"{text[at:].strip()!r:.80} is no vector", field=name)
+        return _counted(vectors, name, count)
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: {"n": "\n"}.get(match[1], match[1]), text)
+
+
+def _counted[T](values: list[T], name: str, count: int | None) -> tuple[T, ...]:
+    if count is not None and len(values) != count:
+        raise MalformedError(f"{len(values)} values, where {count} belong", field=name)
+    return tuple(values)
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise MalformedError(f"{text.strip()!r:.80} is no number", field=name) from None
 
 
 def read_header(read: Read) -> Header:
     """Return what the header at the start of a file says."""
     text, stop = _text(read)
-    found = _fields(text)
-    dtype = _dtype(found)
-    endian = checked_endian(found.fields.get("endian"), dtype.itemsize)
-    sizes = _sizes(found, dtype.itemsize)
-    encoding = checked_encoding(found.required("encoding"))
-    files = _files(found, len(sizes))
+    header = Fields()
+    lines = re.split(r"\r?\n", text)[1:]
+    for number, line in enumerate(lines):
+        if line.startswith("#") or not line.strip():
+            continue
+        if header.take(line) == "data file" and header.fields["data file"].split()[:1] == ["LIST"]:
+            header.files = [name for name in lines[number + 1 :] if name.strip()]
+            break
+    dtype = _dtype(header)
+    endian = checked_endian(header.fields.get("endian"), dtype.itemsize)
+    sizes = _sizes(header, dtype.itemsize)
+    encoding = checked_encoding(header.required("encoding"))
+    files = _files(header, len(sizes))
     if files is None and stop is None:
         raise MalformedError(
             "no blank line ends the header, and no file is named that holds the data", field="data file"
         )
+    attributes: dict[str, Any] = {name: value for name, value in header.fields.items() if name != "data file"}
     return Header(
         dtype,
         sizes,
@@ -384,10 +304,10 @@ def read_header(read: Read) -> Header:
         endian,
         stop or 0,
         files,
-        checked_skip(found.whole("line skip"), "line skip", 0),
-        checked_skip(found.whole("byte skip"), "byte skip", -1),
-        _axes(found, len(sizes)),
-        _attributes(found),
+        checked_skip(header.integer("line skip"), "line skip", 0),
+        checked_skip(header.integer("byte skip"), "byte skip", -1),
+        _axes(header, len(sizes)),
+        {**attributes, **({"key_values": header.pairs} if header.pairs else {})},
     )
 
 
@@ -410,39 +330,8 @@ def _text(read: Read) -> tuple[str, int | None]:
     return text, None if end is None else end.end()
 
 
-def _fields(text: str) -> Fields:
-    found = Fields()
-    lines = re.split(r"\r?\n", text)[1:]
-    for number, line in enumerate(lines):
-        if line.startswith("#") or not line.strip():
-            continue
-        if _take(found, line) == "data file" and found.fields["data file"].split()[:1] == ["LIST"]:
-            found.files = [name for name in lines[number + 1 :] if name.strip()]
-            break
-    return found
-
-
-def _take(found: Fields, line: str) -> str:
-    """Take a line, and return the field that it is about."""
-    name, colon, value = line.partition(":")
-    if not colon:
-        raise MalformedError(f"{line!r:.80} is no `field: value`", field="header")
-    if value.startswith("="):
-        found.pairs[_unescaped(name)] = _unescaped(value[1:])
-        return ""
-    field_name = name.strip().lower()
-    field_name = ALIASES.get(field_name, field_name)
-    if found.fields.setdefault(field_name, value.strip()) != value.strip():
-        raise MalformedError("is there twice, with two values", field=field_name)
-    return field_name
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: {"n": "\n"}.get(match[1], match[1]), text)
-
-
-def _dtype(found: Fields) -> np.dtype[Any]:
-    name = " ".join(found.required("type").lower().split())
+def _dtype(header: Fields) -> np.dtype[Any]:
+    name = " ".join(header.required("type").lower().split())
     if name == "block":
         raise UnsupportedError("block: elements without a type; numbers are read", field="type")
     if name not in TYPES:
@@ -450,21 +339,25 @@ def _dtype(found: Fields) -> np.dtype[Any]:
     return np.dtype(TYPES[name])
 
 
-def _sizes(found: Fields, itemsize: int) -> tuple[int, ...]:
-    found.required("dimension")
-    words = found.required("sizes").split()
+def _sizes(header: Fields, itemsize: int) -> tuple[int, ...]:
+    header.required("dimension")
+    words = header.required("sizes").split()
     if not all(re.fullmatch(r"\+?\d{1,18}", word, re.ASCII) for word in words):
         raise MalformedError(f"{' '.join(words)!r:.80}; whole numbers from 1 are sizes", field="sizes")
-    return checked_sizes([int(word) for word in words], found.whole("dimension"), itemsize)
+    return checked_sizes([int(word) for word in words], header.integer("dimension"), itemsize)
 
 
-def _files(found: Fields, axes: int) -> DataFiles | None:
-    value = found.fields.get("data file")
+def _files(header: Fields, axes: int) -> DataFiles | None:
+    value = header.fields.get("data file")
     if value is None:
         return None
     words = value.split()
     if words[:1] == ["LIST"]:
-        return DataFiles(_listed(found), _subdim(words[1:], axes), "data file")
+        if not header.files or len(header.files) > MOST_FILES:
+            raise MalformedError(
+                f"{len(header.files)} names behind LIST; 1 to {MOST_FILES} are read", field="data file"
+            )
+        return DataFiles(tuple(name.strip() for name in header.files), _subdim(words[1:], axes), "data file")
     match = re.fullmatch(r"(.*%\S*)\s+(-?\d+)\s+(-?\d+)\s+(-?\d+)(?:\s+(\d+))?", value, re.ASCII)
     if match is not None:
         first, last, step = (int(number) for number in match.groups()[1:4])
@@ -475,12 +368,6 @@ def _files(found: Fields, axes: int) -> DataFiles | None:
     return DataFiles((value,), None, "data file")
 
 
-def _listed(found: Fields) -> tuple[str, ...]:
-    if not found.files or len(found.files) > MOST_FILES:
-        raise MalformedError(f"{len(found.files)} names behind LIST; 1 to {MOST_FILES} are read", field="data file")
-    return tuple(name.strip() for name in found.files)
-
-
 def _subdim(words: list[str], axes: int) -> int | None:
     if not words:
         return None
@@ -489,40 +376,32 @@ def _subdim(words: list[str], axes: int) -> int | None:
     return int(words[0])
 
 
-def _axes(found: Fields, count: int) -> Axes:
-    space = _space_dimension(found)
-    directions = vectors(found.fields.get("space directions"), "space directions", count, space)
-    (origin,) = vectors(found.fields.get("space origin"), "space origin", 1, space) or (None,)
-    texts = {name: read(found.fields.get(name), name, count) for name, read in AXIS_TEXTS.items()}
-    units = quoted(found.fields.get("space units"), "space units", space)
+def _axes(header: Fields, count: int) -> Axes:
+    space = _space_dimension(header)
+    directions = header.vectors("space directions", count, space)
+    (origin,) = header.vectors("space origin", 1, space) or (None,)
     return Axes(
-        labels=texts["labels"],
-        units=texts["units"],
-        kinds=texts["kinds"],
-        spacings=numbers(found.fields.get("spacings"), "spacings", count),
+        labels=header.quoted("labels", count),
+        units=header.quoted("units", count),
+        kinds=header.words("kinds", count),
+        spacings=header.numbers("spacings", count),
         directions=directions,
         origin=origin or (),
-        space_units=units,
+        space_units=header.quoted("space units", space),
     )
 
 
-def _space_dimension(found: Fields) -> int | None:
+def _space_dimension(header: Fields) -> int | None:
     """Return how many dimensions the space has in which the axes lie; None where there is none."""
-    if "space dimension" in found.fields:
-        number = found.whole("space dimension")
+    if "space dimension" in header.fields:
+        number = header.integer("space dimension")
         if number < 1:
             raise MalformedError(f"{number}; a space has at least one", field="space dimension")
         return number
-    name = found.fields.get("space")
+    name = header.fields.get("space")
     if name is None:
         return None
     known = next((number for number, names in SPACES.items() if name.lower().replace(" ", "-") in names), None)
     if known is None:
         raise MalformedError(f"{name!r:.80} is no space of the format", field="space")
     return known
-
-
-def _attributes(found: Fields) -> dict[str, Any]:
-    """Return the fields as they are written, and the pairs of the file's own."""
-    plain = {name: value for name, value in found.fields.items() if name != "data file"}
-    return {**plain, **({"key_values": found.pairs} if found.pairs else {})}

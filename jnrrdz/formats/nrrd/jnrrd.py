@@ -1,47 +1,35 @@
-"""The lines of a JNRRD header: one JSON object of one key each, and where the data begin behind them.
+"""The header of a JNRRD: its lines, the document that they make, and its core keys as a `Header`.
 
-May touch errors; opens nothing.  Rules in docs/formats/jnrrd.md: lines end with LF or CRLF; a blank line ends
-the header and is skipped; a line that is no JSON object is the first bytes of the data.  White space around a
-line is nothing: https://github.com/mhalle/jnrrd/blob/main/spec/JNRRD-SPECIFICATION.md (2.3).
-
-The keys of a JNRRD header: prefixes resolved by their URIs, nested and flattened keys made one document.
-
-May touch errors; opens nothing.  Rules in docs/formats/jnrrd.md: `p:a.b[1].c` is the same as
-`{"p:a": {"b": [.., {"c": ..}]}}`, the more specific path wins whatever the order, and an index one past the
-end appends.
-
-The core keys of a JNRRD header as a `Header`.
-
-May touch numpy and errors; opens nothing.  Rules in docs/formats/jnrrd.md.
+A line is one JSON object of one key, and ends with LF or CRLF; a blank line ends the header and is skipped; a line
+that is no JSON object is the first bytes of the data.  White space around a line is nothing:
+https://github.com/mhalle/jnrrd/blob/main/spec/JNRRD-SPECIFICATION.md (2.3).  Prefixes are resolved by their URIs:
+`p:a.b[1].c` is the same as `{"p:a": {"b": [.., {"c": ..}]}}`, the more specific path wins whatever the order, and
+an index one past the end appends.  Rules in docs/formats/jnrrd.md.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nrrd.axes import Axes
 from jnrrdz.formats.nrrd.header import (
+    LARGEST,
     MOST_FILES,
-    Axes,
     DataFiles,
     Header,
+    Read,
     checked_encoding,
     checked_endian,
     checked_sizes,
     checked_skip,
     numbered_names,
 )
-
-type Read = Callable[[int, int], bytes]
-"""`read(start, stop)`: fewer bytes only at the end of the source."""
-
-LARGEST = 1 << 26
-"""Bytes that a header may have: offsets and sizes of a million tiles take 25 MB."""
 
 DEEPEST = 32
 """Levels of lists and objects in one value; the extension needs four."""
@@ -66,17 +54,20 @@ def read_lines(read: Read) -> Lines:
     """Return the lines of the header at the start of a file."""
     buffer, at = _Buffer(read), 0
     items: list[tuple[str, Any]] = []
-    while True:
-        line = buffer.line(at)
-        if line is None:
-            return Lines(_checked(items), at)
+    while (line := buffer.line(at)) is not None:
         if _BLANK.fullmatch(line):
-            return Lines(_checked(items), at + len(line))
+            at += len(line)
+            break
         item = _item(line, at)
         if item is None:
-            return Lines(_checked(items), at)
+            break
         items.append(item)
         at += len(line)
+    if not items or items[0][0] != "jnrrd":
+        raise MalformedError('the first line is not {"jnrrd": "0004"}', offset=0, field="jnrrd")
+    if items[0][1] not in VERSIONS:
+        raise MalformedError(f"version {items[0][1]!r}; {', '.join(VERSIONS)} is read", offset=0, field="jnrrd")
+    return Lines(tuple(items), at)
 
 
 class _Buffer:
@@ -112,30 +103,30 @@ class _Buffer:
             if have >= LARGEST:
                 raise MalformedError(f"a header of more than {LARGEST} bytes", offset=0, field="header")
             wish = min(max(stop, have + _BLOCK), LARGEST)
-            found = self._read(have, wish)
-            self._data += found
-            self._ended = len(found) < wish - have
+            block = self._read(have, wish)
+            self._data += block
+            self._ended = len(block) < wish - have
 
 
 def _item(line: bytes, offset: int) -> tuple[str, Any] | None:
     """Return the key and the value of a line, None where it is no JSON object."""
     try:
-        found = json.loads(line.decode("utf-8"))
+        entry = json.loads(line.decode("utf-8"))
     except RecursionError:
         raise _too_deep(line, offset) from None
     except (json.JSONDecodeError, UnicodeDecodeError):  # the first bytes of the data
         return None
     except ValueError as error:  # an integer of thousands of digits
         raise MalformedError(f"a line that is not read: {error}", offset=offset, field="header") from None
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         return None
-    if len(found) != 1:
-        keys = ", ".join(list(found)[:4]) or "none"
+    if len(entry) != 1:
+        keys = ", ".join(list(entry)[:4]) or "none"
         raise MalformedError(
-            f"a header line of {len(found)} keys ({keys}); each has one", offset=offset, field="header"
+            f"a header line of {len(entry)} keys ({keys}); each has one", offset=offset, field="header"
         )
-    (key, value), *_ = found.items()
-    if _depth(value) > DEEPEST:
+    ((key, value),) = entry.items()
+    if _is_too_deep(value):
         raise _too_deep(line, offset)
     return key, value
 
@@ -146,28 +137,18 @@ def _too_deep(line: bytes, offset: int) -> MalformedError:
     return MalformedError(f"lists and objects nested deeper than {DEEPEST}", offset=offset, field=name)
 
 
-def _depth(value: Any) -> int:
-    """Return how deep lists and objects are nested, without descending further than is allowed."""
-    depth, level = 0, [value]
-    while level and depth <= DEEPEST:
-        level = [child for one in level if isinstance(one, list | dict) for child in _containers(one)]
-        depth += bool(level)
-    return depth
-
-
-def _containers(value: list[Any] | dict[str, Any]) -> list[Any]:
-    """Return the lists and objects in a value; one more stands for the value itself where it has none."""
-    children = value.values() if isinstance(value, dict) else value
-    return [child for child in children if isinstance(child, list | dict)]
-
-
-def _checked(items: list[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    """Return the items; the first says the version."""
-    if not items or items[0][0] != "jnrrd":
-        raise MalformedError('the first line is not {"jnrrd": "0004"}', offset=0, field="jnrrd")
-    if items[0][1] not in VERSIONS:
-        raise MalformedError(f"version {items[0][1]!r}; {', '.join(VERSIONS)} is read", offset=0, field="jnrrd")
-    return tuple(items)
+def _is_too_deep(value: Any) -> bool:
+    """Whether lists and objects are nested deeper than is allowed; nothing is descended further."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        children = (
+            child
+            for holder in level
+            if isinstance(holder, list | dict)
+            for child in (holder.values() if isinstance(holder, dict) else holder)
+        )
+        level = [child for child in children if isinstance(child, list | dict)]
+    return bool(level)
 
 
 TILE = "https://jnrrd.org/extensions/tile/"
@@ -228,24 +209,20 @@ class _Entry:
 
 def _prefixes(items: Sequence[tuple[str, Any]]) -> dict[str, str]:
     """Return the union of all declarations."""
-    found: dict[str, str] = {}
-    for key, value in items:
-        if key != "extensions":
-            continue
-        if not isinstance(value, dict):
-            raise MalformedError(f"{value!r:.80}; an object of prefixes and URIs is needed", field=key)
-        for prefix, uri in value.items():
-            _declare(found, prefix, uri)
-    return found
-
-
-def _declare(found: dict[str, str], prefix: str, uri: Any) -> None:
-    if not isinstance(uri, str) or not uri:
-        raise MalformedError(f"prefix {prefix!r} stands for {uri!r:.80}, no URI", field="extensions")
-    if found.setdefault(prefix, uri) != uri:
-        raise MalformedError(f"prefix {prefix!r} stands for {found[prefix]} and for {uri}", field="extensions")
-    if _TILE_ANY.fullmatch(uri) and not _TILE_VERSION.fullmatch(uri):
-        raise UnsupportedError(f"tiling extension {uri!r}; version 1 is read: {TILE}v1.0.0", field="extensions")
+    prefixes: dict[str, str] = {}
+    for declared in (value for key, value in items if key == "extensions"):
+        if not isinstance(declared, dict):
+            raise MalformedError(f"{declared!r:.80}; an object of prefixes and URIs is needed", field="extensions")
+        for prefix, uri in declared.items():
+            if not isinstance(uri, str) or not uri:
+                raise MalformedError(f"prefix {prefix!r} stands for {uri!r:.80}, no URI", field="extensions")
+            known = prefixes.setdefault(prefix, uri)
+            if known != uri:
+                raise MalformedError(f"prefix {prefix!r} stands for {known} and for {uri}", field="extensions")
+            if _TILE_ANY.fullmatch(uri) and not _TILE_VERSION.fullmatch(uri):
+                text = f"tiling extension {uri!r}; version 1 is read: {TILE}v1.0.0"
+                raise UnsupportedError(text, field="extensions")
+    return prefixes
 
 
 def _entry(key: str, value: Any, prefixes: Mapping[str, str]) -> _Entry:
@@ -263,11 +240,11 @@ def _path(text: str, key: str) -> Path:
     steps: list[Step] = []
     at = 0
     while at < len(text):
-        found = _STEP.match(text, at)
-        if found is None or (found[1] and (at == 0) == text[at].startswith(".")) or (not steps and found[2]):
+        step = _STEP.match(text, at)
+        if step is None or (step[1] and (at == 0) == text[at].startswith(".")) or (not steps and step[2]):
             raise MalformedError("no path; names with dots between them and indices in brackets are", field=key[:80])
-        steps.append(found[1] or int(found[2]))
-        at = found.end()
+        steps.append(step[1] or int(step[2]))
+        at = step.end()
     if not steps:
         raise MalformedError("a key without a name", field=key[:80])
     return tuple(steps)
@@ -292,9 +269,9 @@ def _put(space: dict[str, Any], entry: _Entry) -> None:
         _added(holder, last, entry.value, entry.key)
 
 
-def _merge(holder: dict[Any, Any], given: Mapping[Any, Any]) -> None:
+def _merge(holder: dict[Any, Any], members: Mapping[Any, Any]) -> None:
     """Put members into an object; objects in both become one, since nested is the same as flattened."""
-    for name, value in given.items():
+    for name, value in members.items():
         old = holder.get(name)
         if isinstance(old, dict) and isinstance(value, dict):
             _merge(old, value)
@@ -335,8 +312,6 @@ _UNREAD = {
     "bfloat16": "Zarr has no such type",
     "block": "elements of opaque bytes have no type in Zarr",
 }
-_PATTERN = ("format", "min", "max")
-_OF_TILES = {"zstd", "lz4"}
 
 
 def jnrrd_header(document: Document, data_start: int) -> Header:
@@ -349,10 +324,13 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
     if not isinstance(core["sizes"], list):
         raise MalformedError(f"{core['sizes']!r:.80} is no list", field="sizes")
     sizes = checked_sizes(core["sizes"], core["dimension"], dtype.itemsize)
+    encoding = "raw" if core.get("encoding") is None else core["encoding"]
+    # those that only tiles have may stand here too, where it says what tiles are packed with
+    is_of_tiles = isinstance(encoding, str) and encoding.lower() in {"zstd", "lz4"}
     return Header(
         dtype,
         sizes,
-        _encoding(core.get("encoding")),
+        encoding.lower() if is_of_tiles else checked_encoding(encoding),
         checked_endian(core.get("endian"), dtype.itemsize),
         data_start,
         _files(core),
@@ -365,13 +343,6 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
     )
 
 
-def _encoding(name: Any) -> str:
-    """Return the encoding; those that only tiles have may stand here too, where it says what tiles are packed with."""
-    if isinstance(name, str) and name.lower() in _OF_TILES:
-        return name.lower()
-    return checked_encoding("raw" if name is None else name)
-
-
 def _dtype(name: Any) -> np.dtype[Any]:
     if isinstance(name, str) and name in TYPES:
         return TYPES[name]
@@ -381,45 +352,35 @@ def _dtype(name: Any) -> np.dtype[Any]:
 
 
 def _files(core: Mapping[str, Any]) -> DataFiles | None:
-    given = [name for name in ("data_file", "data_files", "data_file_pattern") if core.get(name) is not None]
-    if not given:
+    present = [name for name in ("data_file", "data_files", "data_file_pattern") if core.get(name) is not None]
+    if not present:
         return None
-    if len(given) > 1:
-        raise MalformedError("only one of them can say where the data are", field=", ".join(given))
-    (name,) = given
+    if len(present) > 1:
+        raise MalformedError("only one of them can say where the data are", field=", ".join(present))
+    (name,) = present
     value, subdim = core[name], core.get("subdim")
     if subdim is not None:
         checked_skip(subdim, "subdim", 1)
-    return DataFiles(_NAMES[name](value, name), subdim, name)
-
-
-def _one(value: Any, name: str) -> tuple[str, ...]:
-    if not isinstance(value, str) or not value:
-        raise MalformedError(f"{value!r:.80} is no name of a file", field=name)
-    return (value,)
-
-
-def _several(value: Any, name: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or len(value) > MOST_FILES:
+    if name == "data_file_pattern":
+        return DataFiles(_numbered(value, name), subdim, name)
+    if name == "data_files" and (not isinstance(value, list) or not value or len(value) > MOST_FILES):
         raise MalformedError(f"{value!r:.80} is no list of files", field=name)
-    return tuple(_one(item, name)[0] for item in value)
+    names = value if name == "data_files" else [value]
+    for item in names:
+        if not isinstance(item, str) or not item:
+            raise MalformedError(f"{item!r:.80} is no name of a file", field=name)
+    return DataFiles(tuple(names), subdim, name)
 
 
 def _numbered(value: Any, name: str) -> tuple[str, ...]:
-    if not isinstance(value, dict) or any(part not in value for part in _PATTERN):
+    """Return the names of a printf pattern, which may be one of Python's too (`{:03d}`)."""
+    if not isinstance(value, dict) or any(part not in value for part in ("format", "min", "max")):
         raise MalformedError(f"{value!r:.80}; format, min, max and step are needed", field=name)
     first, last, step = value["min"], value["max"], value.get("step", 1)
     if not isinstance(value["format"], str) or any(type(number) is not int for number in (first, last, step)):
         raise MalformedError(f"{value!r:.80}; format is text, the others whole numbers", field=name)
-    pattern = re.sub(r"\{(?:\w*:)?(0?\d{0,2})d?\}", r"%\1d", value["format"])  # `{:03d}` as Python has it
+    pattern = re.sub(r"\{(?:\w*:)?(0?\d{0,2})d?\}", r"%\1d", value["format"])
     return numbered_names(pattern, first, last, step, name)
-
-
-_NAMES: Mapping[str, Callable[[Any, str], tuple[str, ...]]] = {
-    "data_file": _one,
-    "data_files": _several,
-    "data_file_pattern": _numbered,
-}
 
 
 def _axes(core: Mapping[str, Any], count: int) -> Axes:
@@ -468,5 +429,5 @@ def _vector(value: Any) -> tuple[float, ...] | None:
         return None
     if not isinstance(value, list):
         raise MalformedError(f"{value!r:.80} is no vector", field="space_directions")
-    found = tuple(_number(part, "space_directions") for part in value)
-    return None if all(map(math.isnan, found)) else found
+    parts = tuple(_number(part, "space_directions") for part in value)
+    return None if all(map(math.isnan, parts)) else parts

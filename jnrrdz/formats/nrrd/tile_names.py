@@ -1,26 +1,22 @@
 """Names of the files of external tiles: a pattern's, and those that a list gives.
 
-May touch errors and the layout's own modules; opens nothing.  Rules in docs/formats/jnrrd.md.  Tiles are numbered
-as in a table of offsets: dimension 0 fastest, the stored levels one after another.
+Tiles are numbered as in a table of offsets: dimension 0 fastest, the stored levels one after another.  Rules in
+docs/formats/jnrrd.md.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from string import Formatter
-from typing import Any
 
-from jnrrdz.errors import MalformedError
 from jnrrdz.formats.nrrd.header import MOST_FILES
 from jnrrdz.formats.nrrd.tiling import TileLevel, Tiling
 
 SPATIAL = ("x", "y", "z")
 _WIDE = re.compile(r"\d{4}")
 LEVEL, INDEX = "l", "i"
-
-type Part = tuple[str, str, str, str | None]
-"""Text, and behind it a placeholder's name, format and conversion."""
 
 type Axis = int | str
 """What a placeholder stands for: a dimension's number, `l` or `i`."""
@@ -33,9 +29,11 @@ def tile_names(tiling: Tiling, labels: Sequence[str]) -> list[str | None]:
     names: list[str | None] = [None] * tiling.tiles
     if "pattern" in tiling.keys:
         names = list(_pattern_names(tiling, _pieces(tiling, labels)))
-        _refuse_twins(tiling, names)
-    for tile, name in _listed(tiling).items():
-        names[tile] = name
+        if len(set(names)) < len(names):
+            twin = next(name for name, count in Counter(names).items() if count > 1)
+            raise tiling.error(f"{tiling.keys['pattern']!r:.200} names several tiles {twin!r:.200}", "pattern")
+    for number, name in _listed(tiling).items():
+        names[number] = name
     return names
 
 
@@ -57,56 +55,51 @@ class _Piece:
 
 def _placeholders(count: int, labels: Sequence[str]) -> tuple[Mapping[str, Axis], set[str]]:
     """Return what placeholders stand for, and those that could stand for two things."""
-    found: dict[str, Axis] = {INDEX: INDEX, LEVEL: LEVEL}
-    found |= {f"d{number}": number for number in range(count)}
-    found |= dict(zip(SPATIAL, range(count), strict=False))
-    unclear = set()
-    for number, label in enumerate(labels):
-        if label and found.setdefault(label, number) != number:
-            unclear.add(label)
-    return found, unclear
+    known: dict[str, Axis] = {INDEX: INDEX, LEVEL: LEVEL}
+    known |= {f"d{number}": number for number in range(count)}
+    known |= dict(zip(SPATIAL, range(count), strict=False))
+    unclear = {label for number, label in enumerate(labels) if label and known.setdefault(label, number) != number}
+    return known, unclear
 
 
 def _pieces(tiling: Tiling, labels: Sequence[str]) -> list[_Piece]:
+    """Return the parts of the pattern."""
     pattern = tiling.keys["pattern"]
     known, unclear = _placeholders(len(tiling.stored[0].axes), labels)
     try:
         parsed = list(Formatter().parse(pattern))
     except ValueError as error:
         raise tiling.error(f"{pattern!r:.200}: {error}", "pattern") from None
-    unknown = sorted({name for _, name, _, _ in parsed if name is not None and name not in known})
+    names = {name for _, name, _, _ in parsed if name is not None}
+    unknown, doubtful = sorted(names - set(known)), sorted(names & unclear)
     if unknown:
-        spelt = ", ".join(f"{{{name}}}" for name in unknown)
-        raise tiling.error(f"unknown placeholders {spelt}; there are {_spelt(known)}", "pattern")
-    doubtful = sorted({name for _, name, _, _ in parsed if name in unclear})
+        text = f"unknown placeholders {_spelt(unknown)}; there are {_spelt(known)}"
+        raise tiling.error(text, "pattern")
     if doubtful:
-        message = (
-            f"{{{doubtful[0]}}} is one dimension by its name and another by its label; {{d0}}, {{d1}}, ... are clear"
-        )
-        raise tiling.error(message, "pattern")
+        text = f"{{{doubtful[0]}}} is one dimension by its name and another by its label; {{d0}}, {{d1}}, ... are clear"
+        raise tiling.error(text, "pattern")
     pieces: list[_Piece] = []
     text = ""
     for literal, name, spec, conversion in parsed:
         text += literal  # `{{` ends a piece of text without a placeholder behind it
-        if name is not None:
-            pieces.append(_piece(tiling, known, (text, name, spec or "", conversion)))
-            text = ""
+        if name is None:
+            continue
+        if conversion or not _is_format(spec or ""):
+            placeholder = f"{{{name}{f'!{conversion}' if conversion else ''}:{spec}}}"
+            raise tiling.error(f"{placeholder}: no format of whole numbers; {{{name}:03d}} is one", "pattern")
+        pieces.append(_Piece(text, known[name], spec or ""))
+        text = ""
     return [*pieces, _Piece(text, None, "")]
 
 
-def _spelt(known: Mapping[str, Axis]) -> str:
-    return ", ".join(f"{{{name}}}" for name in known)
+def _spelt(names: Iterable[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in names)
 
 
-def _piece(tiling: Tiling, known: Mapping[str, Axis], part: Part) -> _Piece:
-    text, name, spec, conversion = part
-    if conversion or "{" in spec or _WIDE.search(spec) or not _formats(spec):
-        shown = f"{{{name}{f'!{conversion}' if conversion else ''}:{spec}}}"
-        raise tiling.error(f"{shown}: no format of whole numbers; {{{name}:03d}} is one", "pattern")
-    return _Piece(text, known[name], spec)
-
-
-def _formats(spec: str) -> bool:
+def _is_format(spec: str) -> bool:
+    """Whether a format is one of whole numbers, and of a width that names of files have."""
+    if "{" in spec or _WIDE.search(spec):
+        return False
     try:
         format(0, spec)
     except ValueError:
@@ -115,26 +108,25 @@ def _formats(spec: str) -> bool:
 
 
 def _pattern_names(tiling: Tiling, pieces: Sequence[_Piece]) -> Iterator[str]:
+    """Yield the names of all tiles; numbers are spelt once for each place along an axis."""
     used = {piece.axis for piece in pieces}
     if len(tiling.stored) > 1 and not used & {LEVEL, INDEX}:
         raise tiling.error(f"{tiling.keys['pattern']!r:.200}: several levels, but neither {{l}} nor {{i}}", "pattern")
-    first = 0
-    for level in tiling.stored:
-        yield from _level_names(level, pieces, 0 if LEVEL in used else first)
-        first += level.tiles
-
-
-def _level_names(level: TileLevel, pieces: Sequence[_Piece], first: int) -> Iterator[str]:
-    """Yield the names of a level's tiles; numbers are spelt once for each place along an axis."""
-    last = len(level.axes) - 1
     tail = pieces[-1].text
-    parts = [(piece, _numbers(level, piece)) for piece in pieces if piece.axis is not None]
-    for number, index in enumerate(product(*(range(count) for count in reversed(level.counts))), first):
-        texts = [
-            piece.text + (format(number, piece.spec) if spelt is None else spelt[_place(piece.axis, index, last)])
-            for piece, spelt in parts
+    for level in tiling.stored:
+        last = len(level.axes) - 1
+        first = 0 if LEVEL in used else level.first
+        parts = [
+            (piece, _numbers(level, piece), last - piece.axis if isinstance(piece.axis, int) else None)
+            for piece in pieces[:-1]
         ]
-        yield "".join(texts) + tail
+        for number, index in enumerate(product(*(range(count) for count in reversed(level.counts))), first):
+            texts = [
+                piece.text
+                + (format(number, piece.spec) if spelt is None else spelt[0 if place is None else index[place]])
+                for piece, spelt, place in parts
+            ]
+            yield "".join(texts) + tail
 
 
 def _numbers(level: TileLevel, piece: _Piece) -> list[str] | None:
@@ -146,42 +138,20 @@ def _numbers(level: TileLevel, piece: _Piece) -> list[str] | None:
     return [format(level.number, piece.spec)]
 
 
-def _place(axis: Axis | None, index: Sequence[int], last: int) -> int:
-    return index[last - axis] if isinstance(axis, int) else 0
-
-
-def _refuse_twins(tiling: Tiling, names: Sequence[str | None]) -> None:
-    if len(set(names)) == len(names):
-        return
-    seen: set[str | None] = set()
-    twin = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-    raise tiling.error(f"{tiling.keys['pattern']!r:.200} names several tiles {twin!r:.200}", "pattern")
-
-
 def _listed(tiling: Tiling) -> dict[int, str]:
     """Return the names that the list gives, by tiles' numbers."""
-    found: dict[int, str] = {}
+    levels = {level.number: level for level in tiling.stored}
+    names: dict[int, str] = {}
     for number, entry in enumerate(tiling.keys.get("files", ())):
-        tile = _tile_of(tiling, entry, number)
-        if tile in found:
-            raise tiling.error(f"the tile of {found[tile]!r:.200} once more", f"files[{number}]")
-        found[tile] = entry["file"]
-    return found
-
-
-def _tile_of(tiling: Tiling, entry: Mapping[str, Any], number: int) -> int:
-    """Return the number of the tile that an entry of the list names."""
-    wanted, first = entry.get("level", 0), 0
-    for level in tiling.stored:
-        if level.number == wanted:
-            return first + _index_of(tiling, level, entry["indices"], number)
-        first += level.tiles
-    raise _unstored(tiling, wanted, number)
-
-
-def _unstored(tiling: Tiling, wanted: int, number: int) -> MalformedError:
-    stored = ", ".join(str(level.number) for level in tiling.stored)
-    return tiling.error(f"level {wanted}; stored are {stored}", f"files[{number}].level")
+        level = levels.get(entry.get("level", 0))
+        if level is None:
+            message = f"level {entry.get('level', 0)}; stored are {', '.join(map(str, levels))}"
+            raise tiling.error(message, f"files[{number}].level")
+        tile = level.first + _index_of(tiling, level, entry["indices"], number)
+        if tile in names:
+            raise tiling.error(f"the tile of {names[tile]!r:.200} once more", f"files[{number}]")
+        names[tile] = entry["file"]
+    return names
 
 
 def _index_of(tiling: Tiling, level: TileLevel, indices: Sequence[int], number: int) -> int:
@@ -194,7 +164,7 @@ def _index_of(tiling: Tiling, level: TileLevel, indices: Sequence[int], number: 
     if any(index >= count for index, count in zip(indices, counts, strict=True)):
         message = f"{list(indices)} in a grid of {counts} tiles"
         raise tiling.error(message, f"files[{number}].indices")
-    found = 0
+    place = 0
     for index, count in zip(reversed(indices), reversed(counts), strict=True):
-        found = found * count + index
-    return found
+        place = place * count + index
+    return place

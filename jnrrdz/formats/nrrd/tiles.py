@@ -55,10 +55,9 @@ class Places:
     is_guessed: bool = False
     """Whether something else may stand behind tiles, because no table says where they end."""
 
-    def part(self, first: int, stop: int) -> "Places":
+    def part(self, tiles: slice) -> "Places":
         """Return the places of some tiles."""
-        cut = np.s_[first:stop]
-        return replace(self, source=self.source[cut], offset=self.offset[cut], length=self.length[cut])
+        return replace(self, source=self.source[tiles], offset=self.offset[tiles], length=self.length[tiles])
 
 
 def decoded_sizes(tiling: Tiling, itemsize: int) -> Integers:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.codecs import TileConfig
 from jnrrdz.errors import UnrepresentableError, UnsupportedError
 from jnrrdz.formats.nrrd.decode import TileCoder
-from jnrrdz.formats.nrrd.jnrrd import LARGEST as LARGEST_HEADER
+from jnrrdz.formats.nrrd.header import LARGEST as LARGEST_HEADER
 from jnrrdz.formats.nrrd.jnrrd import TILE
 
 type Sizes = tuple[int, ...]
