@@ -1,24 +1,16 @@
-"""Numbers back to an array's own type: rounded half to even, clipped, and never the missing value by chance.
+"""Coarser levels from finer ones: pure functions of arrays, the same for any part of a level.
 
-May touch numpy and errors.
+An element of a level depends on nothing but the elements of the source around it, and is computed by the same
+operations in the same order wherever the cuts between chunks are.  `average`, `max`, `min` and `mode` reduce the
+block of elements that one stands for; sums of integers are exact, 64-bit ones too.  `gaussian` and `lanczos` are
+weighted means around the middle of the block, both separable.  With the distance d of an element from that middle,
+in elements, and the factor f along an axis, the weight is exp(-(d / (f / 3))**2 / 2) up to d = f, as scikit-image's
+pyramids have it, or sinc(d / f) sinc(d / 3f) up to d = 3f
+(https://en.wikipedia.org/wiki/Lanczos_resampling, a = 3).  Elements beyond the source's ends have no weight; the
+rest is divided by the weights that are left.
 
-Reductions of blocks of one size: average, max, min, mode.
-
-May touch numpy and downsample.values.  Sums of integers are exact, 64-bit ones too.
-
-Weighted means around the middle of each block: gaussian and lanczos.
-
-May touch numpy, errors and downsample.values.  Both are separable.  With the distance d of an element
-from the middle of the block, in elements, and the factor f along an axis, the weight is
-exp(-(d / (f / 3))**2 / 2) up to d = f, as scikit-image's pyramids have it, or
-sinc(d / f) sinc(d / 3f) up to d = 3f (https://en.wikipedia.org/wiki/Lanczos_resampling, a = 3).
-Elements beyond the source's ends have no weight; the rest is divided by the weights that are left.
-
-Coarser levels from finer ones: pure functions of arrays, the same for any part of a level.
-
-May touch numpy and errors.  What each method computes is told in docs/howto/virtual-levels.md.  An
-element of a level depends on nothing but the elements of the source around it, and is computed by the
-same operations in the same order wherever the cuts between chunks are.
+Integers are rounded half to even and clipped to their range; what is computed never is the missing value by chance.
+docs/howto/virtual-levels.md tells what each method is for.
 """
 
 import math
@@ -31,359 +23,15 @@ from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 
-type Gone = NDArray[np.bool_] | None
-
-
-def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that sums are computed in: 64-bit floats, complex ones for complex."""
-    return np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
-
-
-def held(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a value in a type, None where it is NaN or the type does not hold it: no element is it then."""
-    if value is None or value != value:  # noqa: PLR0124 - NaN
-        return None
-    if dtype.kind in "iu" and not (np.iinfo(dtype).min <= value <= np.iinfo(dtype).max and value == int(value)):
-        return None
-    return dtype.type(value)
-
-
-def narrowed(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return floats in another type, integers rounded half to even and clipped to their range."""
-    if dtype.kind == "b":
-        return np.rint(numbers) > 0
-    if dtype.kind not in "iu":
-        with np.errstate(over="ignore"):  # beyond float16 or float32 is infinity, as in any conversion
-            return numbers.astype(dtype)
-    limits = np.iinfo(dtype)
-    rounded = np.rint(numbers)
-    low, high = rounded <= limits.min, rounded >= limits.max
-    found = np.where(low | high, 0, rounded).astype(dtype)
-    found[low], found[high] = limits.min, limits.max
-    return found
-
-
-def with_missing(found: NDArray[Any], nothing: Gone, missing: Any) -> NDArray[Any]:
-    """Return the values with the missing one where there is nothing, and there only."""
-    if missing is not None:
-        found = np.where(found == missing, beside(missing, found.dtype), found).astype(found.dtype)
-    if nothing is not None:
-        found[nothing] = np.nan if missing is None else missing
-    return found
-
-
-def beside(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the neighbour of a value: for what was computed and is the missing value by chance."""
-    if dtype.kind in "iu":
-        return int(value) - 1 if int(value) == np.iinfo(dtype).max else int(value) + 1
-    if dtype.kind == "f":
-        return np.nextafter(dtype.type(value), dtype.type(0 if value else 1))
-    return value
-
-
 type Sizes = tuple[int, ...]
-type Reduction = Callable[[NDArray[Any], Gone, Sizes, Any], NDArray[Any]]
-
-HALF_WORD = 32
-LOW_WORD = (1 << HALF_WORD) - 1
-
-
-def _taps(data: NDArray[Any], axis: int, size: int) -> Iterator[NDArray[Any]]:
-    """Yield the first elements of all blocks along an axis, then the second ones, and so on."""
-    before = (slice(None),) * axis
-    for tap in range(size):
-        yield data[(*before, slice(tap, None, size))]
-
-
-def _folded(data: NDArray[Any], sizes: Sizes, join: np.ufunc) -> NDArray[Any]:
-    """Return each block joined by a function, one axis after the other, the slowest first."""
-    for axis, size in enumerate(sizes):
-        if size == 1:
-            continue
-        taps = _taps(data, axis, size)
-        found = next(taps).copy()
-        for tap in taps:
-            join(found, tap, out=found)
-        data = found
-    return data
-
-
-def _sums(data: NDArray[Any], sizes: Sizes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the sum of each block in a type that holds it; the input is converted as it is added."""
-    for axis, size in enumerate(sizes):
-        if size == 1:
-            continue
-        taps = _taps(data, axis, size)
-        found = next(taps).astype(dtype)
-        for tap in taps:
-            np.add(found, tap, out=found, casting="unsafe")
-        data = found
-    return data if data.dtype == dtype else data.astype(dtype)
-
-
-# Average
-
-
-def average(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[Any]:
-    """Return the mean of what is there in each block."""
-    if data.dtype.kind == "b":
-        return average(data.view(np.uint8), gone, sizes, missing).astype(bool)
-    count: Any = math.prod(sizes)
-    if gone is not None:
-        data = np.where(gone, data.dtype.type(0), data)
-        count = _sums(~gone, sizes, np.dtype(np.int64))
-    some = np.maximum(count, 1)
-    if data.dtype.kind in "iu":
-        found = _integer_mean(data, sizes, some)
-    else:
-        with np.errstate(invalid="ignore", over="ignore"):
-            found = narrowed(_sums(data, sizes, wide(data.dtype)) / some, data.dtype)
-    return with_missing(found, None if gone is None else count == 0, missing)
-
-
-def _integer_mean(data: NDArray[Any], sizes: Sizes, count: Any) -> NDArray[Any]:
-    if data.dtype.itemsize == np.dtype(np.int64).itemsize:
-        return _long_mean(data, sizes, count)
-    total = _sums(data, sizes, _holder(data.dtype, math.prod(sizes)))
-    if np.ndim(count) == 0 and int(count) & (int(count) - 1) == 0:
-        return _shifted(total, int(count).bit_length() - 1).astype(data.dtype)
-    return _divided(total, count).astype(data.dtype)
-
-
-def _holder(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
-    """Return the narrowest integer that holds the sum of so many, rounding included."""
-    limits = np.iinfo(dtype)
-    most = max(int(limits.max), -int(limits.min)) * (count + 1)
-    kinds = (np.uint16, np.uint32, np.uint64) if dtype.kind == "u" else (np.int16, np.int32, np.int64)
-    return np.dtype(next(kind for kind in kinds if most <= np.iinfo(kind).max))
-
-
-def _shifted(total: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Return total / 2**bits, rounded half to even."""
-    if not bits:
-        return total
-    one = total.dtype.type(1)
-    odd: NDArray[Any] = (total >> total.dtype.type(bits)) & one
-    odd += total
-    odd += total.dtype.type((1 << (bits - 1)) - 1)
-    odd >>= total.dtype.type(bits)
-    return odd
-
-
-def _divided(total: NDArray[Any], count: Any) -> NDArray[Any]:
-    """Return total / count, rounded half to even."""
-    count = np.asarray(count).astype(total.dtype)
-    quotient = total // count
-    rest = total - quotient * count
-    up = (rest > count - rest) | ((rest == count - rest) & (quotient % 2 == 1))
-    found: NDArray[Any] = quotient + up.astype(total.dtype)
-    return found
-
-
-def _long_mean(data: NDArray[Any], sizes: Sizes, count: Any) -> NDArray[Any]:
-    """Return the mean of 64-bit integers, whose sum 64 bits do not hold: by their halves."""
-    kind = np.dtype(np.uint64 if data.dtype.kind == "u" else np.int64)
-    word, mask = kind.type(HALF_WORD), kind.type(LOW_WORD)
-    high, low = _sums(data >> word, sizes, kind), _sums(data & mask, sizes, kind)
-    count = np.asarray(count).astype(kind)
-    quotient = high // count
-    rest = ((high - quotient * count) << word) + low
-    found: NDArray[Any] = (quotient << word) + _divided(rest, count)
-    return found.astype(data.dtype)
-
-
-# The others
-
-
-def _extreme(join: np.ufunc, *, low: bool) -> Reduction:
-    def reduced(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[Any]:
-        if gone is None:
-            return _folded(data, sizes, join)
-        found = _folded(np.where(gone, _limit(data.dtype, low=low), data), sizes, join)
-        found[_folded(gone, sizes, np.logical_and)] = np.nan if missing is None else missing
-        return found
-
-    return reduced
-
-
-def _limit(dtype: np.dtype[Any], *, low: bool) -> Any:
-    """Return what loses against every other value."""
-    if dtype.kind == "f":
-        return dtype.type(-np.inf if low else np.inf)
-    if dtype.kind == "b":
-        return np.bool_(not low)
-    limits = np.iinfo(dtype)
-    return dtype.type(limits.min if low else limits.max)
-
-
-def mode(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[Any]:
-    """Return the most frequent value of each block, the smallest of those that are as frequent."""
-    ordered: NDArray[Any] = np.sort(_gathered(data, sizes), axis=0)
-    nothing = None
-    if gone is not None:
-        nothing = np.isnan(ordered) if data.dtype.kind == "f" else np.zeros(ordered.shape, bool)
-        nothing |= False if missing is None else ordered == missing
-    found: NDArray[Any] = ordered[0].copy()
-    best = np.zeros(ordered.shape[1:], np.int32)
-    run = np.zeros_like(best)
-    for place, values in enumerate(ordered):
-        run = np.where(values == ordered[place - 1], run + 1, 1) if place else run + 1
-        if nothing is not None:
-            run[nothing[place]] = 0
-        better = run > best
-        best[better], found[better] = run[better], values[better]
-    if gone is not None:
-        found[best == 0] = np.nan if missing is None else missing
-    return found
-
-
-def _gathered(data: NDArray[Any], sizes: Sizes) -> NDArray[Any]:
-    """Return the elements of each block along a new first axis."""
-    pairs = [(extent // size, size) for extent, size in zip(data.shape, sizes, strict=True)]
-    split = data.reshape([number for pair in pairs for number in pair])
-    within, across = tuple(range(1, 2 * len(sizes), 2)), tuple(range(0, 2 * len(sizes), 2))
-    found: NDArray[Any] = split.transpose(within + across).reshape((-1, *(count for count, _ in pairs)))
-    return found
-
-
-BLOCKS: Mapping[str, Reduction] = {
-    "average": average,
-    "max": _extreme(np.maximum, low=True),
-    "min": _extreme(np.minimum, low=False),
-    "mode": mode,
-}
-
-
-EXACT = 1 << 48
-"""Integers whose weighted sums are right to the unit: 53 bits, less some for the roundings of the sum."""
-
-LEAST = 0.5
-"""Part of the weights that what is there must have for an element to be there."""
-
-type Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """Weights by distance in blocks, and the distance at which they end."""
-
-    weight: Callable[[Floats], Floats]
-    reach: int
-
-    def margin(self, factor: int) -> int:
-        """Return how many elements beyond a block have weight."""
-        return ((2 * self.reach - 1) * factor) // 2
-
-    def taps(self, factor: int) -> list[tuple[int, float]]:
-        """Return weights by the element's place after the block's start; those of zero are none."""
-        margin = self.margin(factor)
-        places = np.arange(-margin, factor + margin)
-        weights = self.weight((places - (factor - 1) / 2) / factor)
-        return [
-            (int(place), float(weight))
-            for place, weight in zip(places, weights / weights.sum(), strict=True)
-            if abs(weight) > np.finfo(np.float64).eps
-        ]
-
-
-KERNELS: Mapping[str, Kernel] = {
-    "gaussian": Kernel(lambda x: np.exp(-((3 * x) ** 2) / 2), 1),
-    "lanczos": Kernel(lambda x: np.sinc(x) * np.sinc(x / 3), 3),
-}
-
-
-def filtered(source: NDArray[Any], gone: Gone, how: "Downsampling", region: "Region") -> NDArray[Any]:
-    """Return the weighted means of a region of the level."""
-    kernel, window = KERNELS[how.method], how.window(region)
-    _refuse_inexact(source, gone, how.method)
-    filled = source if gone is None else np.where(gone, source.dtype.type(0), source)
-    whole: Any = 1.0
-    for axis, norm in enumerate(_norms(kernel, how, region)):
-        whole = whole * norm.reshape((-1,) + (1,) * (source.ndim - axis - 1))
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = _summed(kernel, filled, how.factors, region, window, wide(source.dtype))
-        if gone is None:
-            return with_missing(narrowed(sums / whole, source.dtype), None, how.missing)
-        weights = _summed(kernel, ~gone, how.factors, region, window, np.dtype(np.float64))
-        touched = _summed(kernel, gone, how.factors, region, window, np.dtype(bool))
-        divisor = np.where(touched, weights, whole)
-        nothing = touched & (weights < LEAST * whole)
-        found = narrowed(sums / np.where(nothing, 1.0, divisor), source.dtype)
-    return with_missing(found, nothing, how.missing)
-
-
-def _refuse_inexact(source: NDArray[Any], gone: Gone, method: str) -> None:
-    if source.dtype.kind not in "iu" or source.dtype.itemsize < np.dtype(np.int64).itemsize or not source.size:
-        return
-    there = source if gone is None else source[~gone]
-    if there.size and (int(there.max()) > EXACT or int(there.min()) < -EXACT):
-        raise UnsupportedError(
-            f"{method} of integers beyond 2**48, whose weighted sums floats do not hold; average is exact",
-            field="method",
-        )
-
-
-def _norms(kernel: Kernel, how: "Downsampling", region: "Region") -> list[Floats]:
-    """Return, along each axis, the sum of the weights that lie inside the source."""
-    found = []
-    for at, factor, size in zip(region, how.factors, how.source_shape, strict=True):
-        norm = np.zeros(at.stop - at.start)
-        for place, weight in kernel.taps(factor) if factor > 1 else [(0, 1.0)]:
-            where = np.arange(at.start, at.stop) * factor + place
-            norm += weight * ((where >= 0) & (where < size))
-        found.append(norm)
-    return found
-
-
-def _summed(  # noqa: PLR0913, PLR0917 - one axis after the other, with what each needs
-    kernel: Kernel,
-    data: NDArray[Any],
-    factors: tuple[int, ...],
-    region: "Region",
-    window: "Region",
-    dtype: np.dtype[Any],
-) -> NDArray[Any]:
-    """Return the sums of weighted elements; of booleans whether any with weight is true."""
-    for axis, (at, of, factor) in enumerate(zip(region, window, factors, strict=True)):
-        if factor == 1:
-            continue
-        margin = kernel.margin(factor)
-        lacking = (of.start - (at.start * factor - margin), at.stop * factor + margin - of.stop)
-        data = _along(_padded(data, axis, lacking), axis, kernel.taps(factor), margin, factor, dtype)
-    return data if data.dtype == dtype else data.astype(dtype)
-
-
-def _padded(data: NDArray[Any], axis: int, lacking: tuple[int, int]) -> NDArray[Any]:
-    """Return the data with zeros where the source has ended."""
-    if lacking == (0, 0):
-        return data
-    return np.pad(data, [lacking if number == axis else (0, 0) for number in range(data.ndim)])
-
-
-def _along(  # noqa: PLR0913, PLR0917 - the same
-    data: NDArray[Any],
-    axis: int,
-    taps: list[tuple[int, float]],
-    margin: int,
-    factor: int,
-    dtype: np.dtype[Any],
-) -> NDArray[Any]:
-    before = (slice(None),) * axis
-    count = (data.shape[axis] - 2 * margin) // factor
-    total = np.zeros((*data.shape[:axis], count, *data.shape[axis + 1 :]), dtype)
-    product = np.empty_like(total)
-    for place, weight in taps:
-        start = place + margin
-        part = data[(*before, slice(start, start + (count - 1) * factor + 1, factor))]
-        if dtype.kind == "b":
-            total |= part
-        else:
-            total += np.multiply(part, weight, out=product, dtype=dtype, casting="unsafe")
-    return total
-
-
 type Region = tuple[slice, ...]
 """A slice with start and stop along each axis."""
+
+type Floats = NDArray[np.float64]
+type Gone = NDArray[np.bool_] | None
+"""Where there is nothing, None where that is nowhere."""
+
+type Reduction = Callable[[NDArray[Any], Gone, Sizes, Any], NDArray[Any]]
 
 LARGEST_BLOCK = 1 << 30
 """Elements that one element may stand for: their exact sum fits into 64 bits."""
@@ -447,35 +95,28 @@ class Downsampling:
             raise ValueError(f"elements of shape {source.shape} for the window {window}")
         if all(factor == 1 for factor in self.factors):
             return source
-        gone = _missing(source, self.missing)
+        gone = np.isnan(source) if source.dtype.kind in "fc" else None
+        if self.missing is not None:
+            marked = source == self.missing
+            gone = marked if gone is None else gone | marked
+        gone = gone if gone is not None and gone.any() else None
         if self.method in KERNELS:
             return filtered(source, gone, self, region)
-        return self._by_blocks(source, gone, region)
-
-    def _by_blocks(self, source: NDArray[Any], gone: NDArray[np.bool_] | None, region: Region) -> NDArray[Any]:
-        """Return the reduction of each block; those that the source's end cuts are done by themselves."""
         reduce = BLOCKS[self.method]
         level = np.empty([at.stop - at.start for at in region], source.dtype)
         for target, blocks, sizes in _uniform(region, self.factors, self.source_shape):
             if level[target].size:
-                none = None if gone is None else gone[blocks]
-                level[target] = reduce(source[blocks], none, sizes, self.missing)
+                level[target] = reduce(source[blocks], None if gone is None else gone[blocks], sizes, self.missing)
         return level
-
-
-def _missing(source: NDArray[Any], missing: Any) -> NDArray[np.bool_] | None:
-    """Return where there is nothing, None where that is nowhere."""
-    gone = np.isnan(source) if source.dtype.kind in "fc" else None
-    if missing is not None:
-        marked = source == missing
-        gone = marked if gone is None else gone | marked
-    return gone if gone is not None and gone.any() else None
 
 
 def _uniform(
     region: Region, factors: tuple[int, ...], shape: tuple[int, ...]
 ) -> list[tuple[Region, Region, tuple[int, ...]]]:
-    """Return parts of a region in which all blocks are of one size: where in it, where in its window, the size."""
+    """Return parts of a region in which all blocks are of one size: where in it, where in its window, the size.
+
+    The blocks that the source's end cuts are parts of their own.
+    """
     parts: list[tuple[Region, Region, tuple[int, ...]]] = [((), (), ())]
     for at, factor, size in zip(region, factors, shape, strict=True):
         whole = min(max(size // factor, at.start), at.stop)  # blocks from here on are cut by the end
@@ -485,3 +126,317 @@ def _uniform(
             axis.append((slice(whole - at.start, None), slice(whole * factor - first, size - first), size % factor))
         parts = [((*t, to), (*b, of), (*s, step)) for t, b, s in parts for to, of, step in axis]
     return parts
+
+
+# Values in the array's own type
+
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that sums are computed in: 64-bit floats, complex ones for complex."""
+    return np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+
+
+def held(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a value in a type, None where it is NaN or the type does not hold it: no element is it then."""
+    if value is None or value != value:  # noqa: PLR0124 - NaN
+        return None
+    if dtype.kind in "iu" and not (np.iinfo(dtype).min <= value <= np.iinfo(dtype).max and value == int(value)):
+        return None
+    return dtype.type(value)
+
+
+def narrowed(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return floats in another type, integers rounded half to even and clipped to their range."""
+    if dtype.kind == "b":
+        return np.rint(numbers) > 0
+    if dtype.kind not in "iu":
+        with np.errstate(over="ignore"):  # beyond float16 or float32 is infinity, as in any conversion
+            return numbers.astype(dtype)
+    limits = np.iinfo(dtype)
+    rounded = np.rint(numbers)
+    low, high = rounded <= limits.min, rounded >= limits.max
+    integers = np.where(low | high, 0, rounded).astype(dtype)
+    integers[low], integers[high] = limits.min, limits.max
+    return integers
+
+
+def with_missing(values: NDArray[Any], nothing: Gone, missing: Any) -> NDArray[Any]:
+    """Return the values with the missing one where there is nothing, and there only."""
+    if missing is not None:
+        values = np.where(values == missing, beside(missing, values.dtype), values).astype(values.dtype)
+    if nothing is not None:
+        values[nothing] = np.nan if missing is None else missing
+    return values
+
+
+def beside(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the neighbour of a value: for what was computed and is the missing value by chance."""
+    if dtype.kind in "iu":
+        return int(value) - 1 if int(value) == np.iinfo(dtype).max else int(value) + 1
+    if dtype.kind == "f":
+        return np.nextafter(dtype.type(value), dtype.type(0 if value else 1))
+    return value
+
+
+# Reductions of blocks of one size
+
+HALF_WORD = 32
+LOW_WORD = (1 << HALF_WORD) - 1
+
+
+def _taps(data: NDArray[Any], axis: int, size: int) -> Iterator[NDArray[Any]]:
+    """Yield the first elements of all blocks along an axis, then the second ones, and so on."""
+    before = (slice(None),) * axis
+    for tap in range(size):
+        yield data[(*before, slice(tap, None, size))]
+
+
+def _folded(data: NDArray[Any], sizes: Sizes, join: np.ufunc) -> NDArray[Any]:
+    """Return each block joined by a function, one axis after the other, the slowest first."""
+    for axis, size in enumerate(sizes):
+        if size == 1:
+            continue
+        taps = _taps(data, axis, size)
+        joined = next(taps).copy()
+        for tap in taps:
+            join(joined, tap, out=joined)
+        data = joined
+    return data
+
+
+def _sums(data: NDArray[Any], sizes: Sizes, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the sum of each block in a type that holds it; the input is converted as it is added."""
+    for axis, size in enumerate(sizes):
+        if size == 1:
+            continue
+        taps = _taps(data, axis, size)
+        total = next(taps).astype(dtype)
+        for tap in taps:
+            np.add(total, tap, out=total, casting="unsafe")
+        data = total
+    return data if data.dtype == dtype else data.astype(dtype)
+
+
+def average(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[Any]:
+    """Return the mean of what is there in each block."""
+    if data.dtype.kind == "b":
+        return average(data.view(np.uint8), gone, sizes, missing).astype(bool)
+    count: Any = math.prod(sizes)
+    if gone is not None:
+        data = np.where(gone, data.dtype.type(0), data)
+        count = _sums(~gone, sizes, np.dtype(np.int64))
+    some = np.maximum(count, 1)
+    if data.dtype.kind not in "iu":
+        with np.errstate(invalid="ignore", over="ignore"):
+            means = narrowed(_sums(data, sizes, wide(data.dtype)) / some, data.dtype)
+    elif data.dtype.itemsize == np.dtype(np.int64).itemsize:
+        means = _long_mean(data, sizes, some)
+    else:
+        total = _sums(data, sizes, _holder(data.dtype, math.prod(sizes)))
+        is_power = np.ndim(some) == 0 and int(some) & (int(some) - 1) == 0
+        means = (_shifted(total, int(some).bit_length() - 1) if is_power else _divided(total, some)).astype(data.dtype)
+    return with_missing(means, None if gone is None else count == 0, missing)
+
+
+def _holder(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
+    """Return the narrowest integer that holds the sum of so many, rounding included."""
+    limits = np.iinfo(dtype)
+    most = max(int(limits.max), -int(limits.min)) * (count + 1)
+    kinds = (np.uint16, np.uint32, np.uint64) if dtype.kind == "u" else (np.int16, np.int32, np.int64)
+    return np.dtype(next(kind for kind in kinds if most <= np.iinfo(kind).max))
+
+
+def _shifted(total: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Return total / 2**bits, rounded half to even."""
+    if not bits:
+        return total
+    one = total.dtype.type(1)
+    odd: NDArray[Any] = (total >> total.dtype.type(bits)) & one
+    odd += total
+    odd += total.dtype.type((1 << (bits - 1)) - 1)
+    odd >>= total.dtype.type(bits)
+    return odd
+
+
+def _divided(total: NDArray[Any], count: Any) -> NDArray[Any]:
+    """Return total / count, rounded half to even."""
+    count = np.asarray(count).astype(total.dtype)
+    quotient = total // count
+    rest = total - quotient * count
+    up = (rest > count - rest) | ((rest == count - rest) & (quotient % 2 == 1))
+    rounded: NDArray[Any] = quotient + up.astype(total.dtype)
+    return rounded
+
+
+def _long_mean(data: NDArray[Any], sizes: Sizes, count: Any) -> NDArray[Any]:
+    """Return the mean of 64-bit integers, whose sum 64 bits do not hold: by their halves."""
+    kind = np.dtype(np.uint64 if data.dtype.kind == "u" else np.int64)
+    word, mask = kind.type(HALF_WORD), kind.type(LOW_WORD)
+    high, low = _sums(data >> word, sizes, kind), _sums(data & mask, sizes, kind)
+    count = np.asarray(count).astype(kind)
+    quotient = high // count
+    rest = ((high - quotient * count) << word) + low
+    means: NDArray[Any] = (quotient << word) + _divided(rest, count)
+    return means.astype(data.dtype)
+
+
+def _extreme(join: np.ufunc, *, low: bool) -> Reduction:
+    """Return the reduction by `np.maximum`, against which the lowest value loses, or by `np.minimum`."""
+
+    def reduce(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[Any]:
+        if gone is None:
+            return _folded(data, sizes, join)
+        extremes = _folded(np.where(gone, _limit(data.dtype, low=low), data), sizes, join)
+        extremes[_folded(gone, sizes, np.logical_and)] = np.nan if missing is None else missing
+        return extremes
+
+    return reduce
+
+
+def _limit(dtype: np.dtype[Any], *, low: bool) -> Any:
+    """Return what loses against every other value."""
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if low else np.inf)
+    if dtype.kind == "b":
+        return np.bool_(not low)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if low else limits.max)
+
+
+def mode(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArray[Any]:
+    """Return the most frequent value of each block, the smallest of those that are as frequent."""
+    pairs = [(extent // size, size) for extent, size in zip(data.shape, sizes, strict=True)]
+    split = data.reshape([number for pair in pairs for number in pair])
+    within, across = tuple(range(1, 2 * len(sizes), 2)), tuple(range(0, 2 * len(sizes), 2))
+    blocks = split.transpose(within + across).reshape((-1, *(count for count, _ in pairs)))
+    ordered: NDArray[Any] = np.sort(blocks, axis=0)
+    nothing = None
+    if gone is not None:
+        nothing = np.isnan(ordered) if data.dtype.kind == "f" else np.zeros(ordered.shape, bool)
+        nothing |= False if missing is None else ordered == missing
+    modes: NDArray[Any] = ordered[0].copy()
+    best = np.zeros(ordered.shape[1:], np.int32)
+    run = np.zeros_like(best)
+    for place, values in enumerate(ordered):
+        run = np.where(values == ordered[place - 1], run + 1, 1) if place else run + 1
+        if nothing is not None:
+            run[nothing[place]] = 0
+        better = run > best
+        best[better], modes[better] = run[better], values[better]
+    if gone is not None:
+        modes[best == 0] = np.nan if missing is None else missing
+    return modes
+
+
+BLOCKS: Mapping[str, Reduction] = {
+    "average": average,
+    "max": _extreme(np.maximum, low=True),
+    "min": _extreme(np.minimum, low=False),
+    "mode": mode,
+}
+
+
+# Weighted means
+
+EXACT = 1 << 48
+"""Integers whose weighted sums are right to the unit: 53 bits, less some for the roundings of the sum."""
+
+LEAST = 0.5
+"""Part of the weights that what is there must have for an element to be there."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Weights by distance in blocks, and the distance at which they end."""
+
+    weight: Callable[[Floats], Floats]
+    reach: int
+
+    def margin(self, factor: int) -> int:
+        """Return how many elements beyond a block have weight."""
+        return ((2 * self.reach - 1) * factor) // 2
+
+    def taps(self, factor: int) -> list[tuple[int, float]]:
+        """Return weights by the element's place after the block's start; those of zero are none."""
+        margin = self.margin(factor)
+        places = np.arange(-margin, factor + margin)
+        weights = self.weight((places - (factor - 1) / 2) / factor)
+        return [
+            (int(place), float(weight))
+            for place, weight in zip(places, weights / weights.sum(), strict=True)
+            if abs(weight) > np.finfo(np.float64).eps
+        ]
+
+
+KERNELS: Mapping[str, Kernel] = {
+    "gaussian": Kernel(lambda x: np.exp(-((3 * x) ** 2) / 2), 1),
+    "lanczos": Kernel(lambda x: np.sinc(x) * np.sinc(x / 3), 3),
+}
+
+
+def filtered(source: NDArray[Any], gone: Gone, how: "Downsampling", region: Region) -> NDArray[Any]:
+    """Return the weighted means of a region of the level."""
+    if source.dtype.kind in "iu" and source.dtype.itemsize == np.dtype(np.int64).itemsize:
+        _refuse_inexact(source if gone is None else source[~gone], how.method)
+    kernel = KERNELS[how.method]
+    filled = source if gone is None else np.where(gone, source.dtype.type(0), source)
+    whole: Any = 1.0
+    for axis, norm in enumerate(_norms(kernel, how, region)):
+        whole = whole * norm.reshape((-1,) + (1,) * (source.ndim - axis - 1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = _sums_by_weight(kernel, filled, how, region, wide(source.dtype))
+        if gone is None:
+            return with_missing(narrowed(sums / whole, source.dtype), None, how.missing)
+        weights = _sums_by_weight(kernel, ~gone, how, region, np.dtype(np.float64))
+        touched = _sums_by_weight(kernel, gone, how, region, np.dtype(bool))
+        divisor = np.where(touched, weights, whole)
+        nothing = touched & (weights < LEAST * whole)
+        means = narrowed(sums / np.where(nothing, 1.0, divisor), source.dtype)
+    return with_missing(means, nothing, how.missing)
+
+
+def _refuse_inexact(integers: NDArray[Any], method: str) -> None:
+    """Refuse integers whose weighted sums floats do not hold."""
+    if integers.size and (int(integers.max()) > EXACT or int(integers.min()) < -EXACT):
+        raise UnsupportedError(
+            f"{method} of integers beyond 2**48, whose weighted sums floats do not hold; average is exact",
+            field="method",
+        )
+
+
+def _norms(kernel: Kernel, how: "Downsampling", region: Region) -> list[Floats]:
+    """Return, along each axis, the sum of the weights that lie inside the source."""
+    norms = []
+    for at, factor, size in zip(region, how.factors, how.source_shape, strict=True):
+        norm = np.zeros(at.stop - at.start)
+        for place, weight in kernel.taps(factor) if factor > 1 else [(0, 1.0)]:
+            where = np.arange(at.start, at.stop) * factor + place
+            norm += weight * ((where >= 0) & (where < size))
+        norms.append(norm)
+    return norms
+
+
+def _sums_by_weight(
+    kernel: Kernel, data: NDArray[Any], how: "Downsampling", region: Region, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Return the sums of weighted elements; of booleans whether any with weight is true."""
+    for axis, (at, of, factor) in enumerate(zip(region, how.window(region), how.factors, strict=True)):
+        if factor == 1:
+            continue
+        margin = kernel.margin(factor)
+        lacking = (of.start - (at.start * factor - margin), at.stop * factor + margin - of.stop)
+        if lacking != (0, 0):  # zeros where the source has ended
+            data = np.pad(data, [lacking if number == axis else (0, 0) for number in range(data.ndim)])
+        before = (slice(None),) * axis
+        count = at.stop - at.start
+        total = np.zeros((*data.shape[:axis], count, *data.shape[axis + 1 :]), dtype)
+        product = np.empty_like(total)
+        for place, weight in kernel.taps(factor):
+            start = place + margin
+            part = data[(*before, slice(start, start + (count - 1) * factor + 1, factor))]
+            if dtype.kind == "b":
+                total |= part
+            else:
+                total += np.multiply(part, weight, out=product, dtype=dtype, casting="unsafe")
+        data = total
+    return data if data.dtype == dtype else data.astype(dtype)
