@@ -1,24 +1,9 @@
-"""A TIFF made up around one tile or strip, so that decoders that read whole files read it.
+"""Tiles and strips of a TIFF to arrays.
 
-May touch the layout tables and the model.
-Spec: docs/codecs/tiff-tile/README.md
-
-How many bytes a tile or strip becomes under a scheme that compresses bytes, whatever they mean.
-
-May touch imagecodecs, the layout tables and the model.
-
-Tiles and strips of a TIFF to arrays: a synthetic TIFF of one strip, parsed once, decodes every chunk.
-
-May touch numpy, tifffile, imagecodecs, the layout tables and the model; no I/O, no zarr.  tifffile
-decodes what it can; libtiff (through imagecodecs) the rest.  What a chunk declares is compared with
-the chunk's size before anything is decoded.
-Spec: docs/codecs/tiff-tile/README.md
-
-Tiles of palette indices to colours.
-
-May touch numpy, the tile decoder and the model; no I/O, no zarr.  A chunk of indices, decoded as any
-other tile, is looked up in the table of the configuration: `palette`, with red, green and blue of
-each value in turn, 8 bits each.
+Decoders that read whole files are fed a TIFF made up around one tile or strip: tifffile parses it once for each
+size that a chunk may have, and decodes all chunks of that size; libtiff (through imagecodecs) reads
+what tifffile does not.  What a chunk declares is compared with the chunk's size before anything is decoded.
+Palette indices are decoded as any other tile, and looked up in the configuration's `palette`.
 Spec: docs/codecs/tiff-tile/README.md
 """
 
@@ -27,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import imagecodecs
@@ -52,69 +38,53 @@ from jnrrdz.formats.tiff.tags import (
 
 JPEG_COLOURS = 3
 
+ALWAYS = {Tag.BitsPerSample, Tag.SampleFormat}
+"""Tags that are written even without values."""
+
 type TagValues = tuple[int, int, tuple[int, ...] | bytes]
 
 
 def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes) -> bytes:
     """Return a TIFF whose only strip is `data`, `width` x `height` pixels, tagged as the source is."""
     order = "<" if config.byte_order == "little" else ">"
+    long, short, rational = FieldType.LONG, FieldType.SHORT, FieldType.RATIONAL
     separate = config.planar_config == Planar.SEPARATE
     samples = 1 if separate else config.samples_per_pixel
-    tags: list[TagValues] = [
-        (Tag.ImageWidth, FieldType.LONG, (width,)),
-        (Tag.ImageLength, FieldType.LONG, (height,)),
-        (Tag.BitsPerSample, FieldType.SHORT, config.bits_per_sample[:samples]),
-        (Tag.Compression, FieldType.SHORT, (config.compression,)),
-        (Tag.PhotometricInterpretation, FieldType.SHORT, (_photometric(config, separate=separate),)),
-        (Tag.FillOrder, FieldType.SHORT, (config.fill_order,)),
-        (Tag.StripOffsets, FieldType.LONG, (0,)),
-        (Tag.SamplesPerPixel, FieldType.SHORT, (samples,)),
-        (Tag.RowsPerStrip, FieldType.LONG, (height,)),
-        (Tag.StripByteCounts, FieldType.LONG, (len(data),)),
-        (Tag.PlanarConfiguration, FieldType.SHORT, (Planar.CHUNKY,)),
-        (Tag.SampleFormat, FieldType.SHORT, config.sample_format[:samples]),
-    ]
-    tags += _special_tags(config, len(data), separate=separate)
-    return _assembled(order, sorted(tags), data)
-
-
-def _special_tags(config: TiffTileConfig, nbytes: int, *, separate: bool) -> list[TagValues]:
-    """Return the tags that only some schemes and colours need."""
-    long, short, rational = FieldType.LONG, FieldType.SHORT, FieldType.RATIONAL
-    has_palette = config.photometric == Photometric.PALETTE
-    is_old = config.compression == Compression.OLD_JPEG
-    optional: list[tuple[bool, TagValues]] = [
-        (config.predictor != 1, (Tag.Predictor, short, (config.predictor,))),
-        (config.t4_options is not None, (Tag.T4Options, long, (config.t4_options or 0,))),
-        (not (separate or _is_plain_jpeg(config)), (Tag.ExtraSamples, short, config.extra_samples)),
-        (True, (Tag.YCbCrSubSampling, short, config.ycbcr_subsampling)),
-        (True, (Tag.YCbCrCoefficients, rational, config.ycbcr_coefficients)),
-        (True, (Tag.ReferenceBlackWhite, rational, config.reference_black_white)),
-        (is_old, (Tag.JPEGProc, short, (1,))),
-        (is_old, (Tag.JPEGInterchangeFormat, long, (0,))),
-        (is_old, (Tag.JPEGInterchangeFormatLength, long, (nbytes,))),
-        (True, (Tag.LERCParameters, long, config.lerc_parameters)),
-        (has_palette, (Tag.ColorMap, short, (0,) * (3 << min(config.bits_per_sample[0], 16)))),
-        (True, (Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables or b"")),
-    ]
-    return [entry for wanted, entry in optional if wanted and entry[2]]
-
-
-def _photometric(config: TiffTileConfig, *, separate: bool) -> int:
-    """One plane of several is grey, whatever the planes together are."""
-    if separate:
-        return Photometric.MINISBLACK
-    return Photometric.RGB if _is_plain_jpeg(config) else config.photometric
-
-
-def _is_plain_jpeg(config: TiffTileConfig) -> bool:
-    """Whether chunks are JPEGs of three components that are no YCbCr.
-
-    libtiff takes their numbers as they are, be they grey, Lab or red, green and blue.  tifffile
-    does so for plain RGB only, and leaves all else to libjpeg, which guesses that they are YCbCr.
-    """
+    # JPEGs of three components that are no YCbCr: libtiff takes their numbers as they are, be they grey, Lab or red,
+    # green and blue.  tifffile does so for plain RGB only, and leaves all else to libjpeg, which guesses YCbCr.
     is_three = config.compression == Compression.JPEG and config.samples_per_pixel == JPEG_COLOURS
-    return is_three and config.photometric != Photometric.YCBCR
+    is_plain_jpeg = is_three and config.photometric != Photometric.YCBCR
+    # one plane of several is grey, whatever the planes together are
+    colours = Photometric.MINISBLACK if separate else Photometric.RGB if is_plain_jpeg else config.photometric
+    is_old = config.compression == Compression.OLD_JPEG
+    has_palette = config.photometric == Photometric.PALETTE
+    tags: list[TagValues] = [
+        (Tag.ImageWidth, long, (width,)),
+        (Tag.ImageLength, long, (height,)),
+        (Tag.BitsPerSample, short, config.bits_per_sample[:samples]),
+        (Tag.Compression, short, (config.compression,)),
+        (Tag.PhotometricInterpretation, short, (colours,)),
+        (Tag.FillOrder, short, (config.fill_order,)),
+        (Tag.StripOffsets, long, (0,)),
+        (Tag.SamplesPerPixel, short, (samples,)),
+        (Tag.RowsPerStrip, long, (height,)),
+        (Tag.StripByteCounts, long, (len(data),)),
+        (Tag.PlanarConfiguration, short, (Planar.CHUNKY,)),
+        (Tag.SampleFormat, short, config.sample_format[:samples]),
+        (Tag.Predictor, short, () if config.predictor == 1 else (config.predictor,)),
+        (Tag.T4Options, long, () if config.t4_options is None else (config.t4_options,)),
+        (Tag.ExtraSamples, short, () if separate or is_plain_jpeg else config.extra_samples),
+        (Tag.YCbCrSubSampling, short, config.ycbcr_subsampling),
+        (Tag.YCbCrCoefficients, rational, config.ycbcr_coefficients),
+        (Tag.ReferenceBlackWhite, rational, config.reference_black_white),
+        (Tag.JPEGProc, short, (1,) if is_old else ()),
+        (Tag.JPEGInterchangeFormat, long, (0,) if is_old else ()),
+        (Tag.JPEGInterchangeFormatLength, long, (len(data),) if is_old else ()),
+        (Tag.LERCParameters, long, config.lerc_parameters),
+        (Tag.ColorMap, short, (0,) * (3 << min(config.bits_per_sample[0], 16)) if has_palette else ()),
+        (Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables or b""),
+    ]
+    return _assembled(order, sorted(entry for entry in tags if entry[2] or entry[0] in ALWAYS), data)
 
 
 def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:
@@ -152,14 +122,6 @@ DECODERS: dict[int, Callable[..., bytes | bytearray | memoryview]] = {
     Compression.ZSTD: imagecodecs.zstd_decode,
     Compression.ZSTD_OLD: imagecodecs.zstd_decode,
 }
-
-
-def unpacked_length(data: bytes | memoryview, config: TiffTileConfig, most: int) -> int:
-    """Return the length of what the data become, `most` at the most; what the decoder raises goes through."""
-    if config.compression == Compression.NONE:
-        return len(data)
-    stream = imagecodecs.bitorder_decode(bytes(data)) if config.fill_order == REVERSED else data
-    return len(DECODERS[config.compression](stream, out=most))
 
 
 type Shape = tuple[int, ...]
@@ -228,22 +190,22 @@ class TileDecoder:
             )
         if config.compression not in Compression:
             raise UnsupportedError(f"compression {config.compression}", field="tiff-tile")
+        self.sizes = self._sizes()
+        # YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does
+        self._is_ycbcr = config.photometric == Photometric.YCBCR and config.compression in BYTE_STREAMS
+        # tifffile knows no signed samples of 24 bits, and unpacks big-endian ones as if they were little
+        is_int24 = config.bits_per_sample[:1] == (INT24,) and config.sample_format[:1] != (SampleFormat.IEEEFP,)
+        self._needs_libtiff = is_int24 or self._is_ycbcr or config.compression in LIBTIFF_ONLY
+        # whole colours of 8 bits: the common case, and one with a faster way
+        is_colour = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
+        is_bytes = self.samples == COLOURS and set(config.bits_per_sample) == {8} and dtype == np.uint8
+        self._is_rgb = config.compression in {Compression.JPEG, Compression.WEBP} and is_colour and is_bytes
+        bits = sum(config.bits_per_sample[: self.samples])
+        least = min(height * -(-width * bits // 8) for height, width in self.sizes)
+        self._least_bytes = 0 if self._is_ycbcr else least  # nothing is known of subsampled ones
 
-    @property
-    def _can_tifffile(self) -> bool:
-        config = self.config
-        if config.bits_per_sample[:1] == (INT24,) and config.sample_format[:1] != (SampleFormat.IEEEFP,):
-            return False  # tifffile knows no signed ones, and unpacks big-endian ones as if they were little
-        return config.compression not in LIBTIFF_ONLY and not self._is_subsampled_raw
-
-    @property
-    def _is_subsampled_raw(self) -> bool:
-        """YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does."""
-        config = self.config
-        return config.photometric == Photometric.YCBCR and config.compression in BYTE_STREAMS
-
-    def sizes(self) -> Iterator[tuple[int, int]]:
-        """Yield the sizes (height, width) that a chunk may have: whole, then cut at the image's edges.
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Return the sizes (height, width) that a chunk may have: whole, then cut at the image's edges.
 
         Only an image format that says its own size may be narrower: in all others a row of an edge
         tile is as long as any.
@@ -253,53 +215,43 @@ class TileDecoder:
         widths = {config.tile_width: None}
         if config.compression in SELF_SIZED:
             widths[config.image_width % config.tile_width or config.tile_width] = None
-        yield from ((height, width) for height in heights for width in widths)
+        return [(height, width) for height in heights for width in widths]
 
     @cached_property
     def _pages(self) -> dict[tuple[int, int, bool], Decode]:
         """The decode function of tifffile for every size, with and without a JFIF header in the chunk."""
-        sizes = {size: None for height, width in self.sizes() for size in ((height, width), (height + 1, width))}
-        return {
-            (height, width, jfif): self._page(height, width, jfif=jfif)
-            for height, width in sizes
-            for jfif in ((False, True) if self.config.compression in JPEGS else (False,))
-        }
-
-    def _page(self, height: int, width: int, *, jfif: bool) -> Decode:
-        # tifffile looks for JFIF in the first segment of the file and decides the colours by it
-        stub = b"\xff\xd8\xff\xe0\0\x10JFIF\0\0" if jfif else bytes(12)
-        with tifffile.TiffFile(io.BytesIO(synthetic_tiff(self.config, width, height, stub))) as tif:
-            page = tif.pages[0]
-            decode: Decode = page.decode
-        return decode
-
-    @cached_property
-    def _least_bytes(self) -> int:
-        """Bytes of the smallest chunk that there may be; nothing is known of subsampled ones."""
-        if self._is_subsampled_raw:
-            return 0
-        bits = sum(self.config.bits_per_sample[: self.samples])
-        return min(height * -(-width * bits // 8) for height, width in self.sizes())
+        pages: dict[tuple[int, int, bool], Decode] = {}
+        sizes = {size: None for height, width in self.sizes for size in ((height, width), (height + 1, width))}
+        for (height, width), jfif in product(sizes, (False, True) if self.config.compression in JPEGS else (False,)):
+            # tifffile looks for JFIF in the first segment of the file and decides the colours by it
+            stub = b"\xff\xd8\xff\xe0\0\x10JFIF\0\0" if jfif else bytes(12)
+            with tifffile.TiffFile(io.BytesIO(synthetic_tiff(self.config, width, height, stub))) as tif:
+                pages[height, width, jfif] = tif.pages[0].decode
+        return pages
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short tiles padded with the fill value."""
-        if self.config.jpeg_header is not None and bytes(data[:2]) != SOI:
-            data = b"".join((self.config.jpeg_header, data, EOI))
+        config = self.config
+        if config.jpeg_header is not None and bytes(data[:2]) != SOI:
+            data = b"".join((config.jpeg_header, data, EOI))
         height, width = self.shape[-2:]
-        if self.config.compression == Compression.LERC:
+        if config.compression == Compression.LERC:
             data = self._bare_lerc(data)
-        declared = check_declared(self.config.compression, data, height, width, self.samples)
-        check_possible(self.config.compression, len(data), self._least_bytes)
+        declared = check_declared(config.compression, data, height, width, self.samples)
+        check_possible(config.compression, len(data), self._least_bytes)
         try:
-            if self._is_rgb and declared == (height, width, COLOURS):
-                return self._rgb_planes(data)
-            if self._can_tifffile:
-                return self._fitted(self._by_tifffile(data))
-            return self._fitted(self._by_libtiff(data))
+            if not self._is_rgb or declared != (height, width, COLOURS):
+                return self._fitted(self._pixels(data))
+            if config.compression == Compression.WEBP:
+                return webp_planes(data, height, width).reshape(self.shape)
+            # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
+            plain = config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
+            planes = jpeg_planes(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain)
+            return planes.reshape(self.shape)
         except JnrrdzError:
             raise
         except DECODER_ERRORS as error:
-            scheme = name_of(Compression, self.config.compression)
+            scheme = name_of(Compression, config.compression)
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
 
     def _bare_lerc(self, data: bytes | memoryview) -> bytes | memoryview:
@@ -314,34 +266,23 @@ class TileDecoder:
         except DECODER_ERRORS as error:
             raise MalformedError(f"LERC data of {len(data)} bytes do not decompress: {error}") from error
 
-    @cached_property
-    def _is_rgb(self) -> bool:
-        """Whether chunks are whole colours of 8 bits: the common case, and one with a faster way."""
-        config = self.config
-        colours = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
-        bytes_only = self.samples == COLOURS and set(config.bits_per_sample) == {8} and self.dtype == np.uint8
-        return config.compression in {Compression.JPEG, Compression.WEBP} and colours and bytes_only
-
-    def _rgb_planes(self, data: bytes | memoryview) -> NDArray[Any]:
-        height, width = self.shape[-2:]
-        if self.config.compression == Compression.WEBP:
-            return webp_planes(data, height, width).reshape(self.shape)
-        # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
-        plain = self.config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
-        planes = jpeg_planes(data, height, width, tables=self.config.jpeg_tables, stored_as_rgb=plain)
-        return planes.reshape(self.shape)
-
-    def _by_tifffile(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return pixels in tifffile's order (row, column, sample); an edge's size if not the whole one fits."""
+    def _pixels(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return pixels in the order (row, column, sample); an edge's size if the data are not a whole chunk's."""
         jfif = self.config.compression in JPEGS and bytes(data[6:10]) == b"JFIF"
         first: Exception | None = None
+        pixels: NDArray[Any] | None
         extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
-        for height, width in self.sizes():
+        for height, width in self._ycbcr_sizes(data) if self._is_ycbcr else self.sizes:
             try:
-                pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
+                if self._needs_libtiff:
+                    pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
+                else:
+                    pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
             except DECODER_ERRORS as error:
                 first = first or error
                 continue
+            if self._needs_libtiff:
+                return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
             if pixels is not None and not self._holds_more(data, height, width):
                 return pixels.reshape(height, width, -1)
         raise first or MalformedError("no pixels")
@@ -355,33 +296,25 @@ class TileDecoder:
         except DECODER_ERRORS:
             return False
 
-    def _by_libtiff(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return pixels in the order (row, column, sample), through libtiff."""
-        first: Exception | None = None
-        sizes = self._ycbcr_sizes(data) if self._is_subsampled_raw else self.sizes()
-        for height, width in sizes:
-            try:
-                pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
-            except DECODER_ERRORS as error:
-                first = first or error
-                continue
-            return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
-        raise first or MalformedError("no pixels")
-
     def _ycbcr_sizes(self, data: bytes | memoryview) -> Iterator[tuple[int, int]]:
         """Yield the one size that the bytes are right for; libtiff would make up the rest of a short deflate stream."""
         config = self.config
         across, down = (1, 1) if config.planar_config == Planar.SEPARATE else config.ycbcr_subsampling or (2, 2)
         parts = 1 if config.planar_config == Planar.SEPARATE else across * down + 2
-        found = unpacked_length(data, config, parts * -(-config.tile_width // across) * -(-config.tile_height // down))
-        for height, width in self.sizes():
-            rows = found // (parts * -(-width // across)) * down
+        most = parts * -(-config.tile_width // across) * -(-config.tile_height // down)
+        if config.compression == Compression.NONE:
+            nbytes = len(data)
+        else:
+            stream = imagecodecs.bitorder_decode(bytes(data)) if config.fill_order == REVERSED else data
+            nbytes = len(DECODERS[config.compression](stream, out=most))
+        for height, width in self.sizes:
+            rows = nbytes // (parts * -(-width // across)) * down
             if rows >= height:
                 if height < config.tile_height and rows >= height + down:
                     break  # a whole chunk's, cut off
                 yield height, width
                 return
-        raise MalformedError(f"the chunk's data become {found} bytes, which are neither a whole chunk's nor an edge's")
+        raise MalformedError(f"the chunk's data become {nbytes} bytes, which are neither a whole chunk's nor an edge's")
 
     def _fitted(self, pixels: NDArray[Any]) -> NDArray[Any]:
         """Return (row, column, sample) pixels in the chunk's shape and type."""
