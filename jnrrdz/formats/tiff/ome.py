@@ -1,14 +1,6 @@
-"""What OME-XML says of a file's images: their axes, which IFD holds which plane, channels, sizes.
+"""OME-TIFF: planes gathered from the IFDs, and the files, that the OME-XML names.
 
-May touch errors and the model's names.  The XML comes from the file that is being scanned, so it
-is not trusted: document types (and with them entities) are refused, and so is every number that
-no image can have.
-Spec: https://docs.openmicroscopy.org/ome-model/6.3.1/ome-tiff/specification.html
-
-OME-TIFF to series: planes gathered from the IFDs, and the files, that the OME-XML names.
-
-May touch the TIFF layout, neighbours of the source, and the pages and planes of this folder.  A
-plane that no block of the XML covers is missing; a file that it names and that is not there is an
+A plane that no block of the XML covers is missing; a file that it names and that is not there is an
 error, because its planes are not known to be absent.
 Spec: https://docs.openmicroscopy.org/ome-model/6.3.1/ome-tiff/specification.html
 """
@@ -16,19 +8,19 @@ Spec: https://docs.openmicroscopy.org/ome-model/6.3.1/ome-tiff/specification.htm
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite, prod
+from math import prod
 from xml.etree import ElementTree as ET
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
+from jnrrdz.formats.tiff.gdal_metadata import finite_number
 from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import TEXTS, bounded_text, meaning_of
-from jnrrdz.formats.tiff.pages import NAMES, Gathered, Level, Numbers, Pages, check_levels
+from jnrrdz.formats.tiff.pages import NAMES, Level, Numbers, Pages, check_levels
 from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
@@ -81,13 +73,10 @@ def parse_ome(text: str) -> list[OmeImage]:
         root = ET.fromstring(text.strip("\0 \r\n\t"))  # noqa: S314  without a document type there is nothing to expand
     except (ET.ParseError, ValueError) as error:
         raise MalformedError(f"OME-XML that is no XML: {error}", field=FIELD) from error
-    found = []
-    for image in _children(root, "Image"):
-        for pixels in _children(image, "Pixels"):
-            one = _image(root, image, pixels)
-            if one.blocks:
-                found.append(one)
-    return found
+    images = [
+        _image(root, image, pixels) for image in _children(root, "Image") for pixels in _children(image, "Pixels")
+    ]
+    return [image for image in images if image.blocks]
 
 
 def _children(element: ET.Element, tag: str) -> Iterator[ET.Element]:
@@ -107,12 +96,19 @@ def _image(root: ET.Element, image: ET.Element, pixels: ET.Element) -> OmeImage:
     sizes = tuple(_integer(pixels, f"Size{axis}", 0) // (each if axis == "C" else 1) for axis in lead)
     if min(sizes) < 1 or prod(sizes) > MAX_PLANES:
         raise MalformedError(f"{sizes} planes along {lead}; from 1 to {MAX_PLANES} are possible", field=FIELD)
+    blocks = []
+    for data in _children(pixels, "TiffData"):
+        first = tuple(_integer(data, f"First{axis}", 0) for axis in lead)
+        name = "NumPlanes" if data.get("PlaneCount") is None else "PlaneCount"
+        single = None if data.get("IFD") is None else 1
+        count = single if data.get(name) is None else _integer(data, name, 0)
+        blocks.append(Block(first, _integer(data, "IFD", 0), count, _file(root, data)))
     return OmeImage(
         name=image.get("Name") or "",
         lead=lead,
         sizes=sizes,
         samples=each,
-        blocks=tuple(_block(root, data, lead) for data in _children(pixels, "TiffData")),
+        blocks=tuple(blocks),
         channels=_channels(channels),
         axes=_axes(pixels),
     )
@@ -127,14 +123,6 @@ def _integer(element: ET.Element, name: str, default: int) -> int:
     if not 0 <= value < 1 << 31:
         raise MalformedError(f"{name} {value}", field=FIELD)
     return value
-
-
-def _block(root: ET.Element, data: ET.Element, lead: str) -> Block:
-    first = tuple(_integer(data, f"First{axis}", 0) for axis in lead)
-    single = 1 if data.get("IFD") is not None else None
-    name = "PlaneCount" if data.get("PlaneCount") is not None else "NumPlanes"
-    count = single if data.get(name) is None else _integer(data, name, 0)
-    return Block(first, _integer(data, "IFD", 0), count, _file(root, data))
 
 
 def _file(root: ET.Element, data: ET.Element) -> str | None:
@@ -158,39 +146,27 @@ def _channels(elements: list[ET.Element]) -> tuple[Channel, ...]:
     """Return the channels; nothing where none has a name or a colour."""
     if not any(element.get("Name") or element.get("Color") for element in elements):
         return ()
-    return tuple(
-        Channel(element.get("Name") or element.get("ID") or f"channel_{number}", _colour(element.get("Color")))
-        for number, element in enumerate(elements)
-    )
-
-
-def _colour(text: str | None) -> str | None:
-    """Return RRGGBB of a colour that is the signed 32-bit number RRGGBBAA."""
-    try:
-        number = None if text is None else int(text)
-    except ValueError:
-        return None
-    return None if number is None else f"{(number >> 8) & 0xFFFFFF:06X}"
+    channels = []
+    for number, element in enumerate(elements):
+        try:
+            # the signed 32-bit number RRGGBBAA
+            colour = f"{(int(element.get('Color', '')) >> 8) & 0xFFFFFF:06X}"
+        except ValueError:
+            colour = None
+        channels.append(Channel(element.get("Name") or element.get("ID") or f"channel_{number}", colour))
+    return tuple(channels)
 
 
 def _axes(pixels: ET.Element) -> dict[str, Axis]:
     """Return the distances that are known, with their units."""
     names = {axis.lower(): (f"PhysicalSize{axis}", f"PhysicalSize{axis}Unit", MICROMETER) for axis in "XYZ"}
     names["t"] = ("TimeIncrement", "TimeIncrementUnit", SECOND)
-    found = {}
+    axes = {}
     for axis, (size, unit, default) in names.items():
-        step = _positive(pixels.get(size))
-        if step is not None:
-            found[axis] = Axis(axis, step, pixels.get(unit, default))
-    return found
-
-
-def _positive(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if isfinite(number) and number > 0 else None
+        step = finite_number(pixels.get(size))
+        if step is not None and step > 0:
+            axes[axis] = Axis(axis, step, pixels.get(unit, default))
+    return axes
 
 
 MOST_KINDS = 1 << 12
@@ -216,31 +192,21 @@ class Files:
 
     def pages(self, name: str | None) -> Pages:
         """Return the pages of a file of the same directory; None is the file itself."""
-        if name is not None and name == _name_of(self.url):
+        is_remote = self.url.lower().startswith("http")
+        path, question, query = self.url.partition("?")
+        if name == path.rpartition("/")[2]:
             name = None
-        if name not in self.opened:
-            self.opened[name] = self._open(name)
+        if name in self.opened:
+            return self.opened[name]
+        layout, url = self.layout, self.url
+        if name is not None:
+            folder, slash, _ = (path if is_remote else self.url).rpartition("/")
+            read = self.neighbours.open(f"{folder}{slash}{name}{question + query if is_remote else ''}")
+            if read is None:
+                raise UnsupportedError(f"planes are in {name!r}, which is not beside it", url=self.url, field=FIELD)
+            layout, url = TiffLayout(read, read.size), read.source.url
+        self.opened[name] = Pages(layout, url, layout.main, kinds=MOST_KINDS)
         return self.opened[name]
-
-    def _open(self, name: str | None) -> Pages:
-        if name is None:
-            return Pages(self.layout, self.url, self.layout.main, kinds=MOST_KINDS)
-        url = _beside(self.url, name)
-        read = self.neighbours.open(url)
-        if read is None:
-            raise UnsupportedError(f"planes are in {name!r}, which is not beside it", url=self.url, field=FIELD)
-        layout = TiffLayout(read, read.size)
-        return Pages(layout, read.source.url, layout.main, kinds=MOST_KINDS)
-
-
-def _name_of(url: str) -> str:
-    return url.partition("?")[0].rpartition("/")[2]
-
-
-def _beside(url: str, name: str) -> str:
-    path, question, query = url.partition("?") if url.lower().startswith("http") else (url, "", "")
-    folder, slash, _ = path.rpartition("/")
-    return f"{folder}{slash}{name}{question}{query}"
 
 
 def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: ScanOptions) -> VirtualGroup | None:
@@ -265,8 +231,9 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
 def _series(files: Files, image: OmeImage, options: ScanOptions) -> Series:
     parts = _parts(files, image)
     full = _level(image, parts, None)
-    below = [_level(image, lower, full.key.image) for lower in _below(parts)] if options.overviews else []
-    meaning = meaning_of(parts[0][0].layout, full.key.image, replace(options, expand_palette=False, embedded=False))
+    main = full.key.image
+    below = [_level(image, lower, main) for lower in _below(parts)] if options.overviews else []
+    meaning = meaning_of(parts[0][0].layout, main, replace(options, expand_palette=False, embedded=False))
     meaning.group.pop(DESCRIPTION, None)
     return Series(image.name, check_levels([full, *below]), image.axes, image.channels, meaning=meaning)
 
@@ -274,68 +241,56 @@ def _series(files: Files, image: OmeImage, options: ScanOptions) -> Series:
 def _parts(files: Files, image: OmeImage) -> Parts:
     """Return for every file which of its pages each plane is, -1 for a plane that it does not hold."""
     total = prod(image.sizes)
-    found: dict[str, tuple[Pages, Numbers]] = {}
+    parts: dict[str, tuple[Pages, Numbers]] = {}
     for block in image.blocks:
-        pages, start = files.pages(block.file), _start(image, block)
-        count = _count(block, pages, total - start)
-        for _, other in found.values():
+        pages = files.pages(block.file)
+        if any(first >= size for first, size in zip(block.first, image.sizes, strict=True)):
+            raise MalformedError(f"planes at {block.first} of {image.sizes} along {image.lead}", field=FIELD)
+        start = int(np.ravel_multi_index(block.first, image.sizes))
+        wanted = min(len(pages) if block.count is None else block.count, total - start)
+        count = max(min(wanted, len(pages) - block.ifd), 0)
+        if count < wanted and block.count is not None:  # an acquisition that was cut short
+            warnings.warn(
+                f"OME-XML wants IFDs {block.ifd} to {block.ifd + wanted - 1} of {pages.url}, which has {len(pages)}: "
+                "the others are missing",
+                stacklevel=2,
+            )
+        for _, other in parts.values():
             other[start : start + count] = -1
-        _, numbers = found.setdefault(pages.url, (pages, np.full(total, -1, np.intp)))
+        _, numbers = parts.setdefault(pages.url, (pages, np.full(total, -1, np.intp)))
         numbers[start : start + count] = np.arange(block.ifd, block.ifd + count)
-    held = [(pages, numbers) for pages, numbers in found.values() if (numbers >= 0).any()]
+    held = [(pages, numbers) for pages, numbers in parts.values() if (numbers >= 0).any()]
     if not held:
         raise MalformedError(f"no plane of image {image.name!r} is there", field=FIELD)
     return held
 
 
-def _start(image: OmeImage, block: Block) -> int:
-    """Return a block's first plane in C order of the leading axes."""
-    if any(first >= size for first, size in zip(block.first, image.sizes, strict=True)):
-        raise MalformedError(f"planes at {block.first} of {image.sizes} along {image.lead}", field=FIELD)
-    return int(np.ravel_multi_index(block.first, image.sizes))
-
-
-def _count(block: Block, pages: Pages, room: int) -> int:
-    """Return how many planes of a block there are; an acquisition that was cut short has fewer than its XML says."""
-    wanted = min(len(pages) if block.count is None else block.count, room)
-    there = max(min(wanted, len(pages) - block.ifd), 0)
-    if there < wanted and block.count is not None:
-        warnings.warn(
-            f"OME-XML wants IFDs {block.ifd} to {block.ifd + wanted - 1} of {pages.url}, which has {len(pages)}: "
-            "the others are missing",
-            stacklevel=2,
-        )
-    return there
-
-
 def _level(image: OmeImage, parts: Parts, main: TiffImage | None) -> Level:
     """Return one level of an image, from the pages of all its files."""
-    found = [_gathered(image, pages, numbers[numbers >= 0], main) for pages, numbers in parts]
-    first, planes = found[0][0], prod(image.sizes)
+
+    def refuse(difference: str) -> UnsupportedError:
+        return UnsupportedError(f"image {image.name!r} is of pages that differ: {difference}", field="IFD")
+
+    gathered = []
+    for pages, numbers in parts:
+        shared = pages.gathered(numbers[numbers >= 0], main)
+        if isinstance(shared, str):
+            raise refuse(shared)
+        gathered.append(shared)
+    first, planes = gathered[0][0], prod(image.sizes)
     there = sum(int((numbers >= 0).sum()) for _, numbers in parts)
     if (planes - there) * first.image.segments > MAX_MISSING:
         raise MalformedError(f"image {image.name!r} of {planes} planes, of which {there} are there", field=FIELD)
     offsets, lengths = np.zeros((2, planes, first.image.segments), np.int64)
     source = np.zeros(planes, np.int32)
-    for place, ((pages, numbers), (key, starts, sizes)) in enumerate(zip(parts, found, strict=True)):
-        differs = first.difference(key)
-        if differs is not None:
-            raise _differing(image, f"{pages.url} has {differs}")
+    for place, ((pages, numbers), (key, starts, nbytes)) in enumerate(zip(parts, gathered, strict=True)):
+        difference = first.difference(key)
+        if difference is not None:
+            raise refuse(f"{pages.url} has {difference}")
         held = numbers >= 0
-        offsets[held], lengths[held], source[held] = starts, sizes, place
+        offsets[held], lengths[held], source[held] = starts, nbytes, place
     lead = tuple((NAMES[axis], size) for axis, size in zip(image.lead, image.sizes, strict=True))
     return Level(first, lead, tuple(pages.url for pages, _ in parts), source, offsets, lengths)
-
-
-def _gathered(image: OmeImage, pages: Pages, numbers: Numbers, main: TiffImage | None) -> Gathered:
-    found = pages.gathered(numbers, main)
-    if isinstance(found, str):
-        raise _differing(image, found)
-    return found
-
-
-def _differing(image: OmeImage, what: str) -> UnsupportedError:
-    return UnsupportedError(f"image {image.name!r} is of pages that differ: {what}", field="IFD")
 
 
 def _below(parts: Parts) -> Iterator[Parts]:
@@ -343,15 +298,12 @@ def _below(parts: Parts) -> Iterator[Parts]:
     columns = [pages.sub_ifds(numbers[numbers >= 0]) for pages, numbers in parts]
     depths = {0 if column is None else column.shape[1] for column in columns}
     for depth in range(depths.pop() if len(depths) == 1 else 0):
-        yield [
-            _lower(pages, numbers, column[:, depth])
-            for (pages, numbers), column in zip(parts, columns, strict=True)
-            if column is not None
-        ]
-
-
-def _lower(pages: Pages, numbers: Numbers, offsets: NDArray[np.int64]) -> tuple[Pages, Numbers]:
-    """Return the pages at SubIFDs, and which of them each plane is."""
-    below = np.full_like(numbers, -1)
-    below[numbers >= 0] = np.arange(len(offsets))
-    return Pages(pages.layout, pages.url, offsets.tolist(), kinds=MOST_KINDS), below
+        lower: Parts = []
+        for (pages, numbers), column in zip(parts, columns, strict=True):
+            if column is None:
+                continue
+            below = np.full_like(numbers, -1)
+            below[numbers >= 0] = np.arange(len(column))
+            offsets = column[:, depth].tolist()
+            lower.append((Pages(pages.layout, pages.url, offsets, kinds=MOST_KINDS), below))
+        yield lower

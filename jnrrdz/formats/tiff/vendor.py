@@ -1,20 +1,9 @@
-"""NDPI's two departures from TIFF: offsets of 64 bits in a classic file, and tiles inside one JPEG.
+"""Series of microscopy and slide formats, as tifffile finds them: which IFDs make which image.
 
-May touch the TIFF layout and the planes of this folder.  After its entries an IFD has a link of 8
-bytes and then the upper 32 bits of every entry's value.  A level is one JPEG whose restart
+tifffile knows the formats; that the pages of a series can stand in one array is checked here, and where
+it says that an image is larger than the file, it is not believed.  A level of NDPI is one JPEG whose restart
 intervals serve as tiles: each decodes by itself behind the header of the whole, its size changed.
-Spec: https://openslide.org/formats/hamamatsu/
-
-A read-ahead as a file object, for libraries that read from one.
-
-May touch numpy and the read-ahead it is given.
-
-Series of microscopy and slide formats, as tifffile finds them: which IFDs make which image.
-
-May touch tifffile, the TIFF layout, and the pages and planes of this folder.  tifffile knows the
-formats; that the pages of a series can stand in one array is checked here, and where it says that
-an image is larger than the file, it is not believed.
-Spec: https://github.com/cgohlke/tifffile (the formats have no common one)
+Spec: https://github.com/cgohlke/tifffile (the formats have no common one), https://openslide.org/formats/hamamatsu/
 """
 
 import io
@@ -43,47 +32,6 @@ from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Compression
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
-
-
-@dataclass(frozen=True)
-class JpegTiles:
-    """The tiles that tifffile finds in a level's JPEG."""
-
-    width: int
-    length: int
-    header: bytes
-
-    @classmethod
-    def of(cls, page: Any) -> "JpegTiles | None":
-        """Return the tiles of one of tifffile's pages, None where it is stored in another way."""
-        header = page.jpegheader
-        return None if header is None else cls(page.tilewidth, page.tilelength, header)
-
-    def keyframe(self, image: TiffImage) -> Keyframe:
-        """Return what all pages are like whose JPEG has these tiles."""
-        tiled = replace(image, tiled=True, segment_width=self.width, segment_length=self.length)
-        config = TiffTileConfig(
-            tile_width=self.width,
-            tile_height=self.length,
-            image_width=image.width,
-            image_height=image.length,
-            compression=Compression.JPEG,
-            photometric=image.photometric,
-            samples_per_pixel=image.samples,
-            bits_per_sample=image.bits,
-            sample_format=image.formats,
-            jpeg_header=self.header,
-        )
-        lead: Mapping[str, int] = {"band": image.samples} if image.samples > 1 else {}
-        alone = VirtualArray(
-            shape=(*lead.values(), image.length, image.width),
-            dtype=sample_dtype(image),
-            chunks=(*lead.values(), self.length, self.width),
-            codecs=(config,),
-            refs=ChunkRefs.empty(tiled.segments),
-            dimension_names=(*lead, "y", "x"),
-        )
-        return Keyframe(tiled, alone, config)
 
 
 class RangeFile(io.RawIOBase):
@@ -168,95 +116,92 @@ def vendor_group(read: ReadAhead, layout: TiffLayout, url: str, kind: str, optio
         with tifffile.TiffFile(file, _multifile=False, **FLAGS.get(kind, {})) as opened:
             tif: Any = opened
             tif.is_scanimage = kind == "scanimage"
-            found = list(tif.series)
-            if not found or found[0].kind in ORDINARY:
+            series = list(tif.series)
+            if not series or series[0].kind in ORDINARY:
                 warnings.warn(f"its {kind} metadata make no series: pages are read as they are", stacklevel=2)
                 return None
-            return _group(found, layout, url, options)
+            return _group(series, layout, url, options)
     except TIFFFILE_ERRORS as error:
         raise MalformedError(f"its {kind} metadata make no series: {error!r}", url=url) from error
 
 
 def _group(found: Sequence[Any], layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
     """Return the group of the series, None where tifffile computes pixels from what is stored, or has one page."""
-    if any(one.transform is not None for one in found):
+    if any(each.transform is not None for each in found):
         return None
     series: list[Series] = []
     refused: list[dict[str, str]] = []
-    for number, one in enumerate(found):
-        name = one.name.lower() if one.name in OWN_NAMES else one.name
+    for number, each in enumerate(found):
+        name = each.name.lower() if each.name in OWN_NAMES else each.name
         try:
-            series.append(_series(layout, url, one, name, options))
+            series.append(_series(_File(layout, url, each.kind), each, name, options))
         except UnsupportedError as error:
             if number == 0:
                 raise
             refused.append(refusal(name or f"series_{number}", error))
-    first = series[0]
-    if (
-        len(series) == len(first.levels) == 1
-        and found[0].kind == "shaped"
-        and prod(s for _, s in first.levels[0].lead) == 1
-    ):
-        return None
-    return file_group(series, refused)
+    levels = series[0].levels
+    is_alone = len(series) == len(levels) == 1 and prod(size for _, size in levels[0].lead) == 1
+    return None if is_alone and found[0].kind == "shaped" else file_group(series, refused)
 
 
-def _series(layout: TiffLayout, url: str, found: Any, name: str, options: ScanOptions) -> Series:
-    full = _level(layout, url, found, found.kind, None)
-    below = (
-        [_level(layout, url, level, found.kind, full.key.image) for level in found.levels[1:]]
-        if options.overviews
-        else []
+@dataclass(frozen=True)
+class _File:
+    """What holds a series."""
+
+    layout: TiffLayout
+    url: str
+    kind: str
+    """The format, which only the whole series knows."""
+
+
+def _series(file: _File, found: Any, name: str, options: ScanOptions) -> Series:
+    full = _level(file, found, None)
+    below = [_level(file, level, full.key.image) for level in found.levels[1:]] if options.overviews else []
+    meaning = meaning_of(file.layout, full.key.image, replace(options, expand_palette=False))
+    labels = found.coords.get("C")
+    has_labels = labels is not None and np.asarray(labels).dtype.kind == "U"
+    attributes: dict[str, Any] = {"series": found.kind}
+    magnification = found.attrs.get("magnification")
+    if isinstance(magnification, int | float) and isfinite(magnification):
+        attributes["magnification"] = float(magnification)
+    return Series(
+        name,
+        check_levels([full, *below]),
+        _axes(found),
+        tuple(Channel(str(label)) for label in labels) if has_labels else (),
+        attributes,
+        meaning=meaning,
     )
-    levels = check_levels([full, *below])
-    names = _names(found)
-    meaning = meaning_of(layout, full.key.image, replace(options, expand_palette=False))
-    return Series(name, levels, _axes(found, names), _channels(found), _attributes(found), meaning=meaning)
 
 
-def _level(layout: TiffLayout, url: str, found: Any, kind: str, main: TiffImage | None) -> Level:
-    """Return one level of one of tifffile's series; only the whole series knows its kind."""
-    image = _image(layout, found, kind)
-    lead, band = _lead(found, image)
-    planes = prod(size for _, size in lead)
+def _level(file: _File, found: Any, main: TiffImage | None) -> Level:
+    """Return one level of one of tifffile's series, a smaller version of `main` where that is given."""
+    layout, page = file.layout, found.keyframe
+    image = tiff_image(layout, layout.ifd(page.offset))
+    if file.kind in CORRECTED:
+        bits, samples = page.bitspersample, page.samplesperpixel
+        image = replace(
+            image,
+            samples=samples,
+            bits=tuple(bits) if isinstance(bits, tuple) else (bits,) * samples,
+            formats=(image.formats * samples)[:samples],
+            photometric=int(page.photometric),
+        )
+    sizes, own = ([size for size in shape if size != 1] for shape in (found.shape, page.shape))
+    ahead = len(sizes) - len(own)
+    if ahead < 0 or sizes[ahead:] != own:
+        raise UnsupportedError(f"a series of shape {found.shape} of pages of {page.shape}", offset=image.ifd.offset)
+    names, planes = _names(found), prod(sizes[:ahead])
+    lead = tuple(zip(names[:ahead], sizes[:ahead], strict=True))
     if planes > MAX_PLANES:
         raise MalformedError(f"{planes} planes, at most {MAX_PLANES} are possible", offset=image.ifd.offset)
     if found.dataoffset is not None and planes > 1 and not image.tiled:
-        key = Keyframe.of(layout, image, url, main)
+        key = Keyframe.of(layout, image, file.url, main)
         offsets, lengths = _contiguous(layout, image, found.dataoffset, planes)
     else:
-        key, offsets, lengths = _paged(layout, url, found, _Wanted(image, kind, planes, main))
-    return Level(key, lead, (url,), np.zeros(planes, np.int32), offsets, lengths, band)
-
-
-def _image(layout: TiffLayout, found: Any, kind: str) -> TiffImage:
-    """Return the facts of a level's pages, as tifffile corrects them where it must."""
-    image = tiff_image(layout, layout.ifd(found.keyframe.offset))
-    if kind not in CORRECTED:
-        return image
-    page = found.keyframe
-    bits = page.bitspersample
-    samples = page.samplesperpixel
-    return replace(
-        image,
-        samples=samples,
-        bits=tuple(bits) if isinstance(bits, tuple) else (bits,) * samples,
-        formats=(image.formats * samples)[:samples],
-        photometric=int(page.photometric),
-    )
-
-
-def _lead(found: Any, image: TiffImage) -> tuple[tuple[tuple[str, int], ...], str]:
-    """Return the axes that the pages of a series run along, and the name of the one along a page's samples."""
-    sizes = [size for size in found.shape if size != 1]
-    page = [size for size in found.keyframe.shape if size != 1]
-    ahead = len(sizes) - len(page)
-    if ahead < 0 or sizes[ahead:] != page:
-        raise UnsupportedError(
-            f"a series of shape {found.shape} of pages of {found.keyframe.shape}", offset=image.ifd.offset
-        )
-    names = _names(found)
-    return tuple(zip(names[:ahead], sizes[:ahead], strict=True)), "c" if "c" in names[ahead:] else "band"
+        key, offsets, lengths = _paged(file, found, image, planes, main)
+    band = "c" if "c" in names[ahead:] else "band"  # along the samples of a page
+    return Level(key, lead, (file.url,), np.zeros(planes, np.int32), offsets, lengths, band)
 
 
 def _names(found: Any) -> tuple[str, ...]:
@@ -277,63 +222,76 @@ def _contiguous(layout: TiffLayout, image: TiffImage, start: int, planes: int) -
     return offsets.reshape(planes, -1), np.broadcast_to(full, offsets.shape).reshape(planes, -1)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What the pages of a level should be."""
-
-    image: TiffImage
-    kind: str
-    planes: int
-    main: TiffImage | None
-
-
-def _paged(layout: TiffLayout, url: str, found: Any, wanted: _Wanted) -> Gathered:
+def _paged(file: _File, level: Any, image: TiffImage, planes: int, main: TiffImage | None) -> Gathered:
     """Return what the pages of a level share, and their segments; a page that is not there has none."""
-    pages = list(found)
-    if len(pages) != wanted.planes:
-        raise UnsupportedError(f"{len(pages)} pages for {wanted.planes} planes", offset=wanted.image.ifd.offset)
-    if any(page is not None and page.parent is not found.keyframe.parent for page in pages):
-        raise UnsupportedError("pages in several files", url=url)
-    held = np.array([page is not None for page in pages])
+    pages = list(level)
+    if len(pages) != planes:
+        raise UnsupportedError(f"{len(pages)} pages for {planes} planes", offset=image.ifd.offset)
     there = [page for page in pages if page is not None]
-    computed = wanted.kind in CORRECTED or any(page.offset == 0 for page in there)
-    key, *own = (_corrected if computed else _as_stored)(layout, url, there, wanted)
-    offsets, lengths = np.zeros((2, wanted.planes, key.image.segments), np.int64)
+    if any(page.parent is not level.keyframe.parent for page in there):
+        raise UnsupportedError("pages in several files", url=file.url)
+    if file.kind in CORRECTED or any(page.offset == 0 for page in there):
+        gathered = _corrected(file, there, image, main)
+    else:
+        stored = Pages(file.layout, file.url, [page.offset for page in there], kinds=MOST_KINDS)
+        alike = stored.gathered(np.arange(len(stored)), main)
+        if isinstance(alike, str):
+            raise UnsupportedError(f"pages of one series that differ: {alike}", url=file.url, field="IFD")
+        gathered = alike
+    key, *own = gathered
+    held = np.array([page is not None for page in pages])
+    offsets, lengths = np.zeros((2, planes, key.image.segments), np.int64)
     offsets[held], lengths[held] = own
     return key, offsets, lengths
 
 
-def _as_stored(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> Gathered:
-    """Return what the IFDs of pages say."""
-    below = Pages(layout, url, [page.offset for page in pages], kinds=MOST_KINDS)
-    result = below.gathered(np.arange(len(below)), wanted.main)
-    if isinstance(result, str):
-        raise UnsupportedError(f"pages of one series that differ: {result}", url=url, field="IFD")
-    return result
-
-
-def _corrected(layout: TiffLayout, url: str, pages: Sequence[Any], wanted: _Wanted) -> Gathered:
+def _corrected(file: _File, pages: Sequence[Any], image: TiffImage, main: TiffImage | None) -> Gathered:
     """Return what tifffile says of pages."""
-    found = {JpegTiles.of(page.keyframe) for page in pages}
-    if len(found) > 1:
-        raise UnsupportedError("pages of one series whose JPEG headers differ", url=url, field="StripOffsets")
-    tiles = found.pop()
-    key = Keyframe.of(layout, wanted.image, url, wanted.main) if tiles is None else tiles.keyframe(wanted.image)
-    return key, *_columns(layout, key.image, pages)
-
-
-def _columns(layout: TiffLayout, image: TiffImage, pages: Sequence[Any]) -> tuple[Column, Column]:
-    """Return the segments as tifffile corrects them."""
-    if any(len(page.dataoffsets) != image.segments or len(page.databytecounts) != image.segments for page in pages):
-        raise UnsupportedError(f"pages that do not list {image.segments} segments", offset=image.ifd.offset)
+    tilings = {(page.keyframe.tilewidth, page.keyframe.tilelength, page.keyframe.jpegheader) for page in pages}
+    if len({tiling if tiling[2] is not None else None for tiling in tilings}) > 1:
+        raise UnsupportedError("pages of one series whose JPEG headers differ", url=file.url, field="StripOffsets")
+    width, length, header = tilings.pop()
+    if header is None:
+        key = Keyframe.of(file.layout, image, file.url, main)
+    else:
+        key = _jpeg_keyframe(replace(image, tiled=True, segment_width=width, segment_length=length), header)
+    need, here = key.image.segments, image.ifd.offset
+    if any(len(page.dataoffsets) != need or len(page.databytecounts) != need for page in pages):
+        raise UnsupportedError(f"pages that do not list {need} segments", offset=here)
     offsets = np.array([page.dataoffsets for page in pages], np.int64)
     lengths = np.array([page.databytecounts for page in pages], np.int64)
-    if min(offsets.min(), lengths.min()) < 0 or (offsets + lengths > layout.size).any():
-        raise MalformedError("segments beyond the end of the source", offset=image.ifd.offset)
-    return offsets, lengths
+    if min(offsets.min(), lengths.min()) < 0 or (offsets + lengths > file.layout.size).any():
+        raise MalformedError("segments beyond the end of the source", offset=here)
+    return key, offsets, lengths
 
 
-def _axes(found: Any, names: Sequence[str]) -> dict[str, Axis]:
+def _jpeg_keyframe(image: TiffImage, header: bytes) -> Keyframe:
+    """Return what all pages are like that are one JPEG of tiles, each behind a header."""
+    config = TiffTileConfig(
+        tile_width=image.segment_width,
+        tile_height=image.segment_length,
+        image_width=image.width,
+        image_height=image.length,
+        compression=Compression.JPEG,
+        photometric=image.photometric,
+        samples_per_pixel=image.samples,
+        bits_per_sample=image.bits,
+        sample_format=image.formats,
+        jpeg_header=header,
+    )
+    lead: Mapping[str, int] = {"band": image.samples} if image.samples > 1 else {}
+    alone = VirtualArray(
+        shape=(*lead.values(), image.length, image.width),
+        dtype=sample_dtype(image),
+        chunks=(*lead.values(), image.segment_length, image.segment_width),
+        codecs=(config,),
+        refs=ChunkRefs.empty(image.segments),
+        dimension_names=(*lead, "y", "x"),
+    )
+    return Keyframe(image, alone, config)
+
+
+def _axes(found: Any) -> dict[str, Axis]:
     """Return the distances that the format gives, with their units; a resolution for printers is none."""
     if found.kind == "shaped":
         return {}
@@ -342,22 +300,7 @@ def _axes(found: Any, names: Sequence[str]) -> dict[str, Axis]:
     starts: Mapping[str, float] = found.coord_offsets
     return {
         name: Axis(name, float(step), units[letter], float(starts.get(letter, 0.0)))
-        for letter, name in zip(letters, names, strict=True)
+        for letter, name in zip(letters, _names(found), strict=True)
         for step in [found.coord_scales.get(letter)]
         if step is not None and letter in units and isfinite(step) and step > 0
     }
-
-
-def _channels(found: Any) -> tuple[Channel, ...]:
-    """Return the channels that the format names."""
-    labels = found.coords.get("C")
-    if labels is None or np.asarray(labels).dtype.kind != "U":
-        return ()
-    return tuple(Channel(str(label)) for label in labels)
-
-
-def _attributes(found: Any) -> dict[str, Any]:
-    """Return the format's name, and the magnification where it is known."""
-    magnification = found.attrs.get("magnification")
-    known = isinstance(magnification, int | float) and isfinite(magnification)
-    return {"series": found.kind, **({"magnification": float(magnification)} if known else {})}
