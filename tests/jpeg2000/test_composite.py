@@ -20,7 +20,8 @@ from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode import Composite
 from jnrrdz.formats.jpeg2000.grid import check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Axis, Component, Siz
-from jnrrdz.formats.jpeg2000.scan import component_groups, level_count
+from jnrrdz.formats.jpeg2000.scan import level_arrays, level_count
+from jnrrdz.formats.jpeg2000.windows import Windows
 from tests.readers import needs_openjp2
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -198,7 +199,7 @@ def pgx(path):
         ({"sycc_to_rgb": True}, "sycc_to_rgb without upsample"),
         ({"upsample": True, "components": [0]}, "upsample is for all components"),
         ({"upsample": True, "palette": "AAAA"}, "upsample is for all components"),
-        ({"upsample": 1}, "neither true nor false"),
+        ({"upsample": 1}, "true or false is needed"),
         ({"components": [0, 1]}, "several sizes"),
     ],
 )
@@ -244,5 +245,10 @@ def test_all_components_have_as_many_levels_as_the_one_that_has_the_fewest():
     found = parse_codestream(lambda start, stop: data[start:stop], 0, len(data))
     # a tile of which the coarse components have a sample at full resolution and at half of it, none at a quarter
     narrow = replace(found, siz=siz((1, 1), (2, 2), (2, 2), x=(2, 8, 0, 32), y=(0, 48, 0, 48)))
-    counts = [level_count(narrow, names) for names in component_groups(narrow)]
-    assert (counts, level_count(narrow)) == ([3, 2], 2)
+    windows = Windows(narrow, None, "a", "never")
+    by_size = [level_arrays(windows, names) for names in narrow.component_groups]
+    assert [level_count(narrow, names) for names in narrow.component_groups] == [3, 2]
+    assert [[array.shape[-2:] for array in level] for level in zip(*by_size, strict=False)] == [
+        [(48, 6), (24, 3)],
+        [(24, 3), (12, 1)],
+    ]

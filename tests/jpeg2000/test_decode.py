@@ -17,7 +17,8 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from jnrrdz.formats.jpeg2000.markers import parse_siz
-from jnrrdz.formats.jpeg2000.scan import codestream_array, component_groups, level_count
+from jnrrdz.formats.jpeg2000.scan import codestream_array, level_count
+from jnrrdz.formats.jpeg2000.windows import Windows
 from tests.readers import needs_openjp2
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,6 +27,10 @@ REGULAR = ["tiles_tlm", "odd_tiles", "offset", "by_resolution", "by_resolution_p
 
 def golden(name):
     return (GOLDEN / f"{name}.j2k").read_bytes()
+
+
+def array_of(codestream, **choices):
+    return codestream_array(Windows(codestream, None, "a", "never"), **choices)
 
 
 def parsed(data):
@@ -71,10 +76,10 @@ def reference(data, level, shape):
 def test_every_level_is_the_decoders_own_reduction_of_the_whole(name, span):
     data = golden(name)
     codestream = parsed(data)
-    levels = level_count(codestream)
+    levels = level_count(codestream, (0,))
     assert levels == codestream.levels + 1
     for level in range(levels):
-        array = codestream_array(codestream, "a", level=level)
+        array = array_of(codestream, level=level)
         np.testing.assert_array_equal(assembled(data, array, span=span), reference(data, level, array.shape))
 
 
@@ -85,10 +90,10 @@ def test_subsampled_components_are_arrays_of_their_own_size():
     path = GOLDEN / "subsampled.j2k"
     data = path.read_bytes()
     codestream = parsed(data)
-    assert component_groups(codestream) == [(0,), (1, 2)]
+    assert codestream.component_groups == [(0,), (1, 2)]
     for level in range(3):
         luma, *chroma = glymur.Jp2k(path).read_bands(rlevel=level)
-        arrays = [codestream_array(codestream, "a", level=level, components=names) for names in ((0,), (1, 2))]
+        arrays = [array_of(codestream, level=level, components=names) for names in ((0,), (1, 2))]
         np.testing.assert_array_equal(assembled(data, arrays[0]), luma)
         np.testing.assert_array_equal(assembled(data, arrays[1]), np.stack(chroma))
 
@@ -98,7 +103,7 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
 
     monkeypatch.setattr(library, "OPENJP2", None)
     data = golden("subsampled")
-    array = codestream_array(parsed(data), "a", components=(0,))
+    array = array_of(parsed(data), components=(0,))
     with pytest.raises(UnsupportedError, match="apt-get install libopenjp2-7"):
         decoder_of(array).decode(bytes_of(data, array, 0))
 
@@ -106,12 +111,12 @@ def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
 def test_without_glymur_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "glymur.lib", None)
     data = golden("subsampled")
-    array = codestream_array(parsed(data), "a", components=(0,))
+    array = array_of(parsed(data), components=(0,))
     decoder = decoder_of(array)
     with pytest.raises(UnsupportedError, match=r"differ in precision.* need glymur.*pip install 'jnrrdz\[openjp2\]'"):
         decoder.decode(bytes_of(data, array, 0))
     regular = golden("odd_tiles")
-    array = codestream_array(parsed(regular), "a")
+    array = array_of(parsed(regular))
     assert decoder_of(array).decode(bytes_of(regular, array, 0)).any()
 
 
@@ -129,7 +134,7 @@ def test_components_of_one_subsampling_need_no_library(step):
     """The same samples on a finer grid: imagecodecs refuses the whole, and reads its tiles."""
     data, plain = uniform(step), golden("odd_tiles")
     for level in range(4):
-        array = codestream_array(parsed(data), "a", level=level)
+        array = array_of(parsed(data), level=level)
         np.testing.assert_array_equal(assembled(data, array), reference(plain, level, array.shape))
 
 
@@ -140,16 +145,16 @@ def test_high_throughput_streams_are_exact_at_every_level(dtype):
     data = imagecodecs.htj2k_encode(pixels)
     codestream = parsed(data)
     assert codestream.ht
-    np.testing.assert_array_equal(assembled(data, codestream_array(codestream, "a")), pixels)
-    for level in range(1, level_count(codestream)):
-        array = codestream_array(codestream, "a", level=level)
+    np.testing.assert_array_equal(assembled(data, array_of(codestream)), pixels)
+    for level in range(1, level_count(codestream, (0,))):
+        array = array_of(codestream, level=level)
         np.testing.assert_array_equal(assembled(data, array), reference(data, level, array.shape))
 
 
 @pytest.mark.parametrize("name", ["by_resolution", "by_resolution_plt"])
 def test_a_level_refers_to_the_tile_parts_of_its_resolutions_only(name):
     data = golden(name)
-    shares = [codestream_array(parsed(data), "a", level=level).refs.nbytes_stored / len(data) for level in range(4)]
+    shares = [array_of(parsed(data), level=level).refs.nbytes_stored / len(data) for level in range(4)]
     assert shares[0] > 0.95
     assert shares[1] < 0.4
     assert shares[2] < 0.14
@@ -161,7 +166,7 @@ def test_a_level_that_is_not_all_there_is_an_error_and_not_a_blur(name):
     """With the parts of the next coarser level alone, OpenJPEG would decode without a word."""
     data = golden(name)
     codestream = parsed(data)
-    array, coarser = (codestream_array(codestream, "a", level=level) for level in (1, 2))
+    array, coarser = (array_of(codestream, level=level) for level in (1, 2))
     with pytest.raises(MalformedError, match=r"\d+ of \d+ packets of resolution level 1"):
         decoder_of(array).decode(bytes_of(data, coarser, 0))
 
@@ -169,17 +174,17 @@ def test_a_level_that_is_not_all_there_is_an_error_and_not_a_blur(name):
 def test_colours_come_in_place_of_indices():
     data = golden("odd_tiles")
     table = np.random.default_rng(0).integers(0, 256, (256, 3), dtype=np.uint8)
-    array = codestream_array(parsed(data), "a", palette=table.tobytes())
+    array = array_of(parsed(data), palette=table.tobytes())
     indices = reference(data, 0, array.shape)
     np.testing.assert_array_equal(assembled(data, array), np.moveaxis(table[indices], -1, 0))
-    few = codestream_array(parsed(data), "a", palette=table[:9].tobytes())
+    few = array_of(parsed(data), palette=table[:9].tobytes())
     with pytest.raises(MalformedError, match="palette"):
         assembled(data, few)
 
 
 def test_a_header_that_declares_more_than_the_chunk_is_refused_before_decoding():
     data = golden("odd_tiles")
-    array = codestream_array(parsed(data), "a")
+    array = array_of(parsed(data))
     config = config_of(array)
     siz = parsed(data).siz
     large = replace(siz, x=replace(siz.x, stop=60000, tile=60000), y=replace(siz.y, stop=60000, tile=60000))
@@ -206,14 +211,14 @@ SPOILED = {
 @pytest.mark.parametrize(("spoil", "words"), SPOILED.values(), ids=list(SPOILED))
 def test_a_chunk_that_is_spoiled_is_an_error(spoil, words):
     data = golden("odd_tiles")
-    array = codestream_array(parsed(data), "a")
+    array = array_of(parsed(data))
     with pytest.raises(MalformedError, match=words):
         decoder_of(array).decode(spoil(bytes_of(data, array, 0)))
 
 
 def test_tiles_that_make_up_no_chunk_are_refused():
     data = golden("odd_tiles")
-    array = codestream_array(parsed(data), "a", level=1)
+    array = array_of(parsed(data), level=1)
     start = int(array.refs.offset[0])
     first = data[start : start + int.from_bytes(data[start + 6 : start + 10], "big")]
     with pytest.raises(MalformedError, match="make up no chunk"):
@@ -253,8 +258,8 @@ def schema():
 @pytest.mark.parametrize("name", [*REGULAR, "subsampled"])
 def test_what_is_emitted_validates_and_comes_back(name):
     codestream = parsed(golden(name))
-    for names in component_groups(codestream):
-        entry = codestream_array(codestream, "a", level=1, components=names).codecs[0].to_json()
+    for names in codestream.component_groups:
+        entry = array_of(codestream, level=1, components=names).codecs[0].to_json()
         assert schema().is_valid(entry)
         assert get_codec_class("jpeg2000").from_dict(entry).to_dict() == entry
         header = base64.b64decode(entry["configuration"]["main_header"])

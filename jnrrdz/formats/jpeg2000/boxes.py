@@ -117,6 +117,7 @@ def parse_boxes(read: ReadRange, start: int, stop: int) -> Boxes:
     return Boxes(top, read, tuple(problems))
 
 
+SYCC = 18
 COLOUR_SPACES = {
     0: "bilevel",
     1: "YCbCr(1)",
@@ -130,7 +131,7 @@ COLOUR_SPACES = {
     15: "bilevel(2)",
     16: "sRGB",
     17: "greyscale",
-    18: "sYCC",
+    SYCC: "sYCC",
     19: "CIEJab",
     20: "e-sRGB",
     21: "ROMM-RGB",
@@ -141,7 +142,7 @@ CHANNELS = {
     12: ("cyan", "magenta", "yellow", "black"),
     16: ("red", "green", "blue"),
     17: ("gray",),
-    18: ("Y", "Cb", "Cr"),
+    SYCC: ("Y", "Cb", "Cr"),
     20: ("red", "green", "blue"),
     21: ("red", "green", "blue"),
 }

@@ -89,6 +89,14 @@ class Codestream:
         """The main header's segments."""
         return tuple(segments(self.header))
 
+    @property
+    def component_groups(self) -> list[tuple[int, ...]]:
+        """The components that can share an array, those of equal subsampling, in order."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for number, component in enumerate(self.siz.components):
+            groups.setdefault((component.dx, component.dy), []).append(number)
+        return [tuple(numbers) for numbers in groups.values()]
+
     def bodies(self, marker: Marker) -> list[bytes]:
         """Return the contents of all segments of one kind, without marker and length."""
         return [self.header[one.start + 4 : one.stop] for one in self.segments if one.marker == marker]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
+from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
 from jnrrdz.formats.jpeg2000.codestream import HT_BIT, check_packets
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import (
@@ -78,9 +78,6 @@ def decode_wide(stream: bytes, level: int, component: Component) -> NDArray[Any]
 
 SIZ_AT = 8
 """Where a codestream says where its image ends and begins: behind SOC, and marker, length and Rsiz of SIZ."""
-
-SYCC = 18
-"""The colour space's number in `colr`."""
 
 
 class Composite:

@@ -1,23 +1,14 @@
-"""A JPEG 2000 codestream to virtual arrays, for every scanner of files that hold one.
+"""A codestream, bare, in JP2, JPX or JPH boxes or in a NITF, to virtual arrays: one for each resolution level.
 
-May touch the layout of codestreams and the model.  Which bytes a chunk needs, and of which samples
-it is, follows from the main header alone: layout/jpeg2000_chunks.py.
-
-The picture of a file whose components differ in size: one array of all of them, on the reference grid.
-
-May touch the layouts of JPEG 2000 and the model.  The components themselves stay in groups of their own.
-Spec: docs/formats/jpeg2000.md
-
-A codestream, bare or in JP2, JPX or JPH boxes, to virtual groups: a group for each resolution level.
-
-May touch the layouts of JPEG 2000, the model, and the read-ahead that it is given.
-Spec: ITU-T T.800, T.814; docs/formats/jpeg2000.md
+`read_codestream` and `level_arrays` are for every scanner of files that hold a codestream.  Which bytes a chunk needs,
+and of which samples it is, follows from the main header alone.  The picture of a file whose components differ in size
+is one array of all of them, on the reference grid; the components themselves stay in groups of their own.
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), T.814; docs/formats/jpeg2000.md
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +16,12 @@ from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.jpeg2000.boxes import Boxes, Colour, parse_colour
+from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Component, Marker, check_pieces
 from jnrrdz.formats.jpeg2000.metadata import Geo, Meaning, geo_of, meaning_of
-from jnrrdz.formats.jpeg2000.tile_parts import TileParts
-from jnrrdz.formats.jpeg2000.windows import Windows
+from jnrrdz.formats.jpeg2000.windows import ReadRange, Windows
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
@@ -44,41 +34,55 @@ LEFT_OUT = {Marker.TLM, Marker.PLM}
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+IN_ORDER: tuple[dict[int, tuple[int, int]], ...] = ({}, {0: (0, 1), 1: (0, 2), 2: (0, 3)})
+"""What may be said of the channels of a picture whose components are Y, Cb and Cr."""
 
-def component_groups(codestream: Codestream) -> list[tuple[int, ...]]:
-    """Return the components that can share an array, those of equal subsampling, in order."""
-    found: dict[tuple[int, int], list[int]] = {}
-    for number, one in enumerate(codestream.siz.components):
-        found.setdefault((one.dx, one.dy), []).append(number)
-    return [tuple(numbers) for numbers in found.values()]
+RGB = {"color_space": "sRGB", "colorinterp": ["red", "green", "blue"], "converted_from": "sYCC"}
+VARIABLE = "data"
+COMPOSITE = "composite"
 
 
-def level_count(codestream: Codestream, components: Sequence[int] = ()) -> int:
-    """Return how many resolutions there are, the full one included: none of them is as small as the one before.
+def read_codestream(read: ReadRange, start: int, stop: int, url: str, options: ScanOptions) -> Windows:
+    """Return the codestream from `start` to `stop` of a source, and the windows that its tiles can be cut into."""
+    far = local_path(url) is None
+    codestream = parse_codestream(read, start, stop, far=far, heads=options.precinct_windows == "always")
+    return Windows(codestream, read, url, options.precinct_windows or "auto", far=far)
 
-    Where no component is named, each group of equal subsampling has that many.
-    """
-    if not components:
-        return min(level_count(codestream, names) for names in component_groups(codestream))
-    names, count = list(components), 1
+
+def level_arrays(
+    windows: Windows,
+    components: Sequence[int],
+    *,
+    attributes: Mapping[str, Any] = NOTHING,
+    palette: bytes | None = None,
+    overviews: bool = True,
+) -> list[VirtualArray]:
+    """Return the arrays of some components at every resolution level, finest first; only that without `overviews`."""
+    count = level_count(windows.codestream, components) if overviews else 1
+    return [
+        codestream_array(windows, level=level, components=components, attributes=attributes, palette=palette)
+        for level in range(count)
+    ]
+
+
+def level_count(codestream: Codestream, components: Sequence[int]) -> int:
+    """Return how many resolutions there are, the full one included: none of them is as small as the one before."""
+    shape, count = _grid(codestream, components, 0).shape, 1
     while count <= codestream.levels:
-        last, here = (_grid(codestream, names, level).shape for level in (count - 1, count))
-        if last == here or min(here) < 1:
+        finer, shape = shape, _grid(codestream, components, count).shape
+        if finer == shape or min(shape) < 1:
             break
         count += 1
     return count
 
 
-def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
-    codestream: Codestream,
-    url: str,
+def codestream_array(
+    windows: Windows,
     *,
     level: int = 0,
     components: Sequence[int] = (),
     attributes: Mapping[str, Any] = NOTHING,
-    fill_value: Any = 0,
     palette: bytes | None = None,
-    windows: Windows | None = None,
 ) -> VirtualArray:
     """Return the array of some components (all where none is named) at one resolution level.
 
@@ -86,36 +90,35 @@ def codestream_array(  # noqa: PLR0913  each is a fact that a scanner may know
     each value in turn, asks for colours in place of the indices of the one component.  Chunks are
     tiles, or the windows that tiles are cut into.
     """
-    names = list(components) or list(range(len(codestream.siz.components)))
+    codestream = windows.codestream
+    every = range(len(codestream.siz.components))
+    names = tuple(components or every)
     grid = _grid(codestream, names, level)
     bands = 3 if palette is not None else len(names)
     lead = (bands,) if bands > 1 else ()
     dtype = np.dtype("u1") if palette is not None else sample_dtype([codestream.siz.components[one] for one in names])
-    every = len(names) == len(codestream.siz.components)
-    cut = windows.cut(level) if every and windows is not None else None
-    config: Jpeg2000Config | Jpeg2000WindowConfig
+    cut = windows.cut(level) if len(names) == len(every) else None
+    codec: Jpeg2000Config | Jpeg2000WindowConfig
     if cut is not None:
         chunk, refs = cut
-        config = Jpeg2000WindowConfig(plain_header(codestream), level, palette)
+        codec = Jpeg2000WindowConfig(plain_header(codestream), level, palette)
     else:
-        grid.check_samples("" if windows is None else windows.why_whole)
-        check_pieces(codestream.siz, codestream.header)
-        chunk, refs = grid.chunk, _refs(needed_parts(codestream, level, grid), grid, url)
-        config = Jpeg2000Config(
+        chunk, refs = grid.chunk, tile_refs(windows, grid)
+        codec = Jpeg2000Config(
             main_header=plain_header(codestream),
             resolution_level=level,
-            components=() if every else tuple(names),
-            tile_parts=tuple(codestream.parts.tile.tolist()) if codestream.bodies(Marker.PPM) else (),
+            components=() if len(names) == len(every) else names,
+            tile_parts=packed_parts(codestream),
             palette=palette,
         )
     return VirtualArray(
         shape=(*lead, *grid.shape),
         dtype=dtype,
         chunks=(*lead, *chunk),
-        codecs=(config,),
+        codecs=(codec,),
         refs=refs,
         dimension_names=("band", "y", "x") if lead else ("y", "x"),
-        fill_value=dtype.type(fill_value),
+        fill_value=dtype.type(0),
         attributes=attributes,
     )
 
@@ -124,6 +127,11 @@ def plain_header(codestream: Codestream) -> bytes:
     """Return the main header without pointers into the file."""
     kept = [codestream.header[one.start : one.stop] for one in codestream.segments if one.marker not in LEFT_OUT]
     return b"".join([codestream.header[:2], *kept])
+
+
+def packed_parts(codestream: Codestream) -> tuple[int, ...]:
+    """Return the tile of every tile-part where the main header has their packet headers (PPM), nothing elsewhere."""
+    return tuple(codestream.parts.tile.tolist()) if codestream.bodies(Marker.PPM) else ()
 
 
 def sample_dtype(components: Sequence[Component]) -> np.dtype[Any]:
@@ -144,8 +152,12 @@ def _grid(codestream: Codestream, names: Sequence[int], level: int) -> ChunkGrid
     return ChunkGrid(codestream.siz, components[0], level)
 
 
-def _refs(parts: TileParts, grid: ChunkGrid, url: str) -> ChunkRefs:
+def tile_refs(windows: Windows, grid: ChunkGrid) -> ChunkRefs:
     """Return the tile-parts of every chunk's tiles, those that follow one another as one range."""
+    codestream = windows.codestream
+    grid.check_samples(windows.why_whole)
+    check_pieces(codestream.siz, codestream.header)
+    parts = needed_parts(codestream, grid.level, grid)
     chunk, tile = grid.members()
     order = np.argsort(parts.tile, kind="stable")
     pointers = np.searchsorted(parts.tile[order], np.arange(grid.siz.tiles + 1))
@@ -159,28 +171,45 @@ def _refs(parts: TileParts, grid: ChunkGrid, url: str) -> ChunkRefs:
     chunks = int(chunk[-1]) + 1
     indptr = np.searchsorted(owner[first], np.arange(chunks + 1)).astype(np.int64)
     source = np.broadcast_to(np.int32(0), len(first))
-    return ChunkRefs((url,), indptr, source, offset[first], np.add.reduceat(length, first))
+    return ChunkRefs((windows.url,), indptr, source, offset[first], np.add.reduceat(length, first))
 
 
-SYCC = 18
-IN_ORDER: tuple[dict[int, tuple[int, int]], ...] = ({}, {0: (0, 1), 1: (0, 2), 2: (0, 3)})
-"""What may be said of the channels of a picture whose components are Y, Cb and Cr."""
+def composite_array(windows: Windows, grid: ChunkGrid, *, is_rgb: bool, attributes: Mapping[str, Any]) -> VirtualArray:
+    """Return the array of all components on the grid of the finest one, the coarser ones repeated."""
+    codestream, components = windows.codestream, windows.codestream.siz.components
+    repeated = [number for number, one in enumerate(components) if (one.dx, one.dy) != (1, 1)]
+    dtype = sample_dtype(components)
+    codec = Jpeg2000Config(
+        main_header=plain_header(codestream),
+        resolution_level=grid.level,
+        tile_parts=packed_parts(codestream),
+        upsample=True,
+        sycc_to_rgb=is_rgb,
+    )
+    return VirtualArray(
+        shape=(len(components), *grid.shape),
+        dtype=dtype,
+        chunks=(len(components), *grid.chunk),
+        codecs=(codec,),
+        refs=tile_refs(windows, grid),
+        dimension_names=("band", "y", "x"),
+        fill_value=dtype.type(0),
+        attributes={**attributes, "upsampled_components": repeated, **(RGB if is_rgb else {})},
+    )
 
-RGB = {"color_space": "sRGB", "colorinterp": ["red", "green", "blue"], "converted_from": "sYCC"}
 
-
-def composite_levels(codestream: Codestream) -> int:
-    """Return how many levels of all components there are on one grid, 0 where there is no such picture."""
-    count = 0
+def composite_grids(codestream: Codestream) -> list[ChunkGrid]:
+    """Return the grid of the finest component at every level where all can be brought to it."""
+    grids: list[ChunkGrid] = []
     try:
-        while count < 1 + codestream.levels:
-            finest = check_composite(codestream.siz, count)
-            if count >= level_count(codestream, (finest,)):
+        while len(grids) < 1 + codestream.levels:
+            finest = check_composite(codestream.siz, len(grids))
+            if len(grids) >= level_count(codestream, (finest,)):
                 break
-            count += 1
+            grids.append(_grid(codestream, (finest,), len(grids)))
     except UnsupportedError:
         pass
-    return count
+    return grids
 
 
 def is_converted(codestream: Codestream, boxes: Boxes | None) -> bool:
@@ -192,104 +221,49 @@ def is_converted(codestream: Codestream, boxes: Boxes | None) -> bool:
     return colour.space == SYCC and colour.channels in IN_ORDER and is_sycc(codestream.siz.components)
 
 
-def composite_array(
-    codestream: Codestream, url: str, *, level: int, is_rgb: bool, attributes: Mapping[str, Any]
-) -> VirtualArray:
-    """Return the array of all components at one level, the coarser ones repeated."""
-    siz = codestream.siz
-    finest = check_composite(siz, level)
-    # chunks, and the tile-parts that they need, are those of the finest component
-    array = codestream_array(codestream, url, level=level, components=(finest,))
-    codec = cast("Jpeg2000Config", array.codecs[0])
-    config = replace(codec, components=(), upsample=True, sycc_to_rgb=is_rgb)
-    count = len(siz.components)
-    repeated = [number for number, one in enumerate(siz.components) if (one.dx, one.dy) != (1, 1)]
-    dtype = sample_dtype(siz.components)
-    return replace(
-        array,
-        shape=(count, *array.shape),
-        chunks=(count, *array.chunks),
-        dtype=dtype,
-        fill_value=dtype.type(0),
-        codecs=(config,),
-        dimension_names=("band", *array.dimension_names),
-        attributes={**attributes, "upsampled_components": repeated, **(RGB if is_rgb else {})},
-    )
-
-
-VARIABLE = "data"
-COMPOSITE = "composite"
-
-
 def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:  # noqa: ARG001  no file beside one is looked for yet
     """Return the group of a file: its only image, or a group for each of its images."""
-    far = local_path(url) is None
     try:
         start, stop, boxes = find_codestream(read, 0, read.size)
         spans = [(start, stop)] if boxes is None else boxes.codestreams
-        heads = options.precinct_windows == "always"
-        found = [parse_codestream(read, *span, far=far, heads=heads) for span in spans]
-        cuts = [Windows(one, read, url, options.precinct_windows or "auto", far=far) for one in found]
-        if len(cuts) == 1:
-            return _file(cuts[0], boxes, options)
+        streams = [read_codestream(read, *span, url, options) for span in spans]
         # what the boxes say, they say of the first one
-        images = [_file(one, None if number else boxes, options) for number, one in enumerate(cuts)]
-        return VirtualGroup({f"image_{number}": image for number, image in enumerate(images)})
+        images = [_image(one, None if number else boxes, options) for number, one in enumerate(streams)]
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
-
-
-def _file(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> VirtualGroup:
-    """Return the group of one codestream: its image, or one for each size that its components have."""
-    codestream = windows.codestream
-    geo = geo_of(boxes)
-    groups = component_groups(codestream)
-    images = {
-        f"component_{names[0]}" if len(names) == 1 else f"components_{names[0]}_{names[-1]}": _image(
-            windows, names, (geo, meaning_of(codestream, boxes, names, options)), options
-        )
-        for names in groups
-    }
     if len(images) == 1:
-        return next(iter(images.values()))
-    # the first group is what a reader shows who names none
-    return VirtualGroup({**_composite(windows, boxes, geo, options), **images})
+        return images[0]
+    return VirtualGroup({f"image_{number}": image for number, image in enumerate(images)})
 
 
-def _composite(windows: Windows, boxes: Boxes | None, geo: Geo, options: ScanOptions) -> dict[str, Node]:
-    """Return the group of all components together, where they can be brought to one grid."""
-    codestream = windows.codestream
-    count = composite_levels(codestream) if options.overviews else min(composite_levels(codestream), 1)
-    if not count:
-        return {}
-    meaning = meaning_of(codestream, boxes, range(len(codestream.siz.components)), options)
-    attributes, is_rgb = meaning.array | geo.array_attributes(), is_converted(codestream, boxes)
-    arrays = [
-        composite_array(codestream, windows.url, level=level, is_rgb=is_rgb, attributes=attributes)
-        for level in range(count)
-    ]
-    return {COMPOSITE: _levels(arrays, geo, meaning)}
-
-
-def _image(windows: Windows, names: Sequence[int], known: tuple[Geo, Meaning], options: ScanOptions) -> VirtualGroup:
-    """Return the group of some components: their variable, or a group for each level."""
-    (geo, meaning), codestream = known, windows.codestream
-    count = level_count(codestream, names) if options.overviews else 1
-    arrays = [
-        codestream_array(
-            codestream,
-            windows.url,
-            level=level,
-            components=names,
+def _image(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> VirtualGroup:
+    """Return the group of one codestream: its image, or one for each size that its components have."""
+    codestream, siz = windows.codestream, windows.codestream.siz
+    geo = geo_of(boxes)
+    full = siz.y.size(min(one.dy for one in siz.components)), siz.x.size(min(one.dx for one in siz.components))
+    images: dict[str, Node] = {}
+    for names in codestream.component_groups:
+        meaning = meaning_of(codestream, boxes, names, options)
+        arrays = level_arrays(
+            windows,
+            names,
             attributes=meaning.array | geo.array_attributes(),
             palette=meaning.palette,
-            windows=windows,
+            overviews=options.overviews,
         )
-        for level in range(count)
-    ]
-    siz = codestream.siz
-    full = siz.y.size(min(one.dy for one in siz.components)), siz.x.size(min(one.dx for one in siz.components))
-    return _levels(arrays, geo.at_level(full, (arrays[0].shape[-2], arrays[0].shape[-1])), meaning)
+        name = f"component_{names[0]}" if len(names) == 1 else f"components_{names[0]}_{names[-1]}"
+        shape = arrays[0].shape[-2], arrays[0].shape[-1]
+        images[name] = image = _levels(arrays, geo.at_level(full, shape), meaning)
+    if len(images) == 1:
+        return image
+    grids = composite_grids(codestream)[: None if options.overviews else 1]
+    if not grids:
+        return VirtualGroup(images)
+    meaning = meaning_of(codestream, boxes, range(len(siz.components)), options)
+    is_rgb, attributes = is_converted(codestream, boxes), meaning.array | geo.array_attributes()
+    arrays = [composite_array(windows, grid, is_rgb=is_rgb, attributes=attributes) for grid in grids]
+    # the first group is what a reader shows who names none
+    return VirtualGroup({COMPOSITE: _levels(arrays, geo, meaning), **images})
 
 
 def _levels(arrays: Sequence[VirtualArray], geo: Geo, meaning: Meaning) -> VirtualGroup:

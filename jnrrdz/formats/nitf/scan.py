@@ -24,9 +24,8 @@ from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.crs import Crs
 from jnrrdz.core.georeference import GRID_MAPPING, Affine, Level, grid_mapping, level_affine, multiscales, spatial
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.codestream import find_codestream, parse_codestream
-from jnrrdz.formats.jpeg2000.scan import codestream_array, component_groups, level_count
-from jnrrdz.formats.jpeg2000.windows import Windows
+from jnrrdz.formats.jpeg2000.codestream import find_codestream
+from jnrrdz.formats.jpeg2000.scan import level_arrays, read_codestream
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.nitf.arrays import (
     CODESTREAMS,
@@ -139,29 +138,22 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
     mask = mask_of(file.read, image)
     begin = image.segment.data if mask is None else mask.start
     start, stop, _ = find_codestream(file.read, begin, min(image.segment.stop, file.layout.size))
-    far = local_path(file.url) is None
-    heads = file.options.precinct_windows == "always"
-    codestream = parse_codestream(file.read, start, stop, far=far, heads=heads)
-    windows = Windows(codestream, file.read, file.url, file.options.precinct_windows or "auto", far=far)
-    palette = None if wanted.palette is None else wanted.palette.tobytes()
-    count = level_count(codestream) if file.options.overviews else 1
-    found = []
-    for level in range(count):
-        arrays = [
-            codestream_array(
-                codestream,
-                file.url,
-                level=level,
-                components=group,
-                attributes=_of_bands(wanted.attributes, group, len(codestream.siz.components)),
-                palette=palette,
-                windows=windows,
-            )
-            for group in component_groups(codestream)
-        ]
-        found.append([_padded(array, mask, image) for array in arrays])
-    _check_size(image, found[0][0])
-    return found
+    windows = read_codestream(file.read, start, stop, file.url, file.options)
+    count = len(windows.codestream.siz.components)
+    by_size = [
+        level_arrays(
+            windows,
+            components,
+            attributes=_of_bands(wanted.attributes, components, count),
+            palette=None if wanted.palette is None else wanted.palette.tobytes(),
+            overviews=file.options.overviews,
+        )
+        for components in windows.codestream.component_groups
+    ]
+    # a level that only some of the components have is none of the image
+    levels = [[_padded(array, mask, image) for array in arrays] for arrays in zip(*by_size, strict=False)]
+    _check_size(image, levels[0][0])
+    return levels
 
 
 def _of_bands(attributes: Mapping[str, Any], group: Sequence[int], count: int) -> dict[str, Any]:
