@@ -9,6 +9,7 @@ May touch pyarrow and fsspec.  Row groups are read one after another, and of the
 Spec: https://github.com/stac-utils/stac-geoparquet/blob/main/spec/stac-geoparquet-spec.md
 """
 
+import importlib.util
 import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +18,6 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import fsspec.core
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from jnrrdz.batches.item import Found
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -191,6 +190,8 @@ _ROWS = 256
 
 def found_in_rows(url: str, assets: Assets, storage_options: Mapping[str, Any] | None = None) -> Iterator[Found]:
     """Yield the sources of every row."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UnsupportedError("pyarrow is not installed; pip install 'jnrrdz[parquet]'", url=url)
     with faults.told(url, "reading stac-geoparquet"):
         fs, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
         with fs.open(path, "rb") as stream:
@@ -199,6 +200,9 @@ def found_in_rows(url: str, assets: Assets, storage_options: Mapping[str, Any] |
 
 
 def _rows(stream: Any, url: str) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
+    import pyarrow.parquet as pq  # noqa: PLC0415  the same
+
     try:
         table = pq.ParquetFile(stream)
         columns = [name for name in _COLUMNS if name in table.schema_arrow.names]

@@ -167,7 +167,7 @@ _PACKAGES = {
     "pyarrow": "pyarrow",
     "pygit2": "pygit2",
     "requests": "requests",
-    "s3fs": "s3fs",
+    "s3fs": "'jnrrdz[s3]'",
     "smbclient": "smbprotocol",
     "tosfs": "tosfs",
     "webdav4": "webdav4[fsspec]",

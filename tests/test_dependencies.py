@@ -1,0 +1,133 @@
+"""What the package imports is what pyproject declares, and the core alone reads every format."""
+
+import ast
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+import tifffile
+from rasterio.transform import from_origin
+
+import jnrrdz
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {name: lines for name, lines in PROJECT["optional-dependencies"].items() if name not in {"all", "dev"}}
+
+BY_OTHERS = {
+    "cast-value-rs": "zarr imports it for the codec cast_value",
+    "dask": "xarray imports it for chunked reading",
+    "kerchunk": "an extra until its references are read",
+    "s3fs": "fsspec imports it for s3://",
+}
+"""What is declared and imported by no line of the package."""
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def names(lines):
+    return {canonical(re.match(r"[A-Za-z0-9._-]+", line)[0]) for line in lines}
+
+
+def imported():
+    """The distributions that the package's modules import, `import_module` of a literal included."""
+    modules = set()
+    for path in (ROOT / "jnrrdz").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(node.module)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+                modules |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    tops = {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names) - {"jnrrdz"}
+    homes = importlib.metadata.packages_distributions()
+    return {canonical(homes[top][0]) for top in tops}
+
+
+def test_what_is_imported_is_declared_and_the_other_way_round():
+    declared = names(PROJECT["dependencies"]).union(*map(names, EXTRAS.values()))
+    assert imported() | set(BY_OTHERS) == declared
+
+
+def test_all_is_every_extra():
+    (line,) = PROJECT["optional-dependencies"]["all"]
+    assert sorted(re.fullmatch(r"jnrrdz\[(.*)\]", line)[1].split(",")) == sorted(EXTRAS)
+    assert "jnrrdz[all]" in PROJECT["optional-dependencies"]["dev"]
+
+
+PIXELS = np.arange(48 * 64, dtype="u1").reshape(48, 64)
+
+
+def core_only(code, *args):
+    """Run Python where no extra's packages can be imported, nor what only they bring."""
+    absent = {"aiobotocore", "obstore", "obspec", "lxml", "PIL"}.union(*map(names, EXTRAS.values()))
+    block = f"import sys; sys.modules |= dict.fromkeys({[name.replace('-', '_') for name in absent]})\n"
+    return subprocess.run(
+        [sys.executable, "-c", block + code, *map(str, args)], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """An image in every format, all of the same pixels."""
+    tifffile.imwrite(tmp_path / "a.tif", PIXELS, tile=(16, 16), compression="deflate")
+    (tmp_path / "a.j2k").write_bytes(imagecodecs.jpeg2k_encode(PIXELS, level=0, reversible=True, codecformat="j2k"))
+    profile = {"driver": "NITF", "count": 1, "height": 48, "width": 64, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "a.ntf", "w", **profile, transform=from_origin(10, 50, 0.1, 0.1)) as target:
+        target.write(PIXELS, 1)
+    (tmp_path / "a.n5" / "a" / "0").mkdir(parents=True)
+    (tmp_path / "a.n5" / "attributes.json").write_text('{"n5": "4.0.0"}')
+    attributes = {"dimensions": [64, 48], "blockSize": [64, 48], "dataType": "uint8", "compression": {"type": "raw"}}
+    (tmp_path / "a.n5" / "a" / "attributes.json").write_text(json.dumps(attributes))
+    head = np.array([0, 2], ">u2").tobytes() + np.array([64, 48], ">u4").tobytes()
+    (tmp_path / "a.n5" / "a" / "0" / "0").write_bytes(head + PIXELS.tobytes())
+    header = "NRRD0004\ntype: uint8\ndimension: 2\nsizes: 64 48\nencoding: raw\n\n"
+    (tmp_path / "a.nrrd").write_bytes(header.encode() + PIXELS.tobytes())
+    np.save(tmp_path / "pixels.npy", PIXELS)
+    jnrrdz.tile(tmp_path / "pixels.npy", tmp_path / "a.jnrrd", tile=(16, 16))
+    return tmp_path
+
+
+READ = """
+import numpy as np, jnrrdz
+for source, group in (("tif", None), ("j2k", None), ("ntf", None), ("n5", "a"), ("nrrd", None), ("jnrrd", None)):
+    jnrrdz.index(f"a.{source}", f"{source}.json")
+    found = jnrrdz.open_dataset(f"{source}.json", group=group)["data"]
+    np.testing.assert_array_equal(np.squeeze(found), np.load("pixels.npy"), err_msg=source)
+print("read")
+"""
+
+
+def test_the_core_reads_every_format_from_json_manifests(sources, monkeypatch):
+    monkeypatch.chdir(sources)
+    done = core_only(READ)
+    assert (done.stdout, done.returncode) == ("read\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("jnrrdz.index('a.tif', 'a.parquet')", "parquet"),
+        ("jnrrdz.index('a.tif', 'a.icechunk')", "icechunk"),
+        ("jnrrdz.batch('items.parquet', '{id}.json')", "parquet"),
+        ("jnrrdz.scan('s3://bucket/a.tif')", "s3"),
+        ("jnrrdz.Parser()('a.tif', None)", "virtualizarr"),
+        ("jnrrdz.batch(['a.tif'], 'x/{stem}.json', scheduler='local')", "dask"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(sources, monkeypatch, code, extra):
+    monkeypatch.chdir(sources)
+    (sources / "items.parquet").write_bytes(b"PAR1")
+    done = core_only(f"import jnrrdz\ntry:\n    {code}\nexcept jnrrdz.UnsupportedError as error:\n    print(error)")
+    assert f"pip install 'jnrrdz[{extra}]'" in done.stdout, done.stderr
