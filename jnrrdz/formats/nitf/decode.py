@@ -1,30 +1,13 @@
-"""Uncompressed blocks of a NITF image to arrays: bands taken apart, bits unpacked, bytes put in order.
+"""The blocks of a NITF image to arrays: uncompressed, vector-quantised, JPEG, and indices of a palette.
 
-May touch numpy, imagecodecs, errors and the model; no I/O, no zarr.  Samples are big-endian, the most
-significant bit first.  Of a packed type each band of IMODE B and S begins with a whole byte.
-Spec: docs/codecs/jbp-block/README.md
-
-Vector-quantised blocks of a NITF (C4, M4) to arrays: codes of 12 bits looked up in four codebooks.
-
-May touch numpy, errors and the model; no I/O, no zarr.
-Spec: docs/codecs/jnrrdz.nitf-vq/README.md
-
-Blocks of palette indices to colours, for the codecs of NITF.
-
-May touch numpy and errors; no I/O, no zarr.  `palette` holds red, green and blue of each value in
-turn, 8 bits each; a value that it does not have is an error.
-
-The tables that a JPEG stream of a NITF may leave out, since the standard gives them.
-
-May touch errors only.  A stream without quantisation tables means one of five, by the quality level
-that its NITF application segment (APP6) names; one without Huffman tables means the typical ones.
-Spec: MIL-STD-188-198A (appendix A), https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex K)
-
-JPEG streams of a NITF's blocks to arrays: 8 and 12 bits, lossless, with the tables that they leave out.
-
-May touch numpy, imagecodecs, errors, the model and this folder's look at what a stream declares; no
-I/O, no zarr.  YCbCr comes out as red, green and blue, as libjpeg decides from the stream.
-Spec: docs/codecs/jpeg/README.md
+Uncompressed samples are big-endian, the most significant bit first; of a packed type each band of IMODE
+B and S begins with a whole byte.  Vector-quantised blocks (C4, M4) are codes of 12 bits, looked up in four
+codebooks.  A JPEG stream has 8 or 12 bits, or is lossless; YCbCr comes out as red, green and blue, as
+libjpeg decides from the stream.  A stream may leave out tables that the standard gives: one without
+quantisation tables means one of five, by the quality level that its NITF application segment (APP6)
+names; one without Huffman tables means the typical ones.
+Spec: docs/codecs/jbp-block/README.md, docs/codecs/jnrrdz.nitf-vq/README.md, docs/codecs/jpeg/README.md,
+MIL-STD-188-198A (appendix A), https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex K)
 """
 
 import math
@@ -98,11 +81,14 @@ class BlockDecoder:
     def decode(self, data: bytes | memoryview) -> Pixels:
         """Return the chunk's pixels; one that ends with the image is padded with the fill value."""
         rows = self._rows_of(len(data))
-        stored = self._unpacked(memoryview(data), rows).reshape(self._extent(rows))
         order = ORDER[self.config.interleave]
+        sizes = {"b": self.bands, "h": rows, "w": self.columns}
+        stored = self._unpacked(memoryview(data), rows).reshape([sizes[axis] for axis in order])
         planes = stored.transpose([order.index(axis) for axis in "bhw"])
         if self.config.complex_pairs:
-            planes = _paired(planes, self.dtype)
+            pairs = np.empty((len(planes) // 2, *planes.shape[1:]), self.dtype)
+            pairs.real, pairs.imag = planes[0::2], planes[1::2]
+            planes = pairs
         if rows == self.rows:
             # byte order and interleave in one copy
             return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
@@ -123,10 +109,6 @@ class BlockDecoder:
             raise MalformedError(f"{length} bytes in a block of {allowed}", field=JBP_BLOCK)
         return sizes[length]
 
-    def _extent(self, rows: int) -> list[int]:
-        sizes = {"b": self.bands, "h": rows, "w": self.columns}
-        return [sizes[axis] for axis in ORDER[self.config.interleave]]
-
     def _unpacked(self, data: memoryview, rows: int) -> Pixels:
         """Return the samples in the order in which they are stored."""
         config = self.config
@@ -136,54 +118,37 @@ class BlockDecoder:
         runs = self.bands if config.interleave in {"B", "S"} else 1
         samples = self.bands * rows * self.columns // runs
         length = len(data) // runs
-        parts = [self._run(data[start : start + length], samples) for start in range(0, len(data), length)]
+        parts = []
+        for start in range(0, len(data), length):
+            run = unpacked(data[start : start + length], config.bits_per_pixel, samples)
+            parts.append(signed(run, config.bits_per_pixel, self._sample) if config.pixel_type == "SI" else run)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def _run(self, data: memoryview, samples: int) -> Pixels:
-        """Return samples that follow each other without a gap."""
-        bits = self.config.bits_per_pixel
-        if bits == 1:
-            found: Pixels = np.unpackbits(np.frombuffer(data, np.uint8), count=samples)
-        else:
-            found = unpacked(data, bits, samples)
-        return signed(found, bits, self._sample) if self.config.pixel_type == "SI" else found
 
 
 def unpacked(data: memoryview, bits: int, samples: int) -> Pixels:
     """Return unsigned samples of any number of bits, the most significant first."""
+    if bits == 1:
+        return np.unpackbits(np.frombuffer(data, np.uint8), count=samples)
     wide = np.dtype(f"u{next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)}")
     try:
-        found: Pixels = imagecodecs.packints_decode(bytes(data), wide, bits)
+        values: Pixels = imagecodecs.packints_decode(bytes(data), wide, bits)
     except (ValueError, RuntimeError, NotImplementedError):  # widths that it has no loop for
-        found = _by_bits(data, bits, samples)
-    return found[:samples].astype(wide, copy=False)
-
-
-def _by_bits(data: memoryview, bits: int, samples: int) -> Pixels:
-    flags = np.unpackbits(np.frombuffer(data, np.uint8), count=samples * bits).reshape(samples, bits)
-    weights = np.left_shift(np.uint64(1), np.arange(bits - 1, -1, -1, dtype=np.uint64))
-    found: Pixels = (flags * weights).sum(axis=1, dtype=np.uint64)
-    return found
+        flags = np.unpackbits(np.frombuffer(data, np.uint8), count=samples * bits).reshape(samples, bits)
+        weights = np.left_shift(np.uint64(1), np.arange(bits - 1, -1, -1, dtype=np.uint64))
+        values = (flags * weights).sum(axis=1, dtype=np.uint64)
+    return values[:samples].astype(wide, copy=False)
 
 
 def signed(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
     """Return values of so many bits as two's complement."""
-    wide = values.astype(np.int64)
     spare = 64 - bits
-    found: Pixels = ((wide << spare) >> spare).astype(dtype)
-    return found
+    return ((values.astype(np.int64) << spare) >> spare).astype(dtype)
 
 
 def pair_dtype(sample: np.dtype[Any]) -> np.dtype[Any]:
     """Return the complex type that holds two samples."""
     exact = sample.itemsize < SINGLE_BYTES or sample == np.dtype("f4")
     return np.dtype("c8" if exact else "c16")
-
-
-def _paired(planes: Pixels, dtype: np.dtype[Any]) -> Pixels:
-    found = np.empty((len(planes) // 2, *planes.shape[1:]), dtype)
-    found.real, found.imag = planes[0::2], planes[1::2]
-    return found
 
 
 SIDE = 4
@@ -222,9 +187,9 @@ class VqDecoder:
 
 def codes_of(data: bytes | memoryview, count: int) -> NDArray[np.uint16]:
     """Return codes of 12 bits, two in three bytes, the first one's bits first."""
-    found = np.zeros(-(-len(data) // 3) * 3, np.uint8)
-    found[: len(data)] = np.frombuffer(data, np.uint8)
-    first, middle, last = found.reshape(-1, 3).astype(np.uint16).T
+    padded = np.zeros(-(-len(data) // 3) * 3, np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    first, middle, last = padded.reshape(-1, 3).astype(np.uint16).T
     codes = np.empty((len(first), 2), np.uint16)
     codes[:, 0] = first << 4 | middle >> 4
     codes[:, 1] = (middle & 15) << 8 | last
@@ -277,6 +242,11 @@ HUFFMAN_TABLES = 2
 LUMINANCE_AC = (0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125)
 LUMINANCE_DC = (0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0)
 
+SHORT_AC_SYMBOLS = bytes.fromhex(
+    "01 02 03 00 04 11 05 12 21 31 41 06 13 51 61 07 22 71 14 32 81 91 a1 08 23 42 b1 c1 15 52 d1 f0 24 33 62 72 82"
+)
+"""The typical AC symbols of less than sixteen bits: T.81's table K.5."""
+
 QUANTISATION = {
     1: "8 72 72 72 72 72 72 72 72 72 78 74 76 74 78 89 81 84 84 81 89 106 93 94 99 94 93 106 129 111 108 116 "
     "116 108 111 129 135 128 136 145 136 128 135 155 160 177 177 160 155 193 213 228 213 193 255 255 "
@@ -293,17 +263,6 @@ QUANTISATION = {
 """The 8-bit tables in zigzag order, by quality level."""
 
 
-def _ac_values() -> bytes:
-    """Return the typical AC symbols: T.81's table K.5."""
-    first = (
-        "01 02 03 00 04 11 05 12 21 31 41 06 13 51 61 07 22 71 14 32 81 91 a1 08 23 42 b1 c1 15 52 d1 f0 24 33 62 72 82"
-    )
-    listed = bytes.fromhex(first)
-    # what is left has sixteen bits each, in ascending order
-    rest = [run << 4 | size for run in range(16) for size in range(1, 11)]
-    return listed + bytes(symbol for symbol in rest if symbol not in listed)
-
-
 def quantisation_segment(quality: int) -> bytes:
     """Return the DQT segment of one quality level, under every number that a component may name."""
     table = bytes(int(word) for word in QUANTISATION[quality].split())
@@ -312,8 +271,10 @@ def quantisation_segment(quality: int) -> bytes:
 
 def huffman_segment() -> bytes:
     """Return the DHT segment of the typical tables, under every number that a component may name."""
-    dc = bytes(LUMINANCE_DC) + bytes(range(12))
-    ac = bytes(LUMINANCE_AC) + _ac_values()
+    # the symbols of T.81's table K.5 that are not listed have sixteen bits each, in ascending order
+    rest = (run << 4 | size for run in range(16) for size in range(1, 11))
+    symbols = SHORT_AC_SYMBOLS + bytes(symbol for symbol in rest if symbol not in SHORT_AC_SYMBOLS)
+    dc, ac = bytes(LUMINANCE_DC) + bytes(range(12)), bytes(LUMINANCE_AC) + symbols
     both = (bytes((number,)) + dc + bytes((0x10 | number,)) + ac for number in range(HUFFMAN_TABLES))
     return _segment(DHT, b"".join(both))
 
@@ -337,15 +298,15 @@ def completed(data: bytes, quality: int) -> bytes:
 
 def header_markers(data: bytes) -> set[int]:
     """Return the markers of the segments before the first scan's data."""
-    found: set[int] = set()
+    markers: set[int] = set()
     at = len(SOI)
-    while at + 4 <= len(data) and data[at] == MARK and SOS not in found:
+    while at + 4 <= len(data) and data[at] == MARK and SOS not in markers:
         if data[at + 1] == MARK:
             at += 1
             continue
-        found.add(data[at + 1])
+        markers.add(data[at + 1])
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return found
+    return markers
 
 
 EOI = b"\xff\xd9"
@@ -373,7 +334,9 @@ class JpegDecoder:
             planes = self._planes(completed(stream, self.config.quality), size)
         except DECODER_ERRORS as error:
             raise MalformedError(f"JPEG data of {len(data)} bytes do not decode: {error}", field=JPEG) from error
-        return self._fitted(planes)
+        if planes.dtype.itemsize > self.dtype.itemsize:
+            raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
+        return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
 
     def _checked(self, data: bytes) -> tuple[int, int, int]:
         """Return the size that a stream declares, if it is the chunk's."""
@@ -400,12 +363,6 @@ class JpegDecoder:
         else:
             pixels = np.asarray(imagecodecs.jpeg8_decode(data))
         return np.moveaxis(pixels.reshape(size), -1, 0)
-
-    def _fitted(self, planes: Pixels) -> Pixels:
-        """Return planes in the chunk's shape and type."""
-        if planes.dtype.itemsize > self.dtype.itemsize:
-            raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
-        return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
 
 
 class Scheme(NamedTuple):
