@@ -1,38 +1,34 @@
-"""One image segment to virtual arrays: type, codec, references, by the way it is compressed.
+"""Image segments to virtual arrays: type, codec and references, by the way a segment is compressed.
 
-May touch numpy, the NITF layout, codestreams and the model.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IC)
-
-Images that are cut into several segments, as SICD and SIDD do with large ones, as one array.
-
-May touch numpy, the NITF layout and the model.  The segments hold groups of whole rows, one below
-the other.  Chunks are groups of rows too: of a height that divides the segments' where there is such
-a one of a fit size, so that each is one range; else some chunks take the end of one segment and the
-beginning of the next.
-Spec: NGA.STND.0024-2 (SICD, file format), NGA.STND.0025-2 (SIDD, file format)
+Large images are cut into several segments, as SICD and SIDD do, and are one array: the segments hold
+groups of whole rows, one below the other.  Chunks are groups of rows too: of a height that divides the
+segments' where there is such a one of a fit size, so that each is one range; else some chunks take the end
+of one segment and the beginning of the next.
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, IC), NGA.STND.0024-2 (SICD, file format),
+NGA.STND.0025-2 (SIDD, file format)
 """
 
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import Codec, JbpBlockConfig, JpegConfig, NitfVqConfig, TiffTileConfig
+from jnrrdz.core.codecs import JbpBlockConfig, JpegConfig, NitfVqConfig, TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.blocks import (
     BYTE,
     DOWNSAMPLED,
     PIECE_BYTES,
-    Chunks,
     block_count,
     check_data,
     jpeg_chunks,
+    largest_divisor,
     uncompressed_chunks,
     vq_chunks,
     whole_block_chunks,
@@ -50,6 +46,7 @@ from jnrrdz.formats.nitf.image import (
 )
 from jnrrdz.sources.readahead import ReadAhead
 
+type Config = JbpBlockConfig | JpegConfig | NitfVqConfig | TiffTileConfig
 type Palette = np.ndarray[Any, np.dtype[np.uint8]]
 
 CODESTREAMS = {"C8", "M8", "CD", "MD"}
@@ -76,13 +73,13 @@ class Wanted:
 class Stored:
     """What a way of compression makes of a segment."""
 
-    chunks: Chunks
-    spec: Callable[[bytes | None], Codec]
-    """Returns the codec, with a palette or none."""
+    chunk: tuple[int, int, int]
+    """Bands, rows and columns of a chunk."""
 
+    refs: ChunkRefs
+    config: Config
     dtype: np.dtype[Any]
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """What is to be said of these pixels."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def mask_of(read: ReadAhead, image: NitfImage) -> Mask | None:
@@ -101,66 +98,51 @@ def is_complex(image: NitfImage) -> bool:
 
 def segment_array(read: ReadAhead, image: NitfImage, wanted: Wanted) -> VirtualArray:
     """Return the array of a segment that is no codestream."""
-    readers = {
-        "NC": _uncompressed,
-        "NM": _uncompressed,
-        "C1": _bilevel,
-        "M1": _bilevel,
-        "C3": _jpeg,
-        "M3": _jpeg,
-        "C5": _jpeg,
-        "M5": _jpeg,
-        "I1": _jpeg,
-        "C4": _vq,
-        "M4": _vq,
-    }
-    reader = readers.get(image.compression)
+    reader = READERS.get(image.compression)
     if reader is None:
-        known = ", ".join([*readers, *sorted(CODESTREAMS)])
+        known = ", ".join([*READERS, *sorted(CODESTREAMS)])
         raise UnsupportedError(
             f"{image.compression!r}; {known} are read", offset=image.segment.start, field=f"{image.what} IC"
         )
     mask = mask_of(read, image)
-    return _array(image, reader(read, image, mask), mask, wanted)
-
-
-def _array(image: NitfImage, stored: Stored, mask: Mask | None, wanted: Wanted) -> VirtualArray:
-    chunks, dtype = stored.chunks, stored.dtype
-    bands = len(image.bands) // (2 if dtype.kind == "c" and is_complex(image) else 1)
-    pad = pad_value(mask, image, dtype)
-    if pad is None and chunks.missing.any() and (index := missing_index(image, table_of(image))) is not None:
-        pad = dtype.type(index)
-    attributes = {**wanted.attributes, **stored.about}
-    if pad is not None:
-        attributes["_FillValue"] = pad
-    lead = (chunks.shape[0] * bands // len(image.bands) or 1,) if bands > 1 else ()
-    _check_end(image, chunks)
-    array = VirtualArray(
-        shape=(*((bands,) if lead else ()), image.rows, image.columns),
-        dtype=dtype,
-        chunks=(*lead, *chunks.shape[1:]),
-        codecs=(stored.spec(None),),
-        refs=ChunkRefs.single(wanted.url, chunks.offset.clip(0), chunks.length, missing=chunks.missing),
-        dimension_names=("band", "y", "x") if lead else ("y", "x"),
-        fill_value=dtype.type(0) if pad is None else pad,
-        attributes=attributes,
-    )
-    palette = wanted.palette
-    return array if palette is None else expanded(array, stored.spec(palette.tobytes()), palette)
-
-
-def _check_end(image: NitfImage, chunks: Chunks) -> None:
-    present = ~chunks.missing
-    end = int((chunks.offset + chunks.length)[present].max(initial=0))
+    stored = reader(read, image, mask, wanted.url)
+    refs, dtype = stored.refs, stored.dtype
+    end = int((refs.offset + refs.length).max(initial=0))
     if end > image.segment.stop:
         raise MalformedError(
             f"a block would end at {end}, the data end at {image.segment.stop}",
             offset=image.segment.data,
             field=f"{image.what} blocks",
         )
+    pad = pad_value(mask, image, dtype)
+    index = missing_index(image, table_of(image))
+    if pad is None and index is not None and (refs.counts == 0).any():
+        pad = dtype.type(index)
+    return _array(image, stored, wanted, pad)
 
 
-def expanded(array: VirtualArray, spec: Codec, palette: Palette) -> VirtualArray:
+def _array(image: NitfImage, stored: Stored, wanted: Wanted, pad: Any = None) -> VirtualArray:
+    """Return the array of an image; its pad pixels are what is missing."""
+    dtype, palette = stored.dtype, wanted.palette
+    bands = len(image.bands) // (2 if dtype.kind == "c" and is_complex(image) else 1)
+    attributes = {**wanted.attributes, **stored.attributes}
+    if pad is not None:
+        attributes["_FillValue"] = pad
+    many = bands > 1
+    array = VirtualArray(
+        shape=(*((bands,) if many else ()), image.rows, image.columns),
+        dtype=dtype,
+        chunks=(*((stored.chunk[0] * bands // len(image.bands) or 1,) if many else ()), *stored.chunk[1:]),
+        codecs=(stored.config,),
+        refs=stored.refs,
+        dimension_names=("band", "y", "x") if many else ("y", "x"),
+        fill_value=dtype.type(0) if pad is None else pad,
+        attributes=attributes,
+    )
+    return array if palette is None else expanded(array, replace(stored.config, palette=palette.tobytes()), palette)
+
+
+def expanded(array: VirtualArray, codec: Config, palette: Palette) -> VirtualArray:
     """Return an array of indices as one of colours: bands red, green and blue; the codec has the palette."""
     attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
     if "_FillValue" in array.attributes:
@@ -180,50 +162,45 @@ def expanded(array: VirtualArray, spec: Codec, palette: Palette) -> VirtualArray
         shape=(CHANNELS, *array.shape),
         dtype=np.dtype("u1"),
         chunks=(CHANNELS, *array.chunks),
-        codecs=(spec,),
+        codecs=(codec,),
         dimension_names=("band", *array.dimension_names),
         fill_value=fill,
         attributes=attributes,
     )
 
 
-def _uncompressed(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
-    dtype, paired = sample_dtype(image), is_complex(image)
+def _uncompressed(_read: ReadAhead, image: NitfImage, mask: Mask | None, url: str) -> Stored:
+    config, dtype = _block_codec(image)
     chunks = uncompressed_chunks(image, mask)
-    config = JbpBlockConfig(
-        image.text("PVTYPE"),
-        image.bits,
-        image.mode,
-        image_rows=chunks.image_rows,
-        complex_pairs=paired,
-    )
-    return Stored(
-        chunks,
-        lambda palette: replace(config, palette=palette),
-        pair_dtype(dtype) if paired else dtype,
-    )
+    return Stored(chunks.shape, chunks.refs(url), replace(config, image_rows=chunks.image_rows), dtype)
 
 
-def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+def _block_codec(image: NitfImage) -> tuple[JbpBlockConfig, np.dtype[Any]]:
+    """Return the codec of uncompressed blocks, and the type that they are read as."""
+    dtype, paired = sample_dtype(image), is_complex(image)
+    config = JbpBlockConfig(image.text("PVTYPE"), image.bits, image.mode, complex_pairs=paired)
+    return config, pair_dtype(dtype) if paired else dtype
+
+
+def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None, url: str) -> Stored:
     rate = image.text("COMRAT").rpartition(".")[2]
     config = JpegConfig(quality=int(rate) if rate in set("12345") else 0)
     chunks = jpeg_chunks(read, image, mask)
-    about = {}
-    if block_count(image) == (len(image.bands) if image.mode == "S" else 1) and not chunks.missing.any():
+    attributes = {}
+    if block_count(image) == (len(image.bands) if image.mode == "S" else 1) and not (chunks.offset < 0).any():
         chunks, size = with_frame_size(read, image, chunks)
         if image.compression == DOWNSAMPLED:
             # what makes them larger again is a filter of the reader's
-            about["stored_shape"] = list(size)
-    return Stored(chunks, lambda palette: replace(config, palette=palette), sample_dtype(image), about)
+            attributes["stored_shape"] = list(size)
+    return Stored(chunks.shape, chunks.refs(url), config, sample_dtype(image), attributes)
 
 
-def _vq(read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+def _vq(read: ReadAhead, image: NitfImage, mask: Mask | None, url: str) -> Stored:
     chunks, books = vq_chunks(read, image, mask)
-    packed = zlib.compress(books, 9)
-    return Stored(chunks, lambda palette: NitfVqConfig(packed, palette), np.dtype("u1"))
+    return Stored(chunks.shape, chunks.refs(url), NitfVqConfig(zlib.compress(books, 9)), np.dtype("u1"))
 
 
-def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
+def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None, url: str) -> Stored:
     rate = image.text("COMRAT")
     if rate not in FAX_OPTIONS or image.bits != 1:
         raise UnsupportedError(
@@ -242,12 +219,24 @@ def _bilevel(_read: ReadAhead, image: NitfImage, mask: Mask | None) -> Stored:
         photometric=0,
         t4_options=FAX_OPTIONS[rate],
     )
-    return Stored(
-        whole_block_chunks(image, mask),
-        lambda palette: replace(config, palette=palette),
-        np.dtype("u1"),
-    )
+    chunks = whole_block_chunks(image, mask)
+    return Stored(chunks.shape, chunks.refs(url), config, np.dtype("u1"))
 
+
+READERS = {
+    "NC": _uncompressed,
+    "NM": _uncompressed,
+    "C1": _bilevel,
+    "M1": _bilevel,
+    "C3": _jpeg,
+    "M3": _jpeg,
+    "C5": _jpeg,
+    "M5": _jpeg,
+    "I1": _jpeg,
+    "C4": _vq,
+    "M4": _vq,
+}
+"""By IC."""
 
 LEAST_BYTES = PIECE_BYTES // 8
 """A chunk's least size, before it is rather put together from two ranges."""
@@ -261,25 +250,25 @@ _PART = re.compile(r"(SICD|SIDD[0-9]{3})([0-9]{3})")
 
 def joined_images(images: Sequence[NitfImage]) -> Iterator[tuple[int, list[NitfImage]]]:
     """Yield each image's number, and the segments that are parts of it, in order."""
-    groups: dict[tuple[str, object], list[NitfImage]] = {}
+    groups: dict[tuple[object, ...], list[NitfImage]] = {}
     for image in images:
         part = _PART.fullmatch(image.text("IID1"))
-        key = (part[1], _kind(image)) if part and _is_plain(image) else ("", image.segment.number)
+        key: tuple[object, ...] = ("", image.segment.number)
+        if part and _is_plain(image):
+            # a legend has the number of the image that it belongs to, but not all of this in common
+            kind = image.text("ICAT"), image.columns, len(image.bands), image.text("PVTYPE"), image.bits, image.mode
+            key = (part[1], *kind)
         groups.setdefault(key, []).append(image)
-    found = [members for group in groups.values() for members in _whole(group)]
-    found.sort(key=lambda members: members[0].segment.number)
-    for number, members in enumerate(found):
-        yield number if len(found) < len(images) else members[0].segment.number, members
-
-
-def _whole(members: list[NitfImage]) -> list[list[NitfImage]]:
-    """Return the parts of an image in their order; where one is not there, each as an image of its own."""
-    if len(members) == 1:
-        return [members]
-    parts = {int(image.text("IID1")[-PART_DIGITS:]): image for image in members}
-    if sorted(parts) != list(range(1, len(members) + 1)):
-        return [[image] for image in members]
-    return [[parts[number] for number in sorted(parts)]]
+    whole: list[list[NitfImage]] = []
+    for group in groups.values():
+        parts = {int(image.text("IID1")[-PART_DIGITS:]): image for image in group} if len(group) > 1 else {}
+        if sorted(parts) == list(range(1, len(group) + 1)):
+            whole.append([parts[number] for number in sorted(parts)])
+        else:
+            whole.extend([image] for image in group)
+    whole.sort(key=lambda members: members[0].segment.number)
+    for number, members in enumerate(whole):
+        yield number if len(whole) < len(images) else members[0].segment.number, members
 
 
 def whole_image(members: Sequence[NitfImage]) -> NitfImage:
@@ -292,12 +281,6 @@ def whole_image(members: Sequence[NitfImage]) -> NitfImage:
         corners["IGEOLO"] = first.text("IGEOLO").ljust(CORNERS)[:HALF] + last.text("IGEOLO").ljust(CORNERS)[HALF:]
     rows = sum(image.rows for image in members)
     return replace(first, fields={**first.fields, "NROWS": rows, **corners})
-
-
-def _kind(image: NitfImage) -> tuple[object, ...]:
-    """Return what parts of one image have in common."""
-    # a legend has the number of the image that it belongs to
-    return (image.text("ICAT"), image.columns, len(image.bands), image.text("PVTYPE"), image.bits, image.mode)
 
 
 def _is_plain(image: NitfImage) -> bool:
@@ -313,42 +296,21 @@ def _row_bits(image: NitfImage) -> int:
 
 def joined_array(members: Sequence[NitfImage], wanted: Wanted) -> VirtualArray:
     """Return the array of an image of several segments."""
-    image, row = members[0], _row_bits(members[0]) // BYTE
+    image, row = whole_image(members), _row_bits(members[0]) // BYTE
     for member in members:
         check_data(member, member.rows * row)
-    rows = sum(member.rows for member in members)
-    step = chunk_rows([member.rows for member in members], row)
-    paired = is_complex(image)
-    bands = len(image.bands) // (2 if paired else 1)
-    lead = (bands,) if bands > 1 else ()
-    dtype = pair_dtype(sample_dtype(image)) if paired else sample_dtype(image)
-    config = JbpBlockConfig(image.text("PVTYPE"), image.bits, image.mode, image_rows=rows, complex_pairs=paired)
-    array = VirtualArray(
-        shape=(*lead, rows, image.columns),
-        dtype=dtype,
-        chunks=(*lead, step, image.columns),
-        codecs=(config,),
-        refs=_refs(members, row, step, wanted.url),
-        dimension_names=("band", "y", "x") if lead else ("y", "x"),
-        fill_value=dtype.type(0),
-        attributes=wanted.attributes,
-    )
-    if wanted.palette is None:
-        return array
-    return expanded(array, replace(config, palette=wanted.palette.tobytes()), wanted.palette)
+    step = _chunk_rows([member.rows for member in members], row)
+    refs = _refs(members, row, step, wanted.url)
+    config, dtype = _block_codec(image)
+    chunk = (len(image.bands), step, image.columns)
+    return _array(image, Stored(chunk, refs, replace(config, image_rows=image.rows), dtype), wanted)
 
 
-def chunk_rows(heights: Sequence[int], row: int) -> int:
+def _chunk_rows(heights: Sequence[int], row: int) -> int:
     """Return the rows of a chunk for segments of these heights, of so many bytes a row."""
     most = max(PIECE_BYTES // row, 1)
-    common = math.gcd(*heights[:-1])
-    step = max(size for size in _divisors(common) if size <= most)
+    step = largest_divisor(math.gcd(*heights[:-1]), most)
     return step if step * row >= LEAST_BYTES or step == most else min(most, sum(heights))
-
-
-def _divisors(number: int) -> Iterable[int]:
-    small = [size for size in range(1, math.isqrt(number) + 1) if number % size == 0]
-    return {*small, *(number // size for size in small)}
 
 
 def _refs(members: Sequence[NitfImage], row: int, step: int, url: str) -> ChunkRefs:

@@ -1,38 +1,31 @@
-"""Where the chunks of an uncompressed image segment stand: blocks, their bands, and long blocks in pieces.
+"""Where the chunks of an image segment stand, by the way it is compressed.
 
-May touch numpy, the NITF layout and the model.  A band of IMODE B or S is a chunk of its own, since
-it stands in one piece.  A block of more than a megabyte, as images of one block have, is cut into
-groups of rows: a reader that wants a window would else fetch the whole image.
-
-The JPEG streams of a compressed image, one after the other without a table of their places.
-
-May touch numpy and errors; bytes come through `read(start, stop)`, a bounded piece at a time.  The
-markers before the first scan are walked by their lengths; in the scans FF D9 can only be the end.
-Spec: MIL-STD-188-198A, https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex B)
-
-The codebooks of a vector-quantised image (C4, M4), which stand before its blocks.
-
-May touch errors; bytes come through `read(start, stop)`.  Pixels are kept four by four: a code of
-12 bits names four rows of four values, one row in each of four tables.
-Spec: MIL-STD-188-199, MIL-STD-2411 (the compression lookup subsection)
-
-Where the chunks of a JPEG, facsimile or vector-quantised image segment stand.
-
-May touch numpy, the NITF layout and the model.  A mask tells where blocks begin, the next one where
-they end; JPEG without a mask has to be looked through, a piece at a time.
+A band of IMODE B or S is a chunk of its own, since it stands in one piece.  An uncompressed block of more
+than a megabyte, as images of one block have, is cut into groups of rows: a reader that wants a window would
+else fetch the whole image.  A mask tells where blocks begin; compressed ones end where the next begins.
+JPEG streams without a mask follow each other without a table of their places and have to be looked
+through, a piece at a time: the markers before the first scan are walked by their lengths, and in the scans
+FF D9 can only be the end.  A vector-quantised image (C4, M4) has codebooks before its blocks; pixels are kept
+four by four: a code of 12 bits names four rows of four values, one row in each of four tables.
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1, table 5.14), MIL-STD-188-198A,
+https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex B), MIL-STD-188-199, MIL-STD-2411 (the compression
+lookup subsection)
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nitf.header import ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
 
-type Shape = tuple[int, ...]
+type Spans = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Offsets and lengths."""
 
 WHOLE_BYTES = 1 << 20
 PIECE_BYTES = 1 << 19
@@ -48,14 +41,19 @@ PLANAR = {"B", "S"}
 class Chunks:
     """The chunks of one array: their shape, and for each (in C order of the grid) its place."""
 
-    shape: Shape
+    shape: tuple[int, int, int]
     """Bands, rows and columns of a chunk."""
 
     offset: NDArray[np.int64]
+    """-1 for a chunk that is not stored."""
+
     length: NDArray[np.int64]
-    missing: NDArray[np.bool_]
     image_rows: int = 0
     """Rows of the image where the last chunk of a column is a short one, 0 where all are whole."""
+
+    def refs(self, url: str) -> ChunkRefs:
+        """Return the references to a source."""
+        return ChunkRefs.single(url, self.offset.clip(0), self.length, missing=self.offset < 0)
 
 
 def needed_grid(image: NitfImage) -> tuple[int, int]:
@@ -97,221 +95,72 @@ def per_block(image: NitfImage, values: NDArray[np.int64]) -> NDArray[np.int64]:
     return values.reshape(bands, *image.grid)[:, :down, :across]
 
 
+def block_starts(image: NitfImage, mask: Mask | None, begin: int, nbytes: int) -> NDArray[np.int64]:
+    """Return where each block begins, as (band, down, across): by the mask, else one after the other; -1 for none."""
+    listed = None if mask is None else mask.offsets
+    offsets = np.arange(block_count(image), dtype=np.int64) * nbytes if listed is None else listed
+    return per_block(image, np.where(offsets < 0, -1, begin + offsets))
+
+
 def uncompressed_chunks(image: NitfImage, mask: Mask | None) -> Chunks:
     """Return the chunks of an image without compression."""
     rows, columns = image.block
-    bands = len(image.bands)
+    bands, count = len(image.bands), block_count(image)
     together = 1 if image.mode in PLANAR else bands
-    unit = -(-rows * columns * together * image.bits // BYTE)
-    block = unit * (bands if image.mode == "B" else 1)
-    check_count(image, block_count(image) * (bands if image.mode == "B" else 1))
-    starts = _starts(image, mask, block)
-    if image.mode == "B" and bands > 1:
-        planes = np.arange(bands, dtype=np.int64)[:, np.newaxis, np.newaxis] * unit
-        starts = np.where(starts < 0, -1, starts + planes)
-    pieces = _pieces(image, together, unit)
-    return _cut(image, starts, pieces, (together, unit))
-
-
-def _starts(image: NitfImage, mask: Mask | None, block: int) -> NDArray[np.int64]:
-    """Return where each block begins, -1 for a missing one."""
-    count = block_count(image)
+    planes = bands if image.mode == "B" else 1
+    nbytes = -(-rows * columns * together * image.bits // BYTE)
+    check_count(image, count * planes)
     begin = image.segment.data if mask is None else mask.start
-    if mask is not None and mask.offsets is not None:
-        return per_block(image, np.where(mask.offsets < 0, -1, begin + mask.offsets))
-    check_data(image, begin - image.segment.data + count * block)
-    return per_block(image, begin + np.arange(count, dtype=np.int64) * block)
-
-
-def _pieces(image: NitfImage, bands: int, unit: int) -> int:
-    """Return the rows of a chunk: those of a block, or fewer where it is a long one."""
-    rows, columns = image.block
-    bits = columns * bands * image.bits
-    if unit <= WHOLE_BYTES or bits % BYTE:
-        return rows
-    most = max(PIECE_BYTES // (bits // BYTE), 1)
-    if needed_grid(image)[0] == 1:
-        return min(most, rows)
-    return next(step for step in range(min(most, rows), 0, -1) if rows % step == 0)
-
-
-def _cut(image: NitfImage, starts: NDArray[np.int64], step: int, unit: tuple[int, int]) -> Chunks:
-    """Return the chunks of blocks that are cut into groups of `step` rows."""
-    rows, columns = image.block
-    together, nbytes = unit
-    shape = (together, step, columns)
+    if mask is None or mask.offsets is None:
+        check_data(image, begin - image.segment.data + count * nbytes * planes)
+    starts = block_starts(image, mask, begin, nbytes * planes)
+    if planes > 1:
+        plane = np.arange(bands, dtype=np.int64)[:, np.newaxis, np.newaxis] * nbytes
+        starts = np.where(starts < 0, -1, starts + plane)
+    row_bits = columns * together * image.bits
+    step = _chunk_rows(image, nbytes, row_bits)
     if step == rows:
-        _check_chunk(image, nbytes)
-        return Chunks(shape, starts.ravel(), np.full(starts.size, nbytes), starts.ravel() < 0)
-    row = columns * together * image.bits // BYTE
-    _check_chunk(image, row * step)
-    bands, down, across = starts.shape
-    within = -(-(image.rows if down == 1 else rows) // step)
-    check_count(image, bands * down * within * across)
-    offset = starts[:, :, np.newaxis, :] + np.arange(within)[:, np.newaxis] * (step * row)
-    missing = np.broadcast_to(starts[:, :, np.newaxis, :] < 0, offset.shape)
-    kept = -(-image.rows // step)
-    length = np.full((kept, across), step * row)
-    last = image.rows % step if down == 1 else 0
-    if last:
-        length[-1] = last * row
-    grid = (bands, down * within, across)
-    offset, missing = offset.reshape(grid)[:, :kept], missing.reshape(grid)[:, :kept]
-    everywhere = np.broadcast_to(length, offset.shape)
-    return Chunks(shape, offset.ravel(), everywhere.ravel(), missing.ravel(), image.rows if last else 0)
+        return Chunks((together, rows, columns), starts.ravel(), np.full(starts.size, nbytes))
+    return _cut(image, starts, (together, step, columns), row_bits // BYTE)
 
 
-def _check_chunk(image: NitfImage, nbytes: int) -> None:
-    if nbytes > MAX_CHUNK_BYTES:
+def _chunk_rows(image: NitfImage, nbytes: int, row_bits: int) -> int:
+    """Return the rows of a chunk: those of a block, or fewer where it is a long one."""
+    rows = step = image.block[0]
+    if nbytes > WHOLE_BYTES and row_bits % BYTE == 0:
+        most = max(PIECE_BYTES // (row_bits // BYTE), 1)
+        step = min(most, rows) if needed_grid(image)[0] == 1 else largest_divisor(rows, most)
+    size = nbytes if step == rows else step * row_bits // BYTE
+    if size > MAX_CHUNK_BYTES:
         raise UnsupportedError(
-            f"blocks of {nbytes} bytes; no more than {MAX_CHUNK_BYTES} are decoded at once",
+            f"blocks of {size} bytes; no more than {MAX_CHUNK_BYTES} are decoded at once",
             offset=image.segment.start,
             field=f"{image.what} NPPBH, NPPBV",
         )
+    return step
 
 
-type ReadRange = Callable[[int, int], bytes]
-type Spans = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Offsets and lengths."""
-
-PIECE = 1 << 20
-SOI, EOI = b"\xff\xd8", b"\xff\xd9"
-MARK, SOS = 0xFF, 0xDA
-SEGMENT_HEAD = 4
-FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
-FRAME_HEAD = 5
-"""Bytes of a frame header up to its size: precision, rows, columns."""
-
-MAX_SEGMENTS = 1 << 12
-FIELD = "JPEG"
+def largest_divisor(number: int, most: int) -> int:
+    """Return the largest divisor of a number that is no larger than another."""
+    return next(size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
-def find_streams(read: ReadRange, start: int, stop: int, count: int) -> Spans:
-    """Return where `count` JPEG streams between two offsets begin, and how long they are."""
-    offsets, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    at = start
-    for number in range(count):
-        begin = _find(read, SOI, at, stop)
-        if begin < 0:
-            raise MalformedError(f"{number} streams where {count} belong", offset=at, field=FIELD)
-        end = _find(read, EOI, _first_scan(read, begin, stop), stop)
-        if end < 0:
-            raise MalformedError("a stream without its end (FF D9)", offset=begin, field=FIELD)
-        at = end + len(EOI)
-        offsets[number], lengths[number] = begin, at - begin
-    return offsets, lengths
+def _cut(image: NitfImage, starts: NDArray[np.int64], shape: tuple[int, int, int], row: int) -> Chunks:
+    """Return the chunks of blocks that are cut into groups of rows of so many bytes."""
+    step, (bands, down, across) = shape[1], starts.shape
+    within = -(-(image.rows if down == 1 else image.block[0]) // step)
+    check_count(image, bands * down * within * across)
+    starts = starts[:, :, np.newaxis, :]
+    offset = np.where(starts < 0, -1, starts + np.arange(within)[:, np.newaxis] * (step * row))
+    offset = offset.reshape(bands, down * within, across)[:, : -(-image.rows // step)]
+    length = np.full(offset.shape, step * row)
+    last = image.rows % step if down == 1 else 0
+    if last:
+        length[:, -1] = last * row
+    return Chunks(shape, offset.ravel(), length.ravel(), image.rows if last else 0)
 
 
-def frame_size(read: ReadRange, begin: int, stop: int) -> tuple[int, int]:
-    """Return the rows and columns that a stream's frame header declares."""
-    for marker, start, end in _segments(read, begin, stop):
-        if marker in FRAMES:
-            found = read(start, min(end, stop))[SEGMENT_HEAD : SEGMENT_HEAD + FRAME_HEAD]
-            if len(found) == FRAME_HEAD:
-                return int.from_bytes(found[1:3], "big"), int.from_bytes(found[3:5], "big")
-    raise MalformedError("no frame header before the first scan", offset=begin, field=FIELD)
-
-
-def _first_scan(read: ReadRange, begin: int, stop: int) -> int:
-    """Return where the data of the first scan begin."""
-    return next(end for marker, _, end in _segments(read, begin, stop) if marker == SOS)
-
-
-def _segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the marker segments up to that of the first scan: each one's marker, beginning and end."""
-    at = begin + len(SOI)
-    for _ in range(MAX_SEGMENTS):
-        head = read(at, min(at + SEGMENT_HEAD, stop))
-        if len(head) < SEGMENT_HEAD or head[0] != MARK:
-            raise MalformedError(f"{head.hex(' ')} where a marker belongs", offset=at, field=FIELD)
-        if head[1] == MARK:  # fill
-            at += 1
-            continue
-        end = at + 2 + int.from_bytes(head[2:], "big")
-        yield head[1], at, end
-        if head[1] == SOS:
-            return
-        at = end
-    raise MalformedError(f"more than {MAX_SEGMENTS} segments before the first scan", offset=begin, field=FIELD)
-
-
-def _find(read: ReadRange, mark: bytes, start: int, stop: int) -> int:
-    """Return where two bytes first stand between two offsets, -1 where they do not."""
-    at = start
-    while at < stop:
-        data = read(at, min(at + PIECE, stop))
-        place = data.find(mark)
-        if place >= 0:
-            return at + place
-        if len(data) < PIECE:
-            return -1
-        at += len(data) - 1  # the mark may be cut in two
-    return -1
-
-
-DISPLAY = struct.Struct(">IIB")
-"""The image display parameters: rows and columns of codes in a block, bits of a code."""
-
-SECTION = struct.Struct(">HHH")
-"""The compression section: algorithm, number of lookup tables, number of parameters."""
-
-HEAD = struct.Struct(">IH")
-RECORD = struct.Struct(">HIHHI")
-TABLES = 4
-VECTOR_QUANTIZATION = 1
-SIDE = 4
-CODES = 4096
-CODE_BITS = 12
-TABLE_BYTES = CODES * SIDE
-NITF_VQ_HEADER_FIELD = "VQ tables"
-
-
-def parse_codebooks(read: ReadRange, start: int, stop: int) -> tuple[bytes, int]:
-    """Return the four tables, one after the other, and where the codes begin."""
-    need = DISPLAY.size + SECTION.size + HEAD.size
-    head = read(start, min(start + need, stop))
-    if len(head) < need:
-        raise MalformedError(f"{len(head)} bytes where {need} belong", offset=start, field=NITF_VQ_HEADER_FIELD)
-    *_, bits = DISPLAY.unpack_from(head)
-    algorithm, tables, _ = SECTION.unpack_from(head, DISPLAY.size)
-    if (bits, algorithm, tables) != (CODE_BITS, VECTOR_QUANTIZATION, TABLES):
-        found = f"algorithm {algorithm}, {tables} tables, codes of {bits} bits"
-        raise UnsupportedError(
-            f"{found}; 1 (vector quantisation), {TABLES} and {CODE_BITS} are read",
-            offset=start,
-            field=NITF_VQ_HEADER_FIELD,
-        )
-    start += DISPLAY.size + SECTION.size
-    offset, width = HEAD.unpack_from(head, DISPLAY.size + SECTION.size)
-    if width != RECORD.size:
-        raise MalformedError(f"records of {width} bytes, not {RECORD.size}", offset=start, field=NITF_VQ_HEADER_FIELD)
-    at = start + offset
-    records = read(at, min(at + TABLES * RECORD.size, stop)) if at < stop else b""
-    if len(records) < TABLES * RECORD.size:
-        raise MalformedError(f"{len(records)} bytes of records", offset=at, field=NITF_VQ_HEADER_FIELD)
-    tables_found = [_table(read, start, stop, record) for record in RECORD.iter_unpack(records)]
-    return b"".join(data for data, _ in tables_found), max(end for _, end in tables_found)
-
-
-def _table(read: ReadRange, start: int, stop: int, record: tuple[int, ...]) -> tuple[bytes, int]:
-    _, codes, values, bits, offset = record
-    if (codes, values, bits) != (CODES, SIDE, 8):
-        found = f"{codes} codes of {values} values of {bits} bits"
-        raise UnsupportedError(f"{found}; {CODES} of {SIDE} of 8 are read", offset=start, field=NITF_VQ_HEADER_FIELD)
-    at = start + offset
-    data = read(at, min(at + TABLE_BYTES, stop)) if at < stop else b""
-    if len(data) < TABLE_BYTES:
-        raise MalformedError(f"{len(data)} bytes of {TABLE_BYTES}", offset=at, field=NITF_VQ_HEADER_FIELD)
-    return data, at + TABLE_BYTES
-
-
-STREAMS_SOI = b"\xff\xd8"
-DOWNSAMPLED = "I1"
-MAX_PIXELS = 1 << 30
-"""Of a stream that is not as large as its block: what it declares is decoded at once."""
-
-
-def block_spans(image: NitfImage, mask: Mask | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def block_spans(image: NitfImage, mask: Mask | None) -> Spans:
     """Return where each block of a mask begins (-1 for a missing one) and its length: up to the next one."""
     stop = image.segment.stop
     count = block_count(image)
@@ -341,25 +190,57 @@ def block_spans(image: NitfImage, mask: Mask | None) -> tuple[NDArray[np.int64],
 def whole_block_chunks(image: NitfImage, mask: Mask | None) -> Chunks:
     """Return chunks that are blocks, each with all that stands up to the next one."""
     offset, length = (per_block(image, part).ravel() for part in block_spans(image, mask))
-    return Chunks((1, *image.block), offset, length, offset < 0)
+    return Chunks((1, *image.block), offset, length)
+
+
+PIECE = 1 << 20
+SOI, EOI = b"\xff\xd8", b"\xff\xd9"
+MARK, SOS = 0xFF, 0xDA
+SEGMENT_HEAD = 4
+FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+FRAME_HEAD = 5
+"""Bytes of a frame header up to its size: precision, rows, columns."""
+
+MAX_SEGMENTS = 1 << 12
+DOWNSAMPLED = "I1"
+MAX_PIXELS = 1 << 30
+"""Of a stream that is not as large as its block: what it declares is decoded at once."""
+
+JPEG_STREAM = "JPEG"
 
 
 def jpeg_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> Chunks:
     """Return chunks that are JPEG streams: of a block, or of one band of a block."""
-    bands = len(image.bands)
+    bands, stop = len(image.bands), image.segment.stop
     inside = bands if image.mode == "B" else 1
-    check_count(image, block_count(image) * inside)
+    count = block_count(image) * inside
+    check_count(image, count)
+    begin = image.segment.data if mask is None else mask.start
     if mask is not None and mask.offsets is not None:
-        offset, length = _masked(read, image, mask, inside)
+        offset, length = _masked_streams(read, image, mask, inside)
+    elif count == 1 and read(begin, min(begin + len(SOI), stop)) == SOI:
+        offset, length = np.array([begin]), np.array([stop - begin])
     else:
-        offset, length = _followed(read, image, mask, block_count(image) * inside)
-    down, across = needed_grid(image)
+        offset, length = find_streams(read, begin, stop, count)
     if image.mode == "B":  # block by block, in each band by band
+        down, across = needed_grid(image)
         parts = (part.reshape(*image.grid, inside)[:down, :across].transpose(2, 0, 1) for part in (offset, length))
     else:
         parts = (per_block(image, part) for part in (offset, length))
     offset, length = (part.ravel() for part in parts)
-    return Chunks((1 if image.mode in PLANAR else bands, *image.block), offset, length, offset < 0)
+    return Chunks((1 if image.mode in PLANAR else bands, *image.block), offset, length)
+
+
+def _masked_streams(read: ReadRange, image: NitfImage, mask: Mask, inside: int) -> Spans:
+    """Return the streams of the blocks that a mask tells, `inside` of them in each."""
+    offset, length = block_spans(image, mask)
+    if inside == 1:
+        return offset, length
+    offsets, lengths = np.full((offset.size, inside), -1), np.zeros((offset.size, inside), np.int64)
+    for block in np.flatnonzero(offset >= 0).tolist():
+        begin = int(offset[block])
+        offsets[block], lengths[block] = find_streams(read, begin, begin + int(length[block]), inside)
+    return offsets.ravel(), lengths.ravel()
 
 
 def with_frame_size(read: ReadRange, image: NitfImage, chunks: Chunks) -> tuple[Chunks, tuple[int, int]]:
@@ -369,13 +250,12 @@ def with_frame_size(read: ReadRange, image: NitfImage, chunks: Chunks) -> tuple[
     is stored in its upper left corner if the image is downsampled, and else leaves pixels out.
     """
     begin = int(chunks.offset[0])
-    rows, columns = found = frame_size(read, begin, begin + int(chunks.length[0]))
-    wanted = (image.rows, image.columns)
+    rows, columns = size = frame_size(read, begin, begin + int(chunks.length[0]))
     is_larger = rows >= image.rows and columns >= image.columns
     is_smaller = 0 < rows <= image.rows and 0 < columns <= image.columns
     if not (is_larger or (is_smaller and image.compression == DOWNSAMPLED)) or rows * columns > MAX_PIXELS:
         raise MalformedError(
-            f"a stream of {rows} x {columns} pixels for an image of {wanted[0]} x {wanted[1]}",
+            f"a stream of {rows} x {columns} pixels for an image of {image.rows} x {image.columns}",
             offset=begin,
             field=f"{image.what} NROWS, NCOLS",
         )
@@ -383,31 +263,125 @@ def with_frame_size(read: ReadRange, image: NitfImage, chunks: Chunks) -> tuple[
     check_count(image, grid[0] * grid[1] * grid[2])
     offset, length = np.full(grid, -1), np.zeros(grid, np.int64)
     offset[:, 0, 0], length[:, 0, 0] = chunks.offset, chunks.length
-    return Chunks((chunks.shape[0], *found), offset.ravel(), length.ravel(), offset.ravel() < 0), found
+    return Chunks((chunks.shape[0], *size), offset.ravel(), length.ravel()), size
 
 
-def _followed(
-    read: ReadRange, image: NitfImage, mask: Mask | None, count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return streams that stand one after the other."""
-    begin = image.segment.data if mask is None else mask.start
-    stop = image.segment.stop
-    if count == 1 and read(begin, min(begin + len(STREAMS_SOI), stop)) == STREAMS_SOI:
-        return np.array([begin]), np.array([stop - begin])
-    return find_streams(read, begin, stop, count)
+def find_streams(read: ReadRange, start: int, stop: int, count: int) -> Spans:
+    """Return where `count` JPEG streams between two offsets begin, and how long they are."""
+    offsets, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    at = start
+    for number in range(count):
+        begin = _find(read, SOI, at, stop)
+        if begin < 0:
+            raise MalformedError(f"{number} streams where {count} belong", offset=at, field=JPEG_STREAM)
+        scan = next(end for marker, _, end in _marker_segments(read, begin, stop) if marker == SOS)
+        end = _find(read, EOI, scan, stop)
+        if end < 0:
+            raise MalformedError("a stream without its end (FF D9)", offset=begin, field=JPEG_STREAM)
+        at = end + len(EOI)
+        offsets[number], lengths[number] = begin, at - begin
+    return offsets, lengths
 
 
-def _masked(read: ReadRange, image: NitfImage, mask: Mask, inside: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the streams of the blocks that a mask tells, `inside` of them in each."""
-    offset, length = block_spans(image, mask)
-    if inside == 1:
-        return offset, length
-    check_count(image, offset.size * inside)
-    offsets, lengths = np.full((offset.size, inside), -1), np.zeros((offset.size, inside), np.int64)
-    for block in np.flatnonzero(offset >= 0).tolist():
-        begin = int(offset[block])
-        offsets[block], lengths[block] = find_streams(read, begin, begin + int(length[block]), inside)
-    return offsets.ravel(), lengths.ravel()
+def frame_size(read: ReadRange, begin: int, stop: int) -> tuple[int, int]:
+    """Return the rows and columns that a stream's frame header declares."""
+    for marker, start, end in _marker_segments(read, begin, stop):
+        if marker in FRAMES:
+            frame = read(start, min(end, stop))[SEGMENT_HEAD : SEGMENT_HEAD + FRAME_HEAD]
+            if len(frame) == FRAME_HEAD:
+                return int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
+    raise MalformedError("no frame header before the first scan", offset=begin, field=JPEG_STREAM)
+
+
+def _marker_segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the marker segments up to that of the first scan: each one's marker, beginning and end."""
+    at = begin + len(SOI)
+    for _ in range(MAX_SEGMENTS):
+        head = read(at, min(at + SEGMENT_HEAD, stop))
+        if len(head) < SEGMENT_HEAD or head[0] != MARK:
+            raise MalformedError(f"{head.hex(' ')} where a marker belongs", offset=at, field=JPEG_STREAM)
+        if head[1] == MARK:  # fill
+            at += 1
+            continue
+        end = at + 2 + int.from_bytes(head[2:], "big")
+        yield head[1], at, end
+        if head[1] == SOS:
+            return
+        at = end
+    raise MalformedError(f"more than {MAX_SEGMENTS} segments before the first scan", offset=begin, field=JPEG_STREAM)
+
+
+def _find(read: ReadRange, mark: bytes, start: int, stop: int) -> int:
+    """Return where two bytes first stand between two offsets, -1 where they do not."""
+    at = start
+    while at < stop:
+        data = read(at, min(at + PIECE, stop))
+        place = data.find(mark)
+        if place >= 0:
+            return at + place
+        if len(data) < PIECE:
+            return -1
+        at += len(data) - 1  # the mark may be cut in two
+    return -1
+
+
+DISPLAY = struct.Struct(">IIB")
+"""The image display parameters: rows and columns of codes in a block, bits of a code."""
+
+SECTION = struct.Struct(">HHH")
+"""The compression section: algorithm, number of lookup tables, number of parameters."""
+
+OFFSETS = struct.Struct(">IH")
+RECORD = struct.Struct(">HIHHI")
+TABLES = 4
+VECTOR_QUANTIZATION = 1
+SIDE = 4
+CODES = 4096
+CODE_BITS = 12
+TABLE_BYTES = CODES * SIDE
+VQ_TABLES = "VQ tables"
+
+
+def parse_codebooks(read: ReadRange, start: int, stop: int) -> tuple[bytes, int]:
+    """Return the four tables, one after the other, and where the codes begin."""
+    need = DISPLAY.size + SECTION.size + OFFSETS.size
+    head = read(start, min(start + need, stop))
+    if len(head) < need:
+        raise MalformedError(f"{len(head)} bytes where {need} belong", offset=start, field=VQ_TABLES)
+    *_, bits = DISPLAY.unpack_from(head)
+    algorithm, tables, _ = SECTION.unpack_from(head, DISPLAY.size)
+    if (bits, algorithm, tables) != (CODE_BITS, VECTOR_QUANTIZATION, TABLES):
+        raise UnsupportedError(
+            f"algorithm {algorithm}, {tables} tables, codes of {bits} bits; "
+            f"1 (vector quantisation), {TABLES} and {CODE_BITS} are read",
+            offset=start,
+            field=VQ_TABLES,
+        )
+    start += DISPLAY.size + SECTION.size
+    offset, width = OFFSETS.unpack_from(head, DISPLAY.size + SECTION.size)
+    if width != RECORD.size:
+        raise MalformedError(f"records of {width} bytes, not {RECORD.size}", offset=start, field=VQ_TABLES)
+    at = start + offset
+    records = read(at, min(at + TABLES * RECORD.size, stop)) if at < stop else b""
+    if len(records) < TABLES * RECORD.size:
+        raise MalformedError(f"{len(records)} bytes of records", offset=at, field=VQ_TABLES)
+    books = [_codebook(read, start, stop, record) for record in RECORD.iter_unpack(records)]
+    return b"".join(data for data, _ in books), max(end for _, end in books)
+
+
+def _codebook(read: ReadRange, start: int, stop: int, record: tuple[int, ...]) -> tuple[bytes, int]:
+    _, codes, values, bits, offset = record
+    if (codes, values, bits) != (CODES, SIDE, 8):
+        raise UnsupportedError(
+            f"{codes} codes of {values} values of {bits} bits; {CODES} of {SIDE} of 8 are read",
+            offset=start,
+            field=VQ_TABLES,
+        )
+    at = start + offset
+    data = read(at, min(at + TABLE_BYTES, stop)) if at < stop else b""
+    if len(data) < TABLE_BYTES:
+        raise MalformedError(f"{len(data)} bytes of {TABLE_BYTES}", offset=at, field=VQ_TABLES)
+    return data, at + TABLE_BYTES
 
 
 def vq_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> tuple[Chunks, bytes]:
@@ -417,15 +391,12 @@ def vq_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> tuple[Chu
     rows, columns = image.block
     nbytes = -(-(rows // SIDE) * (columns // SIDE) * CODE_BITS // BYTE)
     begin = max(end, image.segment.data if mask is None else mask.start)
-    count = block_count(image)
-    check_count(image, count)
-    listed = mask.offsets if mask is not None else None
-    offsets = np.arange(count, dtype=np.int64) * nbytes if listed is None else listed
-    offset = per_block(image, np.where(offsets < 0, -1, begin + offsets)).ravel()
+    check_count(image, block_count(image))
+    offset = block_starts(image, mask, begin, nbytes).ravel()
     if offset.size and offset.max() + nbytes > stop:
         raise MalformedError(
             f"codes would end at {offset.max() + nbytes}, the data end at {stop}",
             offset=begin,
             field=f"{image.what} blocks",
         )
-    return Chunks((1, rows, columns), offset, np.full(offset.size, nbytes), offset < 0), books
+    return Chunks((1, rows, columns), offset, np.full(offset.size, nbytes)), books
