@@ -12,11 +12,11 @@ from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
 
-from jnrrdz.codecs.base import ChunkDecoder, ThreadedCodec
+from jnrrdz.codecs.base import ThreadedCodec
 from jnrrdz.codecs.tiles import TileCodec
 from jnrrdz.core.codecs import Lz4Config, N5DefaultConfig
 from jnrrdz.formats.n5 import decode as lz4
-from jnrrdz.formats.n5.decode import BlockCoder, COrderCoder
+from jnrrdz.formats.n5.decode import BlockCoder
 
 LZ4_SLACK = 1 << 20
 """Bytes that LZ4 data may decode to beyond the chunk's own, for headers of codecs before it."""
@@ -45,9 +45,9 @@ class COrderBlockCodec(TileCodec):
 
     CONFIG = N5DefaultConfig
 
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> BlockCoder:
         """Return the decoder for chunks of this shape and type."""
-        return COrderCoder(BlockCoder(self.config, shape[::-1], dtype, fill_value))
+        return BlockCoder(self.config, shape[::-1], dtype, fill_value, c_order=True)
 
 
 class Lz4Codec(ThreadedCodec, BytesBytesCodec):

@@ -1,17 +1,10 @@
-"""The codecs that read an N5 dataset: the compression's, and what takes the block's header.
+"""The blocks of an N5 dataset as references, and the codecs that read them.
 
-May touch errors, the layout and the model.  Three chains: `offset` or `pad` skip a header that is known to be
-the chunk's own, `n5_default` reads it.  See docs/formats/n5.md.
-
-The blocks of a dataset as references, and what their headers say.
-
-May touch numpy, errors, trees, the layout and the model.  A header is read where that decides something: the
-framing of LZ4, and whether every block has the chunk's own shape, which is what lets a codec skip it.
-
-The blocks of a dataset that cannot be listed: one for each place of the grid, there or not.
-
-May touch numpy, errors, trees, the layout and the model.  Of no block is it known how long it is, what its header
-says, or whether it exists: references are to whole objects, and absent ones read as 0.
+Three chains: `offset` or `pad` skip a header that is known to be the chunk's own, `n5_default` reads it.  A header
+is read at the scan where that decides something: the framing of LZ4, and whether every block has the chunk's own
+shape, which is what lets a codec skip it.  Of a dataset that cannot be listed every place of the grid has a block,
+of which nothing is known: not how long it is, what its header says, nor whether it exists; absent ones read as 0.
+See docs/formats/n5.md.
 """
 
 import math
@@ -31,7 +24,6 @@ from jnrrdz.formats.n5.attributes import Mode, N5Dataset, block_header, default_
 from jnrrdz.formats.n5.listing import Indices, Sizes, TreeKeys
 from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
 
-_BLOSC_DEFAULT = 5
 _LEVELLED: Mapping[str, tuple[str, str, str, int, range, Mapping[str, Any]]] = {
     "zlib": (codec.ZLIB, "level", "level", 6, range(10), {}),
     "gzip": (codec.GZIP, "level", "level", 6, range(10), {}),
@@ -53,10 +45,11 @@ class Chain(StrEnum):
 
 def chain_of(name: str | None) -> Chain:
     """Return the chain of a name, `auto` for none."""
-    for known in Chain:
-        if name in {None, known}:
-            return Chain.AUTO if name is None else known
-    raise UnsupportedError(f"chain {name!r}; there are {', '.join(Chain)}", field="chain")
+    if name is None:
+        return Chain.AUTO
+    if name not in tuple(Chain):
+        raise UnsupportedError(f"chain {name!r}; there are {', '.join(Chain)}", field="chain")
+    return Chain(name)
 
 
 def codecs(dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bool) -> tuple[Codec, ...]:
@@ -67,46 +60,40 @@ def codecs(dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bo
     if chain == Chain.N5_DEFAULT:
         return (*(order if in_c_order else ()), codec.N5DefaultConfig.of(axes, itemsize, compressors))
     header, length = default_header(dataset.block_size), header_length(axes)
-    affix = (
-        codec.PadConfig(codec.Location.START, length, header)
-        if chain == Chain.PAD
-        else codec.OffsetConfig(length, header)
-    )
+    affix: Codec = codec.OffsetConfig(length, header)
+    if chain == Chain.PAD:
+        affix = codec.PadConfig(codec.Location.START, length, header)
     return (*(() if in_c_order else order), codec.bytes_("big" if itemsize > 1 else None), *compressors, affix)
 
 
 def compressor(dataset: N5Dataset, framing: Framing) -> tuple[Codec, ...]:
-    """Return the codec of the compression, none for raw."""
+    """Return the codec of the compression, none for raw.
+
+    Parameters matter for writing only: one that is out of range stands for the default.
+    """
+    options = dataset.options
+
+    def number(name: str, default: int, known: range) -> int:
+        value = options.get(name, default)
+        return value if type(value) is int and value in known else default
+
     if dataset.compression == "raw":
         return ()
     if dataset.compression == "lz4":
         return (codec.Lz4Config(framing),)
     if dataset.compression == "blosc":
-        return (_blosc(dataset.options, dataset.dtype.itemsize),)
-    zlib = dataset.compression == "gzip" and dataset.options.get("useZlib") is True
-    name, theirs, ours, default, known, fixed = _LEVELLED["zlib" if zlib else dataset.compression]
-    return (CodecSpec(name, {ours: _number(dataset.options, theirs, default, known), **fixed}),)
-
-
-def _number(options: Mapping[str, Any], name: str, default: int, known: range) -> int:
-    """Return a parameter that matters for writing only: one that is out of range stands for the default."""
-    found = options.get(name, default)
-    return found if type(found) is int and found in known else default
-
-
-def _blosc(options: Mapping[str, Any], itemsize: int) -> CodecSpec:
-    shuffle = _number(options, "shuffle", 0, range(3))
-    cname = options.get("cname", options.get("codec", "lz4"))
-    return CodecSpec(
-        codec.BLOSC,
-        {
+        cname = options.get("cname", options.get("codec", "lz4"))
+        configuration = {
             "cname": cname if cname in codec.CNAMES else "lz4",
-            "clevel": _number(options, "clevel", _BLOSC_DEFAULT, range(10)),
-            "shuffle": codec.SHUFFLES[shuffle],
-            "typesize": itemsize,
-            "blocksize": _number(options, "blocksize", 0, range(1 << 31)),
-        },
-    )
+            "clevel": number("clevel", 5, range(10)),
+            "shuffle": codec.SHUFFLES[number("shuffle", 0, range(3))],
+            "typesize": dataset.dtype.itemsize,
+            "blocksize": number("blocksize", 0, range(1 << 31)),
+        }
+        return (CodecSpec(codec.BLOSC, configuration),)
+    is_zlib = dataset.compression == "gzip" and options.get("useZlib") is True
+    name, theirs, ours, default, known, fixed = _LEVELLED["zlib" if is_zlib else dataset.compression]
+    return (CodecSpec(name, {ours: number(theirs, default, known), **fixed}),)
 
 
 def framing(dataset: N5Dataset, body: bytes | None) -> Framing:
@@ -151,14 +138,11 @@ class Blocks:
         self.index: Indices = np.ascontiguousarray(index[order])
         self.sizes: Sizes = sizes[order]
         self._number: NDArray[np.int64] = number[order]
-        self._refuse_empty()
-
-    def _refuse_empty(self) -> None:
-        short = np.flatnonzero(self.sizes < header_length(len(self._dataset.dimensions)))
+        short = np.flatnonzero(self.sizes < header_length(len(dataset.dimensions)))
         if len(short):
             where = int(short[0])
             raise MalformedError(
-                f"a block of {self.sizes[where]} bytes, too few for its header", url=self._tree.url + self._key(where)
+                f"a block of {self.sizes[where]} bytes, too few for its header", url=tree.url + self._key(where)
             )
 
     def _key(self, row: int) -> str:
@@ -213,9 +197,9 @@ class Blocks:
         for some in batched(rows.tolist(), _TOGETHER):
             heads = self._tree.read([self._key(row) for row in some], len(full))
             strangers = (row for row, head in zip(some, heads, strict=True) if head != full)
-            found: int | None = next(strangers, None)
-            if found is not None:
-                return found
+            stranger: int | None = next(strangers, None)
+            if stranger is not None:
+                return stranger
         return None
 
 

@@ -1,24 +1,11 @@
-"""The `jnrrdz.lz4` codec, bytes to bytes: LZ4 in the three framings that N5 writers use.
+"""N5 blocks decoded and encoded: `n5_default`, its compressions, and `jnrrdz.lz4`.
 
-May touch errors, imagecodecs' block decoder, xxhash and the model's codec names; knows no zarr.
-Follows docs/codecs/jnrrdz.lz4/README.md.  LZ4 blocks do not say how long they get: whoever knows (the
-header of an N5 block, the chunk's shape) gives the size, and more than that is never decoded.
-
-Compressed bytes of a known length, decoded without ever holding more: the compressions of N5.
-
-May touch errors, numpy, imagecodecs, the standard library's decompressors and the model's codec names; knows
-no zarr.  Formats: RFC 1950, 1951, 1952 (zlib, deflate, gzip), RFC 8878 (zstd), blosc 1, bzip2, xz.
-
-Bytes compressed as N5 has it: the inverse of `inflate`.
-
-May touch errors, imagecodecs, the standard library's compressors and the model's codec names; knows no zarr.
-Formats as in `inflate`.
-
-The `n5_default` codec, array to bytes: an N5 block with its header, axes in N5's order.
-
-May touch errors, numpy, the layout of block headers, `inflate`, `deflate` and the model's codec names; knows
-no zarr.  Follows https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default, and reads
-blocks of variable length (mode 1) too where they have an element for each place.
+A block has a header, and its axes in N5's order
+(https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default); those of variable length (mode 1)
+are read too where they have an element for each place.  Compressed bytes are decoded to a length that is known,
+never to more: zlib, deflate and gzip (RFC 1950, 1951, 1952), zstd (RFC 8878), blosc 1, bzip2, xz, and LZ4 in the
+three framings that N5 writers use (docs/codecs/jnrrdz.lz4/README.md).  LZ4 blocks do not say how long they get:
+whoever knows (the header of an N5 block, the chunk's shape) gives the size.
 """
 
 import bz2
@@ -37,10 +24,23 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import LZ4, N5_DEFAULT, Codec, Framing, Lz4Config, N5DefaultConfig
+from jnrrdz.core.codecs import (
+    BLOSC,
+    BZ2,
+    GZIP,
+    LZ4,
+    LZMA,
+    N5_DEFAULT,
+    SHUFFLES,
+    ZLIB,
+    ZSTD,
+    Codec,
+    Framing,
+    Lz4Config,
+    N5DefaultConfig,
+)
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.n5.attributes import BlockHeader, block_header, default_header
+from jnrrdz.formats.n5.attributes import block_header, default_header
 
 MAGIC = b"LZ4Block"
 _JAVA = struct.Struct("<8sBIII")
@@ -64,15 +64,23 @@ def encode(config: Lz4Config, data: memoryview) -> bytes:
     return _ENCODERS[config.framing](data)
 
 
-def _block(data: memoryview, size: int) -> bytes:
-    """Return one decoded LZ4 block of at most `size` bytes."""
-    if not size:
+def _block(data: memoryview, limit: int) -> bytes:
+    """Return one decoded LZ4 block of at most so many bytes."""
+    if not limit:
         return b""
     try:
         # imagecodecs takes no read-only view
-        return bytes(imagecodecs.lz4_decode(bytes(data), out=size))
+        return bytes(imagecodecs.lz4_decode(bytes(data), out=limit))
     except RuntimeError as error:  # Lz4Error
-        raise MalformedError(f"an LZ4 block that is damaged or decodes to more than {size} bytes", field=LZ4) from error
+        raise MalformedError(
+            f"an LZ4 block that is damaged or decodes to more than {limit} bytes", field=LZ4
+        ) from error
+
+
+def _check_size(decoded: bytes, size: int, at: int | None = None) -> bytes:
+    if len(decoded) != size:
+        raise MalformedError(f"an LZ4 block of {len(decoded)} bytes that says {size}", offset=at, field=LZ4)
+    return decoded
 
 
 def _decode_frame(data: memoryview, limit: int) -> bytes:
@@ -81,10 +89,7 @@ def _decode_frame(data: memoryview, limit: int) -> bytes:
     (size,) = _SIZE.unpack_from(data)
     if size > limit:
         raise MalformedError(f"LZ4 data of {size} bytes where {limit} are expected", field=LZ4)
-    found = _block(data[_SIZE.size :], size)
-    if len(found) != size:
-        raise MalformedError(f"an LZ4 block of {len(found)} bytes that says {size}", field=LZ4)
-    return found
+    return _check_size(_block(data[_SIZE.size :], size), size)
 
 
 def _decode_java(data: memoryview, limit: int) -> bytes:
@@ -92,7 +97,9 @@ def _decode_java(data: memoryview, limit: int) -> bytes:
     parts: list[bytes] = []
     at = 0
     while True:
-        magic, token, packed, size, check = _java_header(data, at)
+        if len(data) < at + _JAVA.size:
+            raise MalformedError("Java's LZ4 stream ends without its last block", offset=at, field=LZ4)
+        magic, token, packed, size, check = _JAVA.unpack_from(data, at)
         body = data[at + _JAVA.size : at + _JAVA.size + packed]
         if magic != MAGIC or len(body) != packed:
             raise MalformedError("no block of Java's LZ4 stream, or one that is cut off", offset=at, field=LZ4)
@@ -101,33 +108,18 @@ def _decode_java(data: memoryview, limit: int) -> bytes:
         limit -= size
         if limit < 0:
             raise MalformedError(f"LZ4 data longer than expected by {-limit} bytes", offset=at, field=LZ4)
-        parts.append(_java_body(token & 0xF0, body, size, check, at))
+        method = token & 0xF0
+        if method not in {_RAW, _COMPRESSED}:
+            raise MalformedError(f"compression method {method:#x}; 0x10 and 0x20 are known", offset=at, field=LZ4)
+        part = _check_size(bytes(body) if method == _RAW else _block(body, size), size, at)
+        if xxhash.xxh32_intdigest(part, _SEED) & _CHECK_BITS != check:
+            raise MalformedError("an LZ4 block whose checksum is another", offset=at, field=LZ4)
+        parts.append(part)
         at += _JAVA.size + packed
-
-
-def _java_header(data: memoryview, at: int) -> tuple[Any, ...]:
-    if len(data) < at + _JAVA.size:
-        raise MalformedError("Java's LZ4 stream ends without its last block", offset=at, field=LZ4)
-    return _JAVA.unpack_from(data, at)
-
-
-def _java_body(method: int, body: memoryview, size: int, check: int, at: int) -> bytes:
-    if method not in {_RAW, _COMPRESSED}:
-        raise MalformedError(f"compression method {method:#x}; 0x10 and 0x20 are known", offset=at, field=LZ4)
-    found = bytes(body) if method == _RAW else _block(body, size)
-    if len(found) != size:
-        raise MalformedError(f"an LZ4 block of {len(found)} bytes that says {size}", offset=at, field=LZ4)
-    if xxhash.xxh32_intdigest(found, _SEED) & _CHECK_BITS != check:
-        raise MalformedError("an LZ4 block whose checksum is another", offset=at, field=LZ4)
-    return found
 
 
 def _encode_block(data: memoryview) -> bytes:
     return bytes(imagecodecs.lz4_encode(bytes(data)))
-
-
-def _encode_frame(data: memoryview) -> bytes:
-    return _SIZE.pack(len(data)) + _encode_block(data)
 
 
 def _encode_java(data: memoryview) -> bytes:
@@ -148,13 +140,16 @@ _DECODERS: Mapping[str, Callable[[memoryview, int], bytes]] = {
     Framing.JAVA: _decode_java,
 }
 _ENCODERS: Mapping[str, Callable[[memoryview], bytes]] = {
-    Framing.FRAME: _encode_frame,
+    Framing.FRAME: lambda data: _SIZE.pack(len(data)) + _encode_block(data),
     Framing.BLOCK: _encode_block,
     Framing.JAVA: _encode_java,
 }
 
 
+# Compressions
+
 type Octets = NDArray[np.uint8]
+type Options = Mapping[str, Any]
 
 _BLOSC_HEADER = 16
 _BLOSC_SIZE = slice(4, 8)
@@ -164,40 +159,34 @@ _GZIP_WBITS, _ZLIB_WBITS = 31, 15
 
 def inflate(compressor: Codec, data: memoryview, size: int) -> Octets:
     """Return exactly `size` bytes; data that are damaged, or of any other length, are an error."""
-    decoder = _INFLATE_DECODERS.get(compressor.name)
+    decoder = _INFLATE.get(compressor.name)
     if decoder is None:
-        raise UnsupportedError(f"no decoder; {', '.join(_INFLATE_DECODERS)} are known", field=compressor.name)
+        raise UnsupportedError(f"no decoder; {', '.join(_INFLATE)} are known", field=compressor.name)
     try:
-        found = decoder(compressor.configuration, data, size)
+        decoded = decoder(compressor, data, size)
     except (RuntimeError, ValueError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         # imagecodecs' errors are RuntimeErrors, bz2's OSErrors
         raise MalformedError(f"damaged, or longer than {size} bytes: {error}", field=compressor.name) from error
-    if len(found) != size:
-        raise MalformedError(f"{len(found)} bytes where {size} are expected", field=compressor.name)
-    return found if isinstance(found, np.ndarray) else np.frombuffer(found, np.uint8)
+    if len(decoded) != size:
+        raise MalformedError(f"{len(decoded)} bytes where {size} are expected", field=compressor.name)
+    return decoded if isinstance(decoded, np.ndarray) else np.frombuffer(decoded, np.uint8)
 
 
-def _zstd(_: Mapping[str, Any], data: memoryview, size: int) -> Octets:
-    return _into(imagecodecs.zstd_decode, data, size)
-
-
-def _blosc(_: Mapping[str, Any], data: memoryview, size: int) -> Octets:
+def _blosc(data: memoryview, size: int) -> Octets:
     if len(data) < _BLOSC_HEADER:
-        raise MalformedError(f"{len(data)} bytes, too few for blosc's header", field=codec_n5.BLOSC)
+        raise MalformedError(f"{len(data)} bytes, too few for blosc's header", field=BLOSC)
     said, stored = (int.from_bytes(data[place], "little") for place in (_BLOSC_SIZE, _BLOSC_STORED))
     # blosc is not told how long its data are and reads on
     if (said, stored) != (size, len(data)):
-        raise MalformedError(
-            f"blosc says {said} bytes of {stored} stored, where {size} are expected of {len(data)}",
-            field=codec_n5.BLOSC,
-        )
+        message = f"blosc says {said} bytes of {stored} stored, where {size} are expected of {len(data)}"
+        raise MalformedError(message, field=BLOSC)
     return _into(partial(imagecodecs.blosc_decode, numthreads=1), data, size)
 
 
 def _into(decoder: Callable[..., Any], data: memoryview, size: int) -> Octets:
     """Return what a decoder writes into an array of `size` bytes: no copy, and no more than fits."""
-    found: Octets = decoder(data, out=np.empty(size, np.uint8))
-    return found
+    decoded: Octets = decoder(data, out=np.empty(size, np.uint8))
+    return decoded
 
 
 def _members(new: Callable[[], Any], data: memoryview, size: int) -> bytes:
@@ -217,77 +206,55 @@ def _members(new: Callable[[], Any], data: memoryview, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _gzip(_: Mapping[str, Any], data: memoryview, size: int) -> bytes:
-    return _members(lambda: zlib.decompressobj(_GZIP_WBITS), data, size)
+def _framing(compressor: Codec) -> str:
+    return compressor.framing if isinstance(compressor, Lz4Config) else str(compressor.configuration.get("framing"))
 
 
-def _zlib(_: Mapping[str, Any], data: memoryview, size: int) -> bytes:
-    return _members(lambda: zlib.decompressobj(_ZLIB_WBITS), data, size)
-
-
-def _bz2(_: Mapping[str, Any], data: memoryview, size: int) -> bytes:
-    return _members(bz2.BZ2Decompressor, data, size)
-
-
-def _lzma(_: Mapping[str, Any], data: memoryview, size: int) -> bytes:
-    return _members(lzma.LZMADecompressor, data, size)
-
-
-def _lz4(configuration: Mapping[str, Any], data: memoryview, size: int) -> bytes:
-    return _DECODERS[configuration["framing"]](data, size)
-
-
-_INFLATE_DECODERS: Mapping[str, Callable[[Mapping[str, Any], memoryview, int], bytes | Octets]] = {
-    codec_n5.GZIP: _gzip,
-    codec_n5.ZLIB: _zlib,
-    codec_n5.BZ2: _bz2,
-    codec_n5.LZMA: _lzma,
-    codec_n5.ZSTD: _zstd,
-    codec_n5.BLOSC: _blosc,
-    codec_n5.LZ4: _lz4,
+_INFLATE: Mapping[str, Callable[[Codec, memoryview, int], bytes | Octets]] = {
+    GZIP: lambda _, data, size: _members(lambda: zlib.decompressobj(_GZIP_WBITS), data, size),
+    ZLIB: lambda _, data, size: _members(lambda: zlib.decompressobj(_ZLIB_WBITS), data, size),
+    BZ2: lambda _, data, size: _members(bz2.BZ2Decompressor, data, size),
+    LZMA: lambda _, data, size: _members(lzma.LZMADecompressor, data, size),
+    ZSTD: lambda _, data, size: _into(imagecodecs.zstd_decode, data, size),
+    BLOSC: lambda _, data, size: _blosc(data, size),
+    LZ4: lambda compressor, data, size: _DECODERS[_framing(compressor)](data, size),
 }
-
-
-type Options = Mapping[str, Any]
 
 
 def deflate(compressor: Codec, data: bytes) -> bytes:
     """Return the data compressed as the entry of a codec says."""
-    encoder = _DEFLATE_ENCODERS.get(compressor.name)
+    encoder = _DEFLATE.get(compressor.name)
     if encoder is None:
-        raise UnsupportedError(f"no encoder; {', '.join(_DEFLATE_ENCODERS)} are known", field=compressor.name)
+        raise UnsupportedError(f"no encoder; {', '.join(_DEFLATE)} are known", field=compressor.name)
     try:
         return encoder(compressor.configuration, data)
     except (RuntimeError, TypeError, ValueError, zlib.error, lzma.LZMAError) as error:
         raise MalformedError(f"cannot be written so: {error}", field=compressor.name) from error
 
 
-def _deflate_blosc(options: Options, data: bytes) -> bytes:
-    shuffle = codec_n5.SHUFFLES.index(options.get("shuffle", "noshuffle"))
-    return bytes(
+_DEFLATE: Mapping[str, Callable[[Options, bytes], bytes]] = {
+    # no time in the header: the same chunk is the same bytes
+    GZIP: lambda options, data: gzip.compress(data, options.get("level", 6), mtime=0),
+    ZLIB: lambda options, data: zlib.compress(data, options.get("level", -1)),
+    BZ2: lambda options, data: bz2.compress(data, options.get("level", 9)),
+    LZMA: lambda options, data: lzma.compress(data, preset=options.get("preset")),
+    ZSTD: lambda options, data: bytes(imagecodecs.zstd_encode(data, level=options.get("level", 0))),
+    BLOSC: lambda options, data: bytes(
         imagecodecs.blosc_encode(
             data,
             level=options.get("clevel", 5),
             compressor=options.get("cname", "lz4"),
-            shuffle=shuffle,
+            shuffle=SHUFFLES.index(options.get("shuffle", "noshuffle")),
             typesize=options.get("typesize", 1),
             blocksize=options.get("blocksize") or None,
             numthreads=1,
         )
-    )
-
-
-_DEFLATE_ENCODERS: Mapping[str, Callable[[Options, bytes], bytes]] = {
-    # no time in the header: the same chunk is the same bytes
-    codec_n5.GZIP: lambda options, data: gzip.compress(data, options.get("level", 6), mtime=0),
-    codec_n5.ZLIB: lambda options, data: zlib.compress(data, options.get("level", -1)),
-    codec_n5.BZ2: lambda options, data: bz2.compress(data, options.get("level", 9)),
-    codec_n5.LZMA: lambda options, data: lzma.compress(data, preset=options.get("preset")),
-    codec_n5.ZSTD: lambda options, data: bytes(imagecodecs.zstd_encode(data, level=options.get("level", 0))),
-    codec_n5.BLOSC: _deflate_blosc,
-    codec_n5.LZ4: lambda options, data: _ENCODERS[options["framing"]](memoryview(data)),
+    ),
+    LZ4: lambda options, data: _ENCODERS[options["framing"]](memoryview(data)),
 }
 
+
+# Blocks
 
 OVERSIZE = 16
 """How many times a chunk's size a block may declare: Java accepts blocks that reach beyond their place."""
@@ -295,8 +262,8 @@ OVERSIZE = 16
 SMALLEST_LIMIT = 1 << 20
 """Bytes that any block may declare, however small the chunk."""
 
-_INNER = 2
-"""Codecs that have to be there: `transpose` and `bytes`."""
+_HALF = 2
+"""Bytes of float16, which N5 has not."""
 
 
 @dataclass(frozen=True)
@@ -309,32 +276,22 @@ class BlockCoder:
 
     dtype: np.dtype[Any]
     fill_value: Any
+    c_order: bool = False
+    """Whether chunks are decoded with their axes as they lie in the block, x last."""
 
     def __post_init__(self) -> None:
         """Refuse arrays that N5 has not."""
         if len(self.shape) != self.config.axes:
             raise MalformedError(f"{self.config.axes} axes for chunks of {self.shape}", field=N5_DEFAULT)
-        if self.dtype.kind not in "iuf" or (self.dtype.itemsize == _INNER and self.dtype.kind == "f"):
+        if self.dtype.kind not in "iuf" or (self.dtype.itemsize == _HALF and self.dtype.kind == "f"):
             raise UnsupportedError(f"data type {self.dtype}; N5 has integers and floats of 32 and 64 bits")
         if self.dtype.itemsize > 1 and self.config.endian is None:
             raise MalformedError("bytes without endian, where elements have several bytes", field=N5_DEFAULT)
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return a chunk: the block's elements in their place, cut and filled up to the chunk's shape."""
-        return self.in_c_order(data).T
-
-    def in_c_order(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the same with its axes as they lie in the block, x last."""
         view = memoryview(data)
         header = block_header(view, len(self.shape))
-        elements = self._elements(header, view[header.nbytes :]).reshape(header.dimensions[::-1])
-        shape = self.shape[::-1]
-        if elements.shape != shape:
-            elements = self._fitted(elements, shape)
-        return elements
-
-    def _elements(self, header: BlockHeader, body: memoryview) -> NDArray[Any]:
-        """Return the elements in a row, big-endian as they are stored."""
         size = header.elements * self.dtype.itemsize
         limit = max(OVERSIZE * math.prod(self.shape) * self.dtype.itemsize, SMALLEST_LIMIT)
         if size > limit:
@@ -343,38 +300,25 @@ class BlockCoder:
                 offset=4,
                 field="dimensions",
             )
-        if self.config.compressor is None:
-            octets = self._raw(body, size)
+        body, compressor = view[header.nbytes :], self.config.compressor
+        if compressor is not None:
+            octets = inflate(compressor, body, size)
+        elif len(body) == size:
+            octets = np.frombuffer(body, np.uint8)
         else:
-            octets = inflate(self.config.compressor, body, size)
-        # bytes are swapped when zarr copies the elements to where they go, which costs less than a pass of its own
-        return octets.view(self.dtype.newbyteorder(">"))
-
-    def _raw(self, body: memoryview, size: int) -> NDArray[np.uint8]:
-        if len(body) != size:
             raise MalformedError(f"{len(body)} bytes of elements where the header says {size}", field="block")
-        return np.frombuffer(body, np.uint8)
-
-    def _fitted(self, elements: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return elements of another shape in a chunk's, the fill value where they have none."""
-        chunk = np.full(shape, self.fill_value, self.dtype)
-        common = tuple(slice(min(sizes)) for sizes in zip(elements.shape, shape, strict=True))
-        chunk[common] = elements[common]
-        return chunk
+        # bytes are swapped when zarr copies the elements to where they go, which costs less than a pass of its own
+        elements = octets.view(self.dtype.newbyteorder(">")).reshape(header.dimensions[::-1])
+        shape = self.shape[::-1]
+        if elements.shape != shape:
+            chunk = np.full(shape, self.fill_value, self.dtype)
+            common = tuple(slice(min(sizes)) for sizes in zip(elements.shape, shape, strict=True))
+            chunk[common] = elements[common]
+            elements = chunk
+        return elements if self.c_order else elements.T
 
     def encode(self, chunk: NDArray[Any]) -> bytes:
         """Return a chunk as a block in default mode, of the chunk's shape."""
         elements = chunk.T.astype(self.dtype.newbyteorder(">"), order="C").tobytes()
         body = elements if self.config.compressor is None else deflate(self.config.compressor, elements)
         return default_header(chunk.shape) + body
-
-
-@dataclass(frozen=True)
-class COrderCoder:
-    """Chunks with their axes as they lie in the blocks, x last."""
-
-    coder: BlockCoder
-
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return a chunk."""
-        return self.coder.in_c_order(data)
