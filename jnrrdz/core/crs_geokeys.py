@@ -116,7 +116,7 @@ class GeoKeys:
 
 
 @dataclass(frozen=True)
-class Georeference:
+class Placement:
     """Where an image lies: an affine, or ground control points, or neither."""
 
     affine: Affine | None
@@ -190,9 +190,9 @@ def _malformed(found: str, key: int | None = None) -> MalformedError:
     return MalformedError(found, field=GeoKey(key).name if key in GeoKey else f"GeoKey {key}")
 
 
-def georeference(
+def placement(
     keys: GeoKeys, pixel_scale: Sequence[float], tiepoints: Sequence[float], matrix: Sequence[float]
-) -> Georeference:
+) -> Placement:
     """Return where the image lies; the three tags are empty where the file has none.
 
     The affine equals GDAL's geotransform: a scale goes before a matrix, with many tiepoints the
@@ -201,13 +201,13 @@ def georeference(
     is_point = keys.get(GeoKey.GTRasterTypeGeoKey) == RasterType.RasterPixelIsPoint
     affine = _from_scale(pixel_scale, tiepoints) or _from_matrix(matrix)
     if affine is None:
-        return Georeference(None, _control_points(tiepoints, is_point=is_point), is_point)
+        return Placement(None, _control_points(tiepoints, is_point=is_point), is_point)
     # a scale alone ties no pixel to a place, so that there is nothing to shift
     if is_point and (len(tiepoints) >= _TIEPOINT or not _is_scale(pixel_scale)):
         affine = _corner_from_centre(affine)
     if not all(math.isfinite(number) for number in affine):
         raise MalformedError(f"an affine of {affine}", field="ModelPixelScale, ModelTiepoint, ModelTransformation")
-    return Georeference(affine, (), is_point)
+    return Placement(affine, (), is_point)
 
 
 def _is_scale(scale: Sequence[float]) -> bool:

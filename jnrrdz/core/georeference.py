@@ -1,21 +1,29 @@
-"""Georeferencing and pyramids as attributes, in the conventions that readers of Zarr know.
+"""Where an image lies, as one record, and as the variable and attributes that readers of Zarr know.
 
-May touch errors and `crs` (for the CF attributes).  Follows CF's grid mapping as rioxarray and GDAL
-read it, and https://github.com/zarr-conventions: `proj:`, `spatial:` and multiscales, version 1.
-All functions return new dicts of plain numbers, strings and lists.
+Follows CF's grid mapping as rioxarray and GDAL read it, and https://github.com/zarr-conventions: `proj:`, `spatial:`
+and multiscales, version 1.  All functions return new dicts of plain numbers, strings and lists.
 """
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from jnrrdz.core.crs import Crs, cf_attributes
+import numpy as np
 
-type Affine = tuple[float, float, float, float, float, float]
-"""a, b, c, d, e, f with x = a*column + b*row + c and y = d*column + e*row + f, pixel corners."""
+from jnrrdz.core.arrays import Node, VirtualArray
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.crs import Crs, cf_attributes, height_unit
+from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
+from jnrrdz.core.refs import ChunkRefs
 
 type Attributes = dict[str, Any]
+
+type Rpc = dict[str, float | list[float]]
+"""Rational polynomial coefficients: GDAL's item names to numbers."""
+
+type Shape = tuple[int, int]
+"""Rows and columns."""
 
 GRID_MAPPING = "spatial_ref"
 """The scalar variable that holds `grid_mapping`'s attributes, and what `grid_mapping` of an array names."""
@@ -29,6 +37,83 @@ MULTISCALES = {
 PROJ = {"uuid": "f17cb550-5864-4468-aeb7-f3180cfb622f", "name": "proj:"}
 SPATIAL = {"uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "name": "spatial:"}
 """rioxarray finds `proj:` and `spatial:` by these names, colon included; GDAL and rio-tiler by the UUIDs."""
+
+
+@dataclass(frozen=True)
+class Georeference:
+    """Where an image lies: what the file gives of a CRS, an affine or control points, and a sensor's model."""
+
+    crs: Crs | None = None
+    affine: Affine | None = None
+    gcps: tuple[GroundControlPoint, ...] = ()
+    rpc: Rpc | None = None
+    registration: Literal["Area", "Point"] | None = None
+    """What the file says a pixel is; the affine refers to pixel corners all the same."""
+
+    refused: str | None = None
+    """Why something of it could not be understood."""
+
+    remark: str | None = None
+    """What was done to understand it."""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to write."""
+        return self.crs is not None or self.affine is not None or bool(self.gcps) or self.rpc is not None
+
+    @property
+    def height_unit(self) -> str | None:
+        """The unit of heights, where the CRS has them."""
+        return None if self.crs is None else height_unit(self.crs)
+
+    def at_level(self, full: Shape, level: Shape) -> "Georeference":
+        """Return the same place at another level's pixel size."""
+        if full == level:
+            return self
+        rows, columns = level[0] / full[0], level[1] / full[1]
+        affine = None if self.affine is None else level_affine(self.affine, full, level)
+        gcps = tuple(point._replace(column=point.column * columns, row=point.row * rows) for point in self.gcps)
+        rpc = None if self.rpc is None else rpc_at(self.rpc, (rows, columns))
+        return replace(self, affine=affine, gcps=gcps, rpc=rpc)
+
+    def array_attributes(self) -> Attributes:
+        """Return what the pixels' variable says."""
+        return {"grid_mapping": GRID_MAPPING} if self.known else {}
+
+    def variables(self) -> dict[str, Node]:
+        """Return the grid mapping variable: a scalar without bytes, all is in its attributes."""
+        if not self.known:
+            return {}
+        attributes = grid_mapping(self.crs, self.affine, self.gcps)
+        if self.rpc is not None:
+            # rioxarray writes and reads them as JSON text
+            attributes["rpcs"] = json.dumps({name.lower(): value for name, value in self.rpc.items()})
+        codecs, refs = (bytes_("little"),), ChunkRefs.empty(1)
+        return {GRID_MAPPING: VirtualArray((), np.dtype("i8"), (), codecs, refs, (), np.int64(0), attributes)}
+
+    def group_attributes(self, shape: Shape) -> Attributes:
+        """Return the conventions' attributes of a group that holds one level."""
+        notes = {"georeference_refused": self.refused, "georeference_remark": self.remark, "rpc": self.rpc}
+        attributes = {name: note for name, note in notes.items() if note is not None}
+        attributes |= spatial(shape, self.affine, self.crs)
+        attributes.pop("AREA_OR_POINT", None)
+        if self.known and self.registration is not None:
+            attributes["AREA_OR_POINT"] = self.registration
+        return attributes
+
+
+def rpc_at(rpc: Rpc, scale: tuple[float, float], start: tuple[float, float] = (0.0, 0.0)) -> Rpc:
+    """Return the coefficients for other pixels: line and sample become `(value - start) * scale`.
+
+    Values count from pixel corners here; the coefficients' own count from centres.
+    """
+    scaled = dict(rpc)
+    for axis, factor, first in (("LINE", scale[0], start[0]), ("SAMP", scale[1], start[1])):
+        offset, size = scaled[f"{axis}_OFF"], scaled[f"{axis}_SCALE"]
+        if isinstance(offset, float) and isinstance(size, float):
+            scaled[f"{axis}_OFF"] = (offset + 0.5 - first) * factor - 0.5
+            scaled[f"{axis}_SCALE"] = size * factor
+    return scaled
 
 
 @dataclass(frozen=True)

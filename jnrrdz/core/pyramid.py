@@ -1,18 +1,8 @@
-"""A volume's place and its levels as attributes: axes, multiscales, OME-Zarr.
+"""Pyramids: the group that holds an image's or a volume's levels, stored or computed, and its attributes.
 
-May touch errors and the model's own modules.  Follows https://github.com/zarr-conventions/multiscales
-(version 1) and https://ngff.openmicroscopy.org/0.5/.  Axes are in the array's order, last one fastest.
-
-A level of a pyramid that is not stored: which level it is computed from, by what, and its grid.
-
-May touch errors only.  A group lists such levels in its attribute `jnrrdz:virtual_levels`; a reader that
-does not know the attribute sees the stored levels and nothing else.  What each method computes is told
-in docs/howto/virtual-levels.md.
-
-Attributes that tell of a level's tiles one by one, and of an image's levels.
-
-Touches nothing.  Written by scanners of formats that have such values, left out of levels that are computed,
-and compared by `verify`.  docs/formats/jnrrd.md tells them.
+Follows https://github.com/zarr-conventions/multiscales (version 1) and https://ngff.openmicroscopy.org/0.5/.  Axes are
+in the array's order, last one fastest.  docs/howto/virtual-levels.md tells of levels that are computed, and
+docs/formats/jnrrd.md of attributes that tell of a level's tiles.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +10,40 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from jnrrdz.core import ome
-from jnrrdz.core.georeference import MULTISCALES
+from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.crs import Crs
+from jnrrdz.core.georeference import MULTISCALES, Level, multiscales
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 type Attributes = dict[str, Any]
+
+
+def raster_pyramid(levels: Sequence[VirtualGroup], crs: Crs | None) -> VirtualGroup:
+    """Return the group of an image: its only level, or the one that holds them as `0`, `1`, ..., finest first.
+
+    Each level is a group whose first array has the pixels, and whose attributes say where it lies.
+    """
+    if len(levels) == 1:
+        return levels[0]
+    shapes = [level_shape(level) for level in levels]
+    layout = [
+        Level(
+            name=str(number),
+            shape_yx=shape,
+            affine=level.attributes.get("spatial:transform"),
+            scale_yx=(finer[0] / shape[0], finer[1] / shape[1]),
+            derived_from=None if number == 0 else str(number - 1),
+        )
+        for number, (level, finer, shape) in enumerate(zip(levels, [shapes[0], *shapes], shapes, strict=False))
+    ]
+    children: dict[str, Node] = {str(number): level for number, level in enumerate(levels)}
+    return VirtualGroup(children, multiscales(layout, crs))
+
+
+def level_shape(level: VirtualGroup) -> tuple[int, int]:
+    """Return rows and columns of the first array of a group."""
+    rows, columns = next(child.shape[-2:] for child in level.children.values() if isinstance(child, VirtualArray))
+    return rows, columns
 
 
 @dataclass(frozen=True)

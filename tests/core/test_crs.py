@@ -20,7 +20,7 @@ import tifffile
 from rasterio.crs import CRS
 
 from jnrrdz.core.crs import Crs, cf_attributes, crs_from_geokeys
-from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, citation, georeference, parse_geokeys
+from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, citation, parse_geokeys, placement
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -393,6 +393,6 @@ def _equals_rasterio(path):
         found = crs_from_geokeys(keys)
     except JnrrdzError:
         keys, found = GeoKeys(), None
-    place = georeference(keys, tags.get(33550, ()), tags.get(33922, ()), tags.get(34264, ()))
+    place = placement(keys, tags.get(33550, ()), tags.get(33922, ()), tags.get(34264, ()))
     same_crs = found is None if crs is None else found is not None and pyproj.CRS(found.wkt) == theirs(crs)
     return same_crs and (place.affine or (1, 0, 0, 0, 1, 0)) == pytest.approx(affine, rel=1e-12, abs=0)

@@ -10,7 +10,7 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, georeference, parse_geokeys
+from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, GroundControlPoint, RasterType, parse_geokeys, placement
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.tiff.tags import Tag
 
@@ -156,7 +156,7 @@ PLACES = {
 @pytest.mark.parametrize(("scale", "tiepoints", "matrix"), PLACES.values(), ids=PLACES)
 def test_places_pixels_where_gdal_does(keys, scale, tiepoints, matrix):
     kind = int(keys.get(GeoKey.GTRasterTypeGeoKey))
-    found = georeference(keys, scale, tiepoints, matrix)
+    found = placement(keys, scale, tiepoints, matrix)
     tag = directory([(1024, 0, 1, 1), (1025, 0, 1, kind), (3072, 0, 1, 32633)])
     _, affine, points = gdal(tag, places=(scale, tiepoints, matrix))
     # rasterio has no word for an affine that is absent
@@ -174,7 +174,7 @@ sizes = st.floats(1e-6, 1e6)
 def test_any_scale_and_tiepoint_equal_gdal(x, y, tiepoint, keys):
     tag = directory([(1025, 0, 1, int(keys.get(GeoKey.GTRasterTypeGeoKey)))])
     _, affine, _ = gdal(tag, places=([x, y, 0], tiepoint, ()))
-    found = georeference(keys, [x, y, 0], tiepoint, []).affine
+    found = placement(keys, [x, y, 0], tiepoint, []).affine
     largest = max(abs(number) for number in (*tiepoint, 1)) * max(x, y, 1)
     assert found == pytest.approx(affine, rel=1e-12, abs=1e-15 * largest)
 
@@ -191,4 +191,4 @@ def test_any_scale_and_tiepoint_equal_gdal(x, y, tiepoint, keys):
 )
 def test_refuses_what_places_nothing(scale, tiepoints, matrix):
     with pytest.raises(MalformedError):
-        georeference(AREA, scale, tiepoints, matrix)
+        placement(AREA, scale, tiepoints, matrix)

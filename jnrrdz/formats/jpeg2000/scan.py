@@ -14,13 +14,15 @@ import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import Jpeg2000Config, Jpeg2000WindowConfig
+from jnrrdz.core.georeference import Georeference
+from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Component, Marker, check_pieces
-from jnrrdz.formats.jpeg2000.metadata import Geo, Meaning, geo_of, meaning_of
+from jnrrdz.formats.jpeg2000.metadata import Meaning, geo_of, meaning_of
 from jnrrdz.formats.jpeg2000.windows import ReadRange, Windows
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
@@ -266,7 +268,7 @@ def _image(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> Virtu
     return VirtualGroup({COMPOSITE: _levels(arrays, geo, meaning), **images})
 
 
-def _levels(arrays: Sequence[VirtualArray], geo: Geo, meaning: Meaning) -> VirtualGroup:
+def _levels(arrays: Sequence[VirtualArray], geo: Georeference, meaning: Meaning) -> VirtualGroup:
     """Return the group of the only array, or of a group for each level, finest first."""
     shapes = [(array.shape[-2], array.shape[-1]) for array in arrays]
     levels: list[VirtualGroup] = []
@@ -275,7 +277,4 @@ def _levels(arrays: Sequence[VirtualArray], geo: Geo, meaning: Meaning) -> Virtu
         about = {} if levels else meaning.group
         children: dict[str, Node] = {VARIABLE: array, **here.variables()}
         levels.append(VirtualGroup(children, {**about, **here.group_attributes(shape)}))
-    if len(levels) == 1:
-        return levels[0]
-    named: dict[str, Node] = {str(number): level for number, level in enumerate(levels)}
-    return VirtualGroup(named, geo.levels_attributes(shapes))
+    return raster_pyramid(levels, geo.crs)

@@ -9,7 +9,6 @@ the pixels: it is named in an attribute and a warning, and the next best place h
 Spec: DIGEST part 2 annex D (GEOPSB, PRJPSB, MAPLOB), STDI-0002 (volume 1, appendices B and E)
 """
 
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray
-from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.crs import KEPT, Crs
-from jnrrdz.core.crs_geokeys import made, registered
-from jnrrdz.core.georeference import GRID_MAPPING, Affine, Level, grid_mapping, level_affine, multiscales, spatial
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint, made, registered
+from jnrrdz.core.georeference import Georeference, Rpc, rpc_at
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.corners import (
     FIELD,
@@ -121,9 +117,6 @@ def crs_in_words(proj: str) -> Crs:
         raise MalformedError(f"{proj!r} is no CRS: {error}", field="PRJPSB") from error
 
 
-type Rpc = dict[str, float | list[float]]
-"""GDAL's item names to numbers."""
-
 RPC_BYTES = 1041
 POLYNOMIALS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")
 TERMS = 20
@@ -143,20 +136,6 @@ def rpc_of(tre: Tre) -> Rpc | None:
         terms = [finite(fields[f"{name}_{number + 1}"], f"{tre.tag} {name}") for number in range(TERMS)]
         rpc[name] = [terms[place] for place in A_TO_B] if tre.tag == "RPC00A" else terms
     return rpc
-
-
-def rpc_at(rpc: Rpc, scale: tuple[float, float], start: tuple[float, float] = (0.0, 0.0)) -> Rpc:
-    """Return the coefficients for other pixels: line and sample become `(value - start) * scale`.
-
-    Values count from pixel corners here; the coefficients' own count from centres.
-    """
-    scaled = dict(rpc)
-    for axis, factor, first in (("LINE", scale[0], start[0]), ("SAMP", scale[1], start[1])):
-        offset, size = scaled[f"{axis}_OFF"], scaled[f"{axis}_SCALE"]
-        if isinstance(offset, float) and isinstance(size, float):
-            scaled[f"{axis}_OFF"] = (offset + 0.5 - first) * factor - 0.5
-            scaled[f"{axis}_SCALE"] = size * factor
-    return scaled
 
 
 def chipped(rpc: Rpc, chip: Mapping[str, Any]) -> Rpc:
@@ -262,78 +241,20 @@ def _polar(image: NitfImage, corners: Corners) -> Corners:
 
 
 type Shape = tuple[int, int]
-type Gcp = tuple[float, float, float, float, float]
-"""Column and row (pixel corners), x, y, z."""
-
 TOLERANCE = 0.25
 """Of a pixel, by which a corner may lie beside where an affine puts it."""
 
 
-@dataclass(frozen=True)
-class Geo:
-    """A CRS, and an affine or control points, each where the segment gives one."""
-
-    crs: Crs | None = None
-    affine: Affine | None = None
-    gcps: tuple[Gcp, ...] = ()
-    rpc: Rpc | None = None
-    refused: str | None = None
-    """Why a place could not be understood."""
-
-    remark: str | None = None
-    """What was done with it."""
-
-    @property
-    def known(self) -> bool:
-        """Whether there is anything to write."""
-        return self.crs is not None or self.rpc is not None
-
-    def at_level(self, full: Shape, level: Shape) -> "Geo":
-        """Return the same place at the pixel size of a smaller version."""
-        if full == level:
-            return self
-        rows, columns = level[0] / full[0], level[1] / full[1]
-        affine = None if self.affine is None else level_affine(self.affine, full, level)
-        gcps = tuple((column * columns, row * rows, x, y, z) for column, row, x, y, z in self.gcps)
-        rpc = None if self.rpc is None else rpc_at(self.rpc, (rows, columns))
-        return replace(self, affine=affine, gcps=gcps, rpc=rpc)
-
-    def array_attributes(self) -> dict[str, Any]:
-        """Return what the pixels' variable says."""
-        return {"grid_mapping": GRID_MAPPING} if self.known else {}
-
-    def variables(self) -> dict[str, Node]:
-        """Return the grid mapping variable: a scalar without bytes, all is in its attributes."""
-        if not self.known:
-            return {}
-        attributes = grid_mapping(self.crs, self.affine, self.gcps)
-        if self.rpc is not None:
-            # rioxarray writes and reads them as JSON text
-            attributes["rpcs"] = json.dumps({name.lower(): value for name, value in self.rpc.items()})
-        codecs = (bytes_("little"),)
-        scalar = VirtualArray((), np.dtype("i8"), (), codecs, ChunkRefs.empty(1), (), np.int64(0), attributes)
-        return {GRID_MAPPING: scalar}
-
-    def group_attributes(self, shape: Shape) -> dict[str, Any]:
-        """Return the conventions' attributes of a group that holds one level."""
-        found: dict[str, Any] = {} if self.refused is None else {"georeference_refused": self.refused}
-        if self.remark is not None:
-            found["georeference_remark"] = self.remark
-        if self.rpc is not None:
-            found["rpc"] = self.rpc
-        return found | spatial(shape, self.affine, self.crs)
-
-
-def geo_of(image: NitfImage, rpc: Rpc | None, sources: PlaceSources) -> Geo:
+def geo_of(image: NitfImage, rpc: Rpc | None, sources: PlaceSources) -> Georeference:
     """Return where an image lies, as far as that can be understood."""
     place, reasons, remark = place_of(image, sources)
     for reason in reasons:
         warnings.warn(f"a georeference is left out: {reason}", stacklevel=2)
     refused = "; ".join(reasons) or None
     if place is None:
-        return Geo(rpc=rpc, refused=refused)
+        return Georeference(rpc=rpc, refused=refused)
     if isinstance(place, MapPlace):
-        return Geo(crs_in_words(place.proj), place.affine, (), rpc, refused)
+        return Georeference(crs_in_words(place.proj), place.affine, (), rpc, "Area", refused)
     if place.proj is None:
         wkt: str = made(registered("crs", place.epsg, FIELD), FIELD).to_wkt(version="WKT2_2019")
         crs = Crs(wkt, f"EPSG:{place.epsg}")
@@ -341,7 +262,7 @@ def geo_of(image: NitfImage, rpc: Rpc | None, sources: PlaceSources) -> Geo:
         crs = crs_in_words(place.proj)
     affine = affine_of(place, (image.rows, image.columns))
     gcps = () if affine is not None else control_points(place, (image.rows, image.columns))
-    return Geo(crs, affine, gcps, rpc, refused, remark)
+    return Georeference(crs, affine, gcps, rpc, None if affine is None else "Area", refused, remark)
 
 
 def _marks(corners: Corners, shape: Shape) -> list[tuple[float, float]]:
@@ -351,9 +272,12 @@ def _marks(corners: Corners, shape: Shape) -> list[tuple[float, float]]:
     return [(inset, inset), (right, inset), (right, bottom), (inset, bottom)]
 
 
-def control_points(corners: Corners, shape: Shape) -> tuple[Gcp, ...]:
+def control_points(corners: Corners, shape: Shape) -> tuple[GroundControlPoint, ...]:
     """Return the corners as control points."""
-    return tuple((*place, *point, 0.0) for place, point in zip(_marks(corners, shape), corners.points, strict=True))
+    return tuple(
+        GroundControlPoint(*place, *point, 0.0)
+        for place, point in zip(_marks(corners, shape), corners.points, strict=True)
+    )
 
 
 def affine_of(corners: Corners, shape: Shape) -> Affine | None:
@@ -375,19 +299,3 @@ def affine_of(corners: Corners, shape: Shape) -> Affine | None:
         return None
     (a, d), (b, e), (c, f) = across.tolist(), down.tolist(), start.tolist()
     return (a, b, c, d, e, f)
-
-
-def levels_attributes(geo: Geo, shapes: Sequence[Shape]) -> dict[str, Any]:
-    """Return the attributes of a group whose children `0`, `1`, ... are levels of these shapes, finest first."""
-    full = shapes[0]
-    levels = [
-        Level(
-            name=str(number),
-            shape_yx=shape,
-            affine=geo.at_level(full, shape).affine,
-            scale_yx=(finer[0] / shape[0], finer[1] / shape[1]),
-            derived_from=None if number == 0 else str(number - 1),
-        )
-        for number, (finer, shape) in enumerate(zip([full, *shapes], shapes, strict=False))
-    ]
-    return multiscales(levels, geo.crs)

@@ -22,7 +22,9 @@ from typing import Any, cast
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.crs import Crs
-from jnrrdz.core.georeference import GRID_MAPPING, Affine, Level, grid_mapping, level_affine, multiscales, spatial
+from jnrrdz.core.crs_geokeys import Affine
+from jnrrdz.core.georeference import GRID_MAPPING, Georeference, Rpc, grid_mapping, level_affine, spatial
+from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
 from jnrrdz.formats.jpeg2000.scan import level_arrays, read_codestream
@@ -38,7 +40,7 @@ from jnrrdz.formats.nitf.arrays import (
 )
 from jnrrdz.formats.nitf.attributes import Extras, Notes, extras_of, file_attributes, image_attributes
 from jnrrdz.formats.nitf.fields import NITF20
-from jnrrdz.formats.nitf.georeference import Geo, PlaceSources, Rpc, chipped, geo_of, levels_attributes, rpc_of
+from jnrrdz.formats.nitf.georeference import PlaceSources, chipped, geo_of, rpc_of
 from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, parse_nitf
 from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_image, table_of
 from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
@@ -77,13 +79,8 @@ def image_group(file: File, members: Sequence[NitfImage]) -> VirtualGroup:
         about["segments"] = [one.segment.number for one in members]
     levels = _levels(file, members)
     about |= notes.attributes()
-    if len(levels) == 1:
-        whole = _level_group(levels[0], geo, levels[0])
-        return VirtualGroup(whole.children, {**about, **whole.attributes})
-    children: dict[str, Node] = {
-        str(number): _level_group(level, geo, levels[0]) for number, level in enumerate(levels)
-    }
-    return VirtualGroup(children, {**about, **levels_attributes(geo, [_size(level) for level in levels])})
+    pyramid = raster_pyramid([_level_group(level, geo, levels[0]) for level in levels], geo.crs)
+    return VirtualGroup(pyramid.children, {**about, **pyramid.attributes})
 
 
 def _within(file: File) -> ReadRange:
@@ -107,7 +104,7 @@ def _size(arrays: Sequence[VirtualArray]) -> tuple[int, int]:
     return arrays[0].shape[-2], arrays[0].shape[-1]
 
 
-def _level_group(arrays: Sequence[VirtualArray], geo: Geo, full: Sequence[VirtualArray]) -> VirtualGroup:
+def _level_group(arrays: Sequence[VirtualArray], geo: Georeference, full: Sequence[VirtualArray]) -> VirtualGroup:
     """Return the group of one level: its variable, others of other sizes, and the grid mapping."""
     here = geo.at_level(_size(full), _size(arrays))
     children: dict[str, Node] = {
@@ -203,9 +200,9 @@ def with_rsets(
     if not smaller:
         return group
     levels = [VirtualGroup({**image.children}, _place(image)), *smaller]
-    children: dict[str, Node] = {str(number): level for number, level in enumerate(levels)}
     about = {name: value for name, value in image.attributes.items() if name not in _place(image)}
-    pyramid = VirtualGroup(children, {**about, **_multiscales(levels)})
+    levels_group = raster_pyramid(levels, _crs(image))
+    pyramid = VirtualGroup(levels_group.children, {**about, **levels_group.attributes})
     return VirtualGroup({**group.children, IMAGE: pyramid}, group.attributes)
 
 
@@ -294,21 +291,6 @@ def _place(group: VirtualGroup) -> dict[str, object]:
         "AREA_OR_POINT",
     )
     return {name: value for name, value in group.attributes.items() if name.startswith(kept)}
-
-
-def _multiscales(levels: list[VirtualGroup]) -> dict[str, object]:
-    shapes = [_shape(level) for level in levels]
-    found = [
-        Level(
-            name=str(number),
-            shape_yx=shape,
-            affine=_affine(level),
-            scale_yx=(finer[0] / shape[0], finer[1] / shape[1]),
-            derived_from=None if number == 0 else str(number - 1),
-        )
-        for number, (level, finer, shape) in enumerate(zip(levels, [shapes[0], *shapes], shapes, strict=False))
-    ]
-    return multiscales(found, _crs(levels[0]))
 
 
 NITF_IMAGE = "image_"

@@ -13,11 +13,13 @@ https://gdal.org/en/stable/drivers/raster/gtiff.html#overviews
 from dataclasses import dataclass, field
 
 from jnrrdz.core.arrays import Node, VirtualGroup
+from jnrrdz.core.georeference import Georeference
+from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
 from jnrrdz.formats.tiff.colours import expanded
-from jnrrdz.formats.tiff.georeference import Geo, Sidecars, geo_of, levels_attributes, sidecars_of
+from jnrrdz.formats.tiff.georeference import Sidecars, geo_of, sidecars_of
 from jnrrdz.formats.tiff.image import TiffImage, tiff_images
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.structure import Ifd, NdpiLayout, TiffLayout, ndpi_layout
@@ -222,16 +224,13 @@ def _picture_group(picture: Picture, options: ScanOptions, beside: Sidecars) -> 
     """Return the group of one image: its variable, or a group for each level."""
     geo = geo_of(picture.main.layout, picture.main.image, beside)
     meaning = meaning_of(picture.main.layout, picture.main.image, options, beside, unit=geo.height_unit)
-    if not picture.reduced:
-        return _level(picture, picture.main, geo, meaning)
-    levels = [picture.main, *picture.reduced]
-    children: dict[str, Node] = {
-        str(number): _level(picture, stored, geo, meaning) for number, stored in enumerate(levels)
-    }
-    return VirtualGroup(children, levels_attributes(geo, [stored.size for stored in levels]))
+    levels = [_level(picture, stored, geo, meaning) for stored in (picture.main, *picture.reduced)]
+    pyramid = raster_pyramid(levels, geo.crs)
+    refused = {} if geo.refused is None else {"georeference_refused": geo.refused}
+    return VirtualGroup(pyramid.children, {**pyramid.attributes, **refused})
 
 
-def _level(picture: Picture, stored: Stored, geo: Geo, meaning: Meaning) -> VirtualGroup:
+def _level(picture: Picture, stored: Stored, geo: Georeference, meaning: Meaning) -> VirtualGroup:
     """Return the group of one level: its variable, its mask, and the grid mapping."""
     here = geo.at_level(picture.main.size, stored.size)
     is_full = stored is picture.main

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.ome import Axis, Channel, Dataset, ome_attributes
+from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.georeference import Geo, geo_of, levels_attributes
+from jnrrdz.formats.tiff.georeference import geo_of
 from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.pages import Level, Numbers, Pages, check_levels, level_array
@@ -44,7 +46,7 @@ class Series:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the series' group."""
 
-    geo: Geo = field(default_factory=Geo)
+    geo: Georeference = field(default_factory=Georeference)
     meaning: Meaning = field(default_factory=Meaning)
     """What the tags of the first page say."""
 
@@ -75,14 +77,12 @@ def node_name(name: str, number: int, taken: Mapping[str, Any]) -> str:
 def series_group(series: Series) -> VirtualGroup:
     """Return the group of one series: its variable, or a group for each level."""
     arrays = [level_array(level) for level in series.levels]
-    shapes = [(array.shape[-2], array.shape[-1]) for array in arrays]
     levels = [_level_group(series, array, arrays[0]) for array in arrays]
-    if len(levels) == 1:
-        attributes = {**levels[0].attributes, **_ome(series, [VARIABLE], arrays), **series.attributes}
-        return VirtualGroup(levels[0].children, attributes)
-    paths = [f"{number}/{VARIABLE}" for number in range(len(arrays))]
-    attributes = {**levels_attributes(series.geo, shapes), **_ome(series, paths, arrays), **series.attributes}
-    return VirtualGroup({str(number): level for number, level in enumerate(levels)}, attributes)
+    pyramid, geo = raster_pyramid(levels, series.geo.crs), series.geo
+    paths = [VARIABLE] if len(arrays) == 1 else [f"{number}/{VARIABLE}" for number in range(len(arrays))]
+    refused = {} if geo.refused is None else {"georeference_refused": geo.refused}
+    about = {**pyramid.attributes, **refused, **_ome(series, paths, arrays), **series.attributes}
+    return VirtualGroup(pyramid.children, about)
 
 
 def _level_group(series: Series, array: VirtualArray, full: VirtualArray) -> VirtualGroup:
