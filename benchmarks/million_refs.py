@@ -58,18 +58,20 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
 
 
 def _writer(contender: str, root, work: Path):  # noqa: ANN001, ANN202 - what is imported differs
+    from jnrrdz.options import WriteOptions
+
     if contender == "json":
         from jnrrdz.manifests import json as kerchunk_json
 
-        return lambda: kerchunk_json.write(root, str(work / "a.json"), overwrite=True)
+        return lambda: kerchunk_json.write(root, str(work / "a.json"), WriteOptions(overwrite=True))
     if contender == "parquet":
         from jnrrdz.manifests import parquet as kerchunk_parquet
 
-        return lambda: kerchunk_parquet.write(root, str(work / "a.parq"), overwrite=True)
+        return lambda: kerchunk_parquet.write(root, str(work / "a.parq"), WriteOptions(overwrite=True))
     if contender == "icechunk":
         from jnrrdz.manifests import icechunk
 
-        return lambda: icechunk.write(root, str(work / "a.icechunk"), overwrite=True)
+        return lambda: icechunk.write(root, str(work / "a.icechunk"), WriteOptions(overwrite=True))
     from jnrrdz.manifests.virtualizarr import to_manifest_store
 
     return lambda: to_manifest_store(root)

@@ -84,16 +84,8 @@ def write(
 
     Keywords are the members of `WriteOptions`; `storage_options` are fsspec's for the output.
     """
-    (form,) = with_choices(choices, options or WriteOptions(target_options=storage_options))
-    write_form(
-        group,
-        os.fspath(out),
-        form.format,
-        single_range=form.single_range,
-        relative=form.relative,
-        overwrite=form.overwrite,
-        storage_options=form.target_options,
-    )
+    (wanted,) = with_choices(choices, options or WriteOptions(target_options=storage_options))
+    write_form(group, os.fspath(out), wanted)
 
 
 def index(
@@ -201,9 +193,8 @@ def open_stored(
 
 def names_manifest(text: str) -> bool:
     """Whether references are opened, not a source; a remote one is told by its name."""
-    if local_path(text) is not None:
-        return is_reference_manifest(text) or text.rstrip("/").endswith((".json", *ENDINGS))
-    return text.rstrip("/").endswith((".json", *ENDINGS))
+    by_name = text.rstrip("/").endswith((".json", *ENDINGS))
+    return by_name or (local_path(text) is not None and is_reference_manifest(text))
 
 
 def open_group(

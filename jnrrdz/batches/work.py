@@ -28,7 +28,7 @@ from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, write_form
-from jnrrdz.options import Access, ScanOptions
+from jnrrdz.options import Access, ScanOptions, WriteOptions
 from jnrrdz.sources.base import ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
@@ -395,15 +395,8 @@ def _write(plan: Plan, output: str, scanned: Scanned, *, overwrite: bool) -> Non
         _make_folder(os.path.dirname(os.path.abspath(place)))  # noqa: PTH100, PTH120  the path is literal
     durable = DURABLE.set(False)
     try:
-        write_form(
-            scanned.group,
-            output,
-            plan.form,
-            single_range=plan.single_range,
-            relative=plan.relative,
-            overwrite=overwrite,
-            storage_options=plan.output_options(output),
-        )
+        options = WriteOptions(plan.form, plan.single_range, plan.relative, overwrite, plan.output_options(output))
+        write_form(scanned.group, output, options)
     finally:
         DURABLE.reset(durable)
 

@@ -204,8 +204,8 @@ def _sum(total: int | None, lengths: Iterator[int | None]) -> int | None:
 
 def _nodes(manifest: Manifest) -> Iterator[Node]:
     """Yield every node by its document, in the manifest's order."""
-    for path in manifest.documents.node_paths():
-        yield Node(path, manifest.documents.node(path), manifest.arrays.get(path))
+    for path, document in manifest.documents.nodes().items():
+        yield Node(path, document, manifest.arrays.get(path))
 
 
 @dataclass(frozen=True)

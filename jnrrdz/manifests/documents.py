@@ -80,9 +80,10 @@ class Documents(dict[str, bytes]):
             self._parsed[key] = found
         return found
 
-    def node_paths(self) -> list[str]:
-        """Return the paths of all groups and arrays, the root's (if it has a document) an empty text."""
-        return [key[: -len(ZARR_JSON)].rstrip("/") for key in self if key.rpartition("/")[2] == ZARR_JSON]
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Return what the documents of all groups and arrays say, by their paths; the root's is an empty text."""
+        keys = [key for key in self if key.rpartition("/")[2] == ZARR_JSON]
+        return {key[: -len(ZARR_JSON) - 1]: self.parsed(key) for key in keys}
 
     def node(self, path: str) -> dict[str, Any]:
         """Return what the document of a group or array says; an empty object where there is none."""
@@ -103,7 +104,7 @@ class Documents(dict[str, bytes]):
 
     def require_v3(self) -> None:
         """Raise where no document is Zarr v3's."""
-        if self.node_paths():
+        if any(key.rpartition("/")[2] == ZARR_JSON for key in self):
             return
         if any(map(is_metadata, self)):
             raise UnsupportedError("references with Zarr v2 metadata; open them with xarray's engine 'kerchunk'")
@@ -192,14 +193,17 @@ class ChunkKeys:
         folder = f"{path}/" if path else ""
         if separator not in {"/", "."}:
             raise MalformedError(f"a chunk key separator {separator!r}; Zarr has '/' and '.'", field="separator")
-        if math.prod(grid) >= _MOST_CHUNKS or len(grid) > _MOST_AXES:
-            raise UnsupportedError(f"a chunk grid of {grid}; the chunks are numbered in 62 bits", field="shape")
         match encoding:
             case "default":
-                return cls(grid, f"{folder}c{separator}" if grid else f"{folder}c", separator)
+                keys = cls(grid, f"{folder}c{separator}" if grid else f"{folder}c", separator)
             case "v2":
-                return cls(grid, folder if grid else f"{folder}0", separator)
-        raise UnsupportedError(f"chunk key encoding {encoding!r}; known are default and v2", field="chunk_key_encoding")
+                keys = cls(grid, folder if grid else f"{folder}0", separator)
+            case _:
+                message = f"chunk key encoding {encoding!r}; known are default and v2"
+                raise UnsupportedError(message, field="chunk_key_encoding")
+        if keys.chunks >= _MOST_CHUNKS or len(grid) > _MOST_AXES:
+            raise UnsupportedError(f"a chunk grid of {grid}; the chunks are numbered in 62 bits", field="shape")
+        return keys
 
     @cached_property
     def chunks(self) -> int:

@@ -65,8 +65,9 @@ class _Reader:
             raise UnsupportedError("an array at the root, where a group is read", field=ZARR_JSON)
         documents = self._manifest.documents
         tree: dict[str, Any] = {}
-        for path in sorted(filter(None, documents.node_paths()), key=lambda path: path.count("/")):
-            self._put(tree, path, documents.node(path))
+        nodes = documents.nodes()
+        for path in sorted(filter(None, nodes), key=lambda path: path.count("/")):
+            self._put(tree, path, nodes[path])
         top = _attributes(documents.node(""), ZARR_JSON)
         attributes = {name: value for name, value in top.items() if name != "jnrrdz"}
         origin = {name: value for name, value in documents.own().items() if name in ORIGIN}

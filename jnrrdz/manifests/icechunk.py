@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import fsspec
 import numpy as np
+from fsspec.asyn import get_loop, sync
 from numpy.typing import NDArray
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync
+from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.refs import ChunkRefs, TreeFiles
@@ -29,6 +29,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, Uns
 from jnrrdz.manifests.atomic import new_directory
 from jnrrdz.manifests.place import is_local, local_path, shareable
 from jnrrdz.manifests.spans import Spans, refuse_whole, remedy, spans
+from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
 
 BRANCH = "main"
@@ -42,26 +43,19 @@ _S3_OPTIONS = {"endpoint_url": "endpoint_url", "region_name": "region", "anon": 
 _S3_CREDENTIALS = {"key": "access_key_id", "secret": "secret_access_key", "token": "session_token"}
 
 
-def write(  # noqa: PLR0913 - the writers' common signature
-    root: VirtualGroup,
-    target: str,
-    *,
-    single_range: bool = False,
-    relative: bool = False,
-    overwrite: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Commit the references of a tree to a repository at `target`, a new one unless `overwrite`.
+def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) -> None:
+    """Commit the references of a tree to a repository at `target`, a new one unless `options.overwrite`.
 
     An existing repository keeps its history; the commit replaces what its branch held.
     """
-    if relative:
+    wanted = options or WriteOptions()
+    if wanted.relative:
         raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
     root = shareable(root)
-    found = {path: _single(array, path, single_range=single_range) for path, array in root.arrays()}
-    with _repository(root, target, dict(storage_options or {}), overwrite=overwrite) as repository:
+    found = {path: _single(array, path, single_range=wanted.single_range) for path, array in root.arrays()}
+    with _repository(root, target, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
         session = repository.writable_session(BRANCH)
-        sync(session.store.clear())
+        sync(get_loop(), session.store.clear)
         _fill(session.store, root, found)
         session.commit(f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz")
 
@@ -210,7 +204,7 @@ def _fill(store: Any, root: VirtualGroup, found: Mapping[str, Spans]) -> None:
 
 
 def _set(store: Any, key: str, data: bytes) -> None:
-    sync(store.set(key, default_buffer_prototype().buffer.from_bytes(data)))
+    sync(get_loop(), store.set, key, default_buffer_prototype().buffer.from_bytes(data))
 
 
 def _set_references(

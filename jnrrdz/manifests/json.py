@@ -20,7 +20,7 @@ Version 0 and other layouts are read too, as a whole; `gen` is refused.
 import base64
 import itertools
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from json import dumps as quoted
 from typing import Any, BinaryIO
@@ -38,6 +38,7 @@ from jnrrdz.manifests.documents import Documents, parse_json
 from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
 from jnrrdz.manifests.place import relocate, shareable
 from jnrrdz.manifests.spans import MISSING, Spans, spans
+from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 
 BLOCK = 1 << 14
@@ -50,19 +51,12 @@ _OPENING, _MIDDLE = b"\1", b"\2"
 """Stand for what all lines of an array, and all lines of a source, have in common.  JSON's text has neither."""
 
 
-def write(  # noqa: PLR0913 - the writers' common signature
-    root: VirtualGroup,
-    target: str,
-    *,
-    single_range: bool = False,
-    relative: bool = False,
-    overwrite: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
+def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) -> None:
     """Write the references of a tree to the file or URL `target`, whole or not at all."""
-    placed = relocate(shareable(root), target) if relative else shareable(root)
-    with new_file(target, overwrite=overwrite, storage_options=storage_options) as stream:
-        _write_lines(placed, stream, single_range=single_range)
+    wanted = options or WriteOptions()
+    placed = relocate(shareable(root), target) if wanted.relative else shareable(root)
+    with new_file(target, overwrite=wanted.overwrite, storage_options=wanted.target_options) as stream:
+        _write_lines(placed, stream, single_range=wanted.single_range)
 
 
 def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False) -> None:

@@ -168,7 +168,7 @@ class Gatherer:
     def add_metadata(self, items: Mapping[str, Any]) -> None:
         """Take the metadata documents only."""
         texts = {}
-        for key in filter(is_metadata, items):
+        for key in list(filter(is_metadata, items)):
             text = inline_bytes(items[key], key)
             if text is None:
                 raise UnsupportedError("metadata by reference; only inline metadata is read", field=key)

@@ -22,6 +22,7 @@ from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents
 from jnrrdz.manifests.json import read_json
+from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
@@ -102,29 +103,13 @@ def form_module(name: str) -> ModuleType:
         raise UnsupportedError(f"the form {name} needs a package ({error}): pip install 'jnrrdz[{name}]'") from error
 
 
-def write_form(  # noqa: PLR0913  the writers' common signature
-    group: VirtualGroup,
-    target: str,
-    form: str | None = None,
-    *,
-    single_range: bool = False,
-    relative: bool = False,
-    overwrite: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
+def write_form(group: VirtualGroup, target: str, options: WriteOptions) -> None:
     """Write a virtual group as a manifest, whole or not at all."""
-    name = form or format_of(target)
+    name = options.format or format_of(target)
     if name not in FORMATS:
         raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
-    origin = {**group.origin, "single_range": True} if single_range and group.origin else group.origin
-    form_module(name).write(
-        replace(group, origin=origin),
-        target,
-        single_range=single_range,
-        relative=relative,
-        overwrite=overwrite,
-        storage_options=storage_options,
-    )
+    origin = {**group.origin, "single_range": True} if options.single_range and group.origin else group.origin
+    form_module(name).write(replace(group, origin=origin), target, options)
 
 
 # Reading

@@ -43,6 +43,7 @@ from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metada
 from jnrrdz.manifests.json_refs import inline_bytes
 from jnrrdz.manifests.place import relocate, shareable
 from jnrrdz.manifests.spans import MISSING, Spans, spans
+from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
@@ -62,22 +63,18 @@ _REFERENCES = pa.schema(
 _RANGES = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("chunk", "offset", "size")])
 
 
-def write(  # noqa: PLR0913 - the writers' common signature and the record size
-    root: VirtualGroup,
-    target: str,
-    *,
-    single_range: bool = False,
-    relative: bool = False,
-    overwrite: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    record_size: int = RECORD_SIZE,
+def write(
+    root: VirtualGroup, target: str, options: WriteOptions | None = None, *, record_size: int = RECORD_SIZE
 ) -> None:
     """Write the references of a tree to the directory or URL `target`, whole or not at all."""
-    placed = relocate(shareable(root), target) if relative else shareable(root)
+    wanted = options or WriteOptions()
+    placed = relocate(shareable(root), target) if wanted.relative else shareable(root)
     metadata = _metadata(placed)
-    with new_directory(target, last=METADATA, overwrite=overwrite, storage_options=storage_options) as work:
+    with new_directory(
+        target, last=METADATA, overwrite=wanted.overwrite, storage_options=wanted.target_options
+    ) as work:
         for path, array in placed.arrays():
-            found = spans(array.refs, path, single_range=single_range)
+            found = spans(array.refs, path, single_range=wanted.single_range)
             _write_array(work / path, array, found, record_size)
         text = dumps({"metadata": metadata, "record_size": record_size})
         (work / METADATA).write_text(text, encoding="ascii")

@@ -1,22 +1,21 @@
 """A tree of virtual arrays as VirtualiZarr's ManifestStore, in memory.
 
-May touch the model, zarr's metadata class, VirtualiZarr and the writers' shared modules.  Follows
-https://virtualizarr.readthedocs.io/en/stable/api/developer.html; a manifest there has one range for each
+Follows https://virtualizarr.readthedocs.io/en/stable/api/developer.html; a manifest there has one range for each
 chunk and an absolute URI for each source.
 """
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
 from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH
-from zarr.core.metadata.v3 import ArrayV3Metadata
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.zarr_json import tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.manifests.place import is_local, local_path
 from jnrrdz.manifests.spans import refuse_whole, remedy, spans
@@ -40,11 +39,12 @@ def _group(
     for name, child in group.children.items():
         path = f"{prefix}{name}"
         if isinstance(child, VirtualArray):
-            metadata = ArrayV3Metadata.from_dict(documents[f"{path}/zarr.json"])
+            text = default_buffer_prototype().buffer.from_bytes(dumps(documents[f"{path}/{ZARR_JSON}"]).encode())
+            metadata: Any = zarr.open_array(MemoryStore({ZARR_JSON: text}), mode="r", zarr_format=3).metadata
             arrays[name] = ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
         else:
             groups[name] = _group(child, f"{path}/", documents, single_range=single_range)
-    return ManifestGroup(arrays, groups, documents[f"{prefix}zarr.json"]["attributes"])
+    return ManifestGroup(arrays, groups, documents[f"{prefix}{ZARR_JSON}"]["attributes"])
 
 
 def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> ChunkManifest:
@@ -59,27 +59,18 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> Chu
             field=f"{path}, chunk {found.scattered[0]}",
         )
     inline = np.sort(np.fromiter(refs.inline, np.int64))
+    # the source of a missing chunk is -1, which is the last of these
+    paths: Any = np.array([*map(_uri, refs.sources), MISSING_CHUNK_PATH], np.dtypes.StringDType())[found.source]
+    paths[inline] = INLINED_CHUNK_PATH
+    lengths = found.length.astype(np.uint64)
+    lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
     return ChunkManifest.from_arrays(
-        paths=_paths(refs, found.source, inline).reshape(array.grid),
+        paths=paths.reshape(array.grid),
         offsets=found.start.astype(np.uint64).reshape(array.grid),
-        lengths=_lengths(refs, found.length, inline).reshape(array.grid),
+        lengths=lengths.reshape(array.grid),
         validate_paths=False,
         inlined={_index(chunk, array.grid): refs.inline[chunk] for chunk in inline.tolist()},
     )
-
-
-def _paths(refs: ChunkRefs, source: NDArray[np.int32], inline: NDArray[np.int64]) -> Any:
-    # the source of a missing chunk is -1, which is the last of these
-    known = np.array([*map(_uri, refs.sources), MISSING_CHUNK_PATH], np.dtypes.StringDType())
-    paths = known[source]
-    paths[inline] = INLINED_CHUNK_PATH
-    return paths
-
-
-def _lengths(refs: ChunkRefs, length: NDArray[np.int64], inline: NDArray[np.int64]) -> NDArray[np.uint64]:
-    lengths = length.astype(np.uint64)
-    lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
-    return lengths
 
 
 def _index(chunk: int, grid: tuple[int, ...]) -> tuple[int, ...]:

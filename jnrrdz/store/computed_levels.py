@@ -1,29 +1,19 @@
-"""The metadata of a manifest completed by levels that are computed: pure, bytes to bytes.
+"""Levels that are not stored, computed from the finer level where they are read.
 
-May touch the model.  A level has its source's type, names and attributes, with its own place; its chunks
-are plain bytes.  A grid mapping comes along with its own affine; other scalars and
-coordinates beside the source are not repeated.
+A group lists such levels (core/pyramid.py); `with_virtual_levels` gives a store in which they are there, and
+`with_pyramids` lists some for every image that has none, as if its file had asked for them.  A level has its
+source's type, names and attributes, with its own place; its chunks are plain bytes.  A grid mapping comes along with
+its own affine; other scalars and coordinates beside the source are not repeated.  An image whose group holds it
+alone moves into the group `0` beside its levels, as stored pyramids stand: xarray's trees let no child have another
+size.
 
-The chunks of one level that is not stored, computed from windows of the level that is.
-
-May touch zarr's codec pipeline, downsample, the model and read's own modules.  A window is read by
-zarr's fused pipeline in the calling thread: in a thread of zarr's own pool, waiting for others of that
-pool could wait for ever.
-
-A store in which levels that are not stored can be read: each chunk is computed from the finer level.
-
-May touch zarr's codec pipeline and read's own modules, the model and downsample.  The source level is
-read by windows with the margin of the filter, never whole.  What is listed where: model/virtual_level.py.
-
-Pyramids for images that have none: coarser levels listed as virtual, as if their files had asked for them.
-
-May touch read's own modules, the model and errors.  An image whose group holds it alone moves into the
-group `0` beside its levels, as stored pyramids stand: xarray's trees let no child have another size.
+The source is read by windows with the margin of the filter, never whole, and in the calling thread: in a thread
+of zarr's own pool, waiting for others of that pool could wait for ever.
 """
 
 import asyncio
+import copy
 import itertools
-import json
 import math
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -34,12 +24,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
-from zarr.core.array_spec import ArrayConfig, ArraySpec
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
-from zarr.core.codec_pipeline import FusedCodecPipeline
-from zarr.core.metadata.v3 import ArrayV3Metadata
-from zarr.storage import StorePath
+from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.georeference import MULTISCALES
 from jnrrdz.core.pyramid import (
@@ -57,6 +44,7 @@ from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
+from jnrrdz.store.group import ChunkReader
 from jnrrdz.store.sources import Recent
 from jnrrdz.store.store import ReferenceStore, cut
 
@@ -66,17 +54,18 @@ AFFINE = 6
 """Numbers of an affine, in rasterio's order."""
 
 
-def level_documents(
-    documents: Mapping[str, bytes], listed: Mapping[str, tuple[VirtualLevel, ...]]
-) -> Mapping[str, bytes]:
+def _nodes(documents: Documents) -> dict[str, Document]:
+    """Return what the documents of groups and arrays say, by their keys."""
+    return {f"{path}/{ZARR_JSON}".lstrip("/"): node for path, node in documents.nodes().items()}
+
+
+def level_documents(documents: Documents, listed: Mapping[str, tuple[VirtualLevel, ...]]) -> Mapping[str, bytes]:
     """Return the documents with those of the levels that groups list; groups' paths end in a slash."""
-    nodes = {key: json.loads(text) for key, text in documents.items() if key.rpartition("/")[2] == ZARR_JSON}
+    nodes = copy.deepcopy(_nodes(documents))
     for path, levels in listed.items():
         for level in levels:
             _add(nodes, path, level)
         _complete(nodes, path, levels)
-    for node in nodes.values():
-        node.pop("consolidated_metadata", None)
     _consolidate(nodes)
     return dict(documents) | {key: dumps(node).encode() for key, node in nodes.items()}
 
@@ -199,7 +188,7 @@ class LevelChunks:
     def __init__(self, stored: ReferenceStore, path: str, level: VirtualLevel) -> None:
         self.source = f"{path}{level.source}/{level.variable}"
         self._stored = stored
-        document = json.loads(stored.manifest.documents[f"{self.source}/{ZARR_JSON}"])
+        document = stored.manifest.documents.node(self.source)
         facts = array_from_json(document)
         self._document, self._facts, self._level = document, facts, level
         missing = facts.fill_value if "_FillValue" in facts.attributes else None
@@ -212,56 +201,31 @@ class LevelChunks:
             raise UnsupportedError(f"chunks of {self.nbytes} bytes; no more than {LARGEST} are computed")
 
     @cached_property
-    def _reading(self) -> tuple[ArrayV3Metadata, FusedCodecPipeline, ArraySpec]:
-        """Return what reading chunks of the source takes."""
-        metadata = ArrayV3Metadata.from_dict(self._document)
-        config, prototype = ArrayConfig.from_dict({}), default_buffer_prototype()
-        spec = ArraySpec(self._facts.chunks, metadata.data_type, metadata.fill_value, config, prototype)
-        return metadata, FusedCodecPipeline.from_codecs(metadata.codecs).evolve_from_array_spec(spec), spec
+    def _source(self) -> ChunkReader:
+        return ChunkReader(self._stored, self.source, self._document)
 
     @property
     def is_sync(self) -> bool:
         """Whether every codec of the source decodes without an event loop."""
-        return self._reading[1].sync_transform is not None
+        return self._source.is_sync
 
     def chunk_sync(self, number: int) -> bytes:
         """Return the bytes of a chunk, computed in this thread."""
-        _, pipeline, spec = self._reading
         chunk = self._empty()
         for target, region in self._pieces(number):
-            window = self._how.window(region)
-            out = spec.prototype.nd_buffer.empty(shape=_shape(window), dtype=self._facts.dtype, order="C")
-            pipeline.read_sync(self._batch(window), out, max_workers=1)
-            chunk[target] = self._how.apply(out.as_numpy_array(), region)
+            chunk[target] = self._how.apply(self._source.read_sync(self._how.window(region)), region)
         return chunk.tobytes()
 
     async def chunk(self, number: int) -> bytes:
         """Return the bytes of a chunk, its sources fetched together and the filter run in a thread."""
-        _, pipeline, spec = self._reading
         chunk = self._empty()
         for target, region in self._pieces(number):
-            window = self._how.window(region)
-            out = spec.prototype.nd_buffer.empty(shape=_shape(window), dtype=self._facts.dtype, order="C")
-            await pipeline.read(self._batch(window), out)
-            chunk[target] = await asyncio.to_thread(self._how.apply, out.as_numpy_array(), region)
+            window = await self._source.read(self._how.window(region))
+            chunk[target] = await asyncio.to_thread(self._how.apply, window, region)
         return chunk.tobytes()
 
     def _empty(self) -> NDArray[Any]:
         return np.full(self._level.chunks, self._facts.fill_value, self._facts.dtype.newbyteorder("<"))
-
-    def _batch(self, window: Region) -> list[tuple[StorePath, ArraySpec, Region, Region, bool]]:
-        """Return each chunk of the source in a window as zarr's pipeline takes it."""
-        metadata, _, spec = self._reading
-        place, batch = StorePath(self._stored, self.source), []
-        spans = [range(at.start // size, -(-at.stop // size)) for at, size in zip(window, spec.shape, strict=True)]
-        for index in itertools.product(*spans):
-            within, out = [], []
-            for i, size, at in zip(index, spec.shape, window, strict=True):
-                first, last = max(i * size, at.start), min((i + 1) * size, at.stop)
-                within.append(slice(first - i * size, last - i * size))
-                out.append(slice(first - at.start, last - at.start))
-            batch.append((place / metadata.encode_chunk_key(index), spec, tuple(within), tuple(out), False))
-        return batch
 
     def _pieces(self, number: int) -> Iterator[tuple[Region, Region]]:
         """Yield parts of a chunk whose sources are few enough, by place in the chunk and in the level."""
@@ -292,10 +256,6 @@ class LevelChunks:
         return elements * self._facts.dtype.itemsize
 
 
-def _shape(window: Region) -> tuple[int, ...]:
-    return tuple(at.stop - at.start for at in window)
-
-
 def checked(stored: ReferenceStore, path: str, level: VirtualLevel) -> LevelChunks:
     """Return a level's chunks; a source that is not there is an error that names it."""
     if f"{path}{level.source}/{level.variable}/{ZARR_JSON}" not in stored.manifest.documents:
@@ -313,20 +273,22 @@ def with_virtual_levels(store: ReferenceStore) -> ReferenceStore:
     return VirtualLevelStore(store, listed) if listed else store
 
 
-def listed_levels(documents: Mapping[str, bytes]) -> dict[str, tuple[VirtualLevel, ...]]:
+def listed_levels(documents: Documents) -> dict[str, tuple[VirtualLevel, ...]]:
     """Return the levels that groups list, by the groups' paths with a slash at their ends."""
-    found = {}
-    for key, text in documents.items():
-        if key.rpartition("/")[2] != ZARR_JSON or b"virtual_levels" not in text:
+    listed = {}
+    for key, node in _nodes(documents).items():
+        attributes = node.get("attributes")
+        if (
+            node.get("node_type") != "group"
+            or not isinstance(attributes, dict)
+            or b"virtual_levels" not in documents[key]
+        ):
             continue
-        document = json.loads(text)
-        attributes = document.get("attributes") if isinstance(document, dict) else None
-        if isinstance(attributes, dict) and document.get("node_type") == "group":
-            try:
-                found[key[: -len(ZARR_JSON)]] = virtual_levels_of(attributes)
-            except JnrrdzError as error:
-                raise error.at(field=key) from error.__cause__
-    return {path: levels for path, levels in found.items() if levels}
+        try:
+            listed[key[: -len(ZARR_JSON)]] = virtual_levels_of(attributes)
+        except JnrrdzError as error:
+            raise error.at(field=key) from error.__cause__
+    return {path: levels for path, levels in listed.items() if levels}
 
 
 class VirtualLevelStore(ReferenceStore):
@@ -521,9 +483,7 @@ class MovedRefs:
 
 
 def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
-    nodes = {
-        f"{path}/{ZARR_JSON}".lstrip("/"): manifest.documents.node(path) for path in manifest.documents.node_paths()
-    }
+    nodes = _nodes(manifest.documents)
     images = {folder: found for folder in _groups(nodes) if (found := _image(nodes, folder)) is not None}
     if not images:
         return manifest

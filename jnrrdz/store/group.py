@@ -25,14 +25,16 @@ whole process; it is left alone, and set on the arrays that come out of these gr
 """
 
 import base64
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import zarr
+from numpy.typing import NDArray
 from zarr.abc.codec import Codec, GetResult
 from zarr.abc.store import ByteGetter
 from zarr.core.array_spec import ArrayConfig, ArraySpec
@@ -41,6 +43,7 @@ from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline, _
 from zarr.core.indexing import SelectorTuple
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 from zarr.registry import get_codec_class
+from zarr.storage import StorePath
 
 from jnrrdz.core import codecs as codec_n5
 from jnrrdz.core.codecs import BYTES, MOST_BYTES, OFFSET, PAD, TILE, CodecSpec, TileConfig
@@ -256,6 +259,58 @@ def reference_group(store: ReferenceStore, path: str = "") -> ReferenceGroup:
     return ReferenceGroup(found._async_group)  # noqa: SLF001  the only way from a group to a subclass of it
 
 
+def chunk_spec(metadata: ArrayV3Metadata) -> ArraySpec:
+    """Return what zarr's pipelines have to know of an array's chunks, all of one shape."""
+    shape = cast("RegularChunkGridMetadata", metadata.chunk_grid).chunk_shape
+    return ArraySpec(
+        shape, metadata.data_type, metadata.fill_value, ArrayConfig.from_dict({}), default_buffer_prototype()
+    )
+
+
+class ChunkReader:
+    """The chunks of an array as zarr's fused pipeline reads them in the calling thread."""
+
+    def __init__(self, store: ReferenceStore, path: str, document: dict[str, Any]) -> None:
+        self._metadata = ArrayV3Metadata.from_dict(document)
+        self._spec = chunk_spec(self._metadata)
+        self._pipeline = FusedCodecPipeline.from_codecs(self._metadata.codecs).evolve_from_array_spec(self._spec)
+        self._place = StorePath(store, path)
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether every codec decodes without an event loop."""
+        return self._pipeline.sync_transform is not None
+
+    def read_sync(self, window: tuple[slice, ...]) -> NDArray[Any]:
+        """Return the elements in a window."""
+        batch, out = self._batch(window)
+        self._pipeline.read_sync(batch, out, max_workers=1)
+        return out.as_numpy_array()
+
+    async def read(self, window: tuple[slice, ...]) -> NDArray[Any]:
+        """Return the elements in a window, their chunks fetched together."""
+        batch, out = self._batch(window)
+        await self._pipeline.read(batch, out)
+        return out.as_numpy_array()
+
+    def _batch(self, window: tuple[slice, ...]) -> tuple[list[Item], NDBuffer]:
+        """Return each chunk in a window as zarr's pipeline takes it, and the array to fill."""
+        sizes = self._spec.shape
+        batch: list[Item] = []
+        spans = [range(at.start // size, -(-at.stop // size)) for at, size in zip(window, sizes, strict=True)]
+        for index in itertools.product(*spans):
+            within, place = [], []
+            for i, size, at in zip(index, sizes, window, strict=True):
+                first, last = max(i * size, at.start), min((i + 1) * size, at.stop)
+                within.append(slice(first - i * size, last - i * size))
+                place.append(slice(first - at.start, last - at.start))
+            key = self._place / self._metadata.encode_chunk_key(index)
+            batch.append((key, self._spec, tuple(within), tuple(place), False))
+        shape = tuple(at.stop - at.start for at in window)
+        dtype = self._metadata.data_type.to_native_dtype()
+        return batch, self._spec.prototype.nd_buffer.empty(shape=shape, dtype=dtype, order="C")
+
+
 def _tuned(node: "zarr.Array[Any] | zarr.Group") -> "zarr.Array[Any] | ReferenceGroup":
     if isinstance(node, zarr.Group):
         return ReferenceGroup(node._async_group)  # noqa: SLF001  the only way from a group to a subclass of it
@@ -270,13 +325,7 @@ def _tuned_array(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
         return array
     if not isinstance(metadata.chunk_grid, RegularChunkGridMetadata):
         return array
-    spec = ArraySpec(
-        metadata.chunk_grid.chunk_shape,
-        metadata.data_type,
-        metadata.fill_value,
-        ArrayConfig.from_dict({}),
-        default_buffer_prototype(),
-    )
+    spec = chunk_spec(metadata)
     dtype = metadata.data_type.to_native_dtype()
     codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, dtype.itemsize)
     codecs = in_c_order(bounded(codecs, metadata.chunk_grid.chunk_shape, dtype))

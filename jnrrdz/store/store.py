@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
+from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.errors import JnrrdzError, UnsupportedError

@@ -1,6 +1,6 @@
 """Datasets from a reference store: which group is meant, and coordinates from the affine.
 
-May touch xarray, zarr and read's own modules.  x and y are computed from the grid mapping's
+x and y are computed from the grid mapping's
 GeoTransform, as 1-D coordinates with an ordinary index, so that `sel` works by slices; no manifest
 holds them.  A band's coordinate is its name.
 """
@@ -14,49 +14,37 @@ from xarray.backends import StoreBackendEntrypoint
 from xarray.backends.zarr import ZarrStore
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 
-ROOT = "zarr.json"
 BAND = "band"
 GEO_TRANSFORM = 6
 
 
-def _document(store: ReferenceStore, path: str) -> dict[str, Any]:
-    found = store.manifest.documents.node(path)
-    if not found:
-        raise JnrrdzError("no such group", url=str(store), field=path or "/")
-    return found
-
-
-def _children(store: ReferenceStore, path: str) -> list[str]:
-    """Return the names of the nodes right below a group, in the manifest's order."""
-    prefix = f"{path}/" if path else ""
-    names = (key[len(prefix) :].split("/") for key in store.manifest.documents if key.startswith(prefix))
-    return [parts[0] for parts in names if parts[1:] == [ROOT]]
+def _below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
+    """Return the documents of the nodes right below a group by their paths, in the manifest's order."""
+    depth = path.count("/") + 1 if path else 0
+    inside = f"{path}/" if path else ""
+    nodes = documents.nodes()
+    return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
 
 
 def default_group(store: ReferenceStore) -> str:
     """Return the path of the group that holds the full-resolution image of a store."""
-    path = ""
+    documents, path = store.manifest.documents, ""
     while True:
-        children = _children(store, path)
-        below = [f"{path}/{name}" if path else name for name in children]
-        kinds = {child: _document(store, child) for child in below}
-        if any(doc.get("node_type") == "array" and len(doc.get("shape", ())) > 1 for doc in kinds.values()):
+        below = _below(documents, path)
+        if any(node.get("node_type") == "array" and len(node.get("shape", ())) > 1 for node in below.values()):
             return path
-        groups = [child for child, doc in kinds.items() if doc.get("node_type") == "group"]
+        groups = [at for at, node in below.items() if node.get("node_type") == "group"]
         if not groups:
             return path
-        path = _finest(_document(store, path), path, groups)
-
-
-def _finest(document: Mapping[str, Any], path: str, groups: list[str]) -> str:
-    """Return the first level that the multiscales name, else the first group."""
-    layout = document.get("attributes", {}).get("multiscales", {})
-    levels = layout.get("layout", []) if isinstance(layout, dict) else []
-    named = [f"{path}/{level['asset']}" if path else level["asset"] for level in levels if "asset" in level]
-    return next((name for name in named if name in groups), groups[0])
+        # the first level that the multiscales name, else the first group
+        scales = documents.node(path).get("attributes", {}).get("multiscales", {})
+        levels = scales.get("layout", []) if isinstance(scales, dict) else []
+        named = [f"{path}/{level['asset']}".lstrip("/") for level in levels if "asset" in level]
+        path = next((name for name in named if name in groups), groups[0])
 
 
 def dataset(
@@ -68,7 +56,8 @@ def dataset(
 ) -> xr.Dataset:
     """Return the dataset of one group, the full-resolution image where none is named."""
     path = default_group(store) if group is None else group.strip("/")
-    _document(store, path)
+    if not store.manifest.documents.node(path):
+        raise JnrrdzError("no such group", url=str(store), field=path or "/")
     backing = ZarrStore(reference_group(store, path), mode="r")
     found: xr.Dataset = StoreBackendEntrypoint().open_dataset(backing, drop_variables=drop_variables, **decoding)
     return _with_coordinates(found)
@@ -153,8 +142,8 @@ def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any)
     waiting = [top]
     while waiting:
         path = waiting.pop()
-        below = [f"{path}/{name}" if path else name for name in _children(store, path)]
-        waiting += [child for child in below if _document(store, child).get("node_type") == "group"]
+        below = _below(store.manifest.documents, path)
+        waiting += [child for child, node in below.items() if node.get("node_type") == "group"]
         relative = path[len(top) :].strip("/")
         found[f"/{relative}"] = dataset(store, group=path, **options)
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

@@ -22,6 +22,7 @@ from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import form_module, load, write_form
+from jnrrdz.options import WriteOptions
 folder = sys.argv[1]
 """
 GROUP = VirtualGroup(
@@ -57,9 +58,9 @@ assert jnrrdz.open_group(f"{folder}/r.json")["data"].shape == (300,)
 @pytest.mark.parametrize(
     ("action", "extra"),
     [
-        ('write_form(group, f"{folder}/out.parquet")', "parquet"),
+        ('write_form(group, f"{folder}/out.parquet", WriteOptions())', "parquet"),
         ('load(f"{folder}/r.parquet")', "parquet"),
-        ('write_form(group, f"{folder}/out.icechunk")', "icechunk"),
+        ('write_form(group, f"{folder}/out.icechunk", WriteOptions())', "icechunk"),
         ('form_module("virtualizarr")', "virtualizarr"),
     ],
 )

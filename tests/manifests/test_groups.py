@@ -16,6 +16,7 @@ from jnrrdz.manifests import parquet as kerchunk_parquet
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import from_group, load
+from jnrrdz.options import WriteOptions
 
 
 def refs_of(urls, rows, inline=()):
@@ -64,7 +65,7 @@ def written(form, root, folder):
         kerchunk_json.write(root, str(folder / "m.json"))
         return load(str(folder / "m.json"))
     if form == "relative json":
-        kerchunk_json.write(root, str(folder / "m.json"), relative=True)
+        kerchunk_json.write(root, str(folder / "m.json"), WriteOptions(relative=True))
         return load(str(folder / "m.json"))
     if form.startswith("parquet"):
         kerchunk_parquet.write(root, str(folder / "m.parquet"), record_size=int(form.split()[1]))
@@ -101,7 +102,7 @@ def test_only_what_the_manifest_may_reach_is_taken(root, tmp_path):
 
 
 def test_relative_urls_are_relative_to_the_manifest(root, tmp_path, monkeypatch):
-    kerchunk_json.write(root, str(tmp_path / "data" / "m.json"), relative=True)
+    kerchunk_json.write(root, str(tmp_path / "data" / "m.json"), WriteOptions(relative=True))
     monkeypatch.chdir(tmp_path)
     assert '"../b.tif"' in (tmp_path / "data" / "m.json").read_text()
     found = group_from_manifest(load(os.path.join("data", "m.json")))  # noqa: PTH118 - as a user types it

@@ -10,6 +10,7 @@ from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import icechunk as writer
+from jnrrdz.options import WriteOptions
 
 icechunk = pytest.importorskip("icechunk")
 
@@ -97,7 +98,7 @@ def test_overwriting_is_a_commit_that_keeps_the_history(source, tmp_path):
     writer.write(VirtualGroup({"old": older}), target)
     with pytest.raises(JnrrdzError, match="exists already; --overwrite"):
         writer.write(VirtualGroup({"new": newer}), target)
-    writer.write(VirtualGroup({"new": newer}), target, overwrite=True)
+    writer.write(VirtualGroup({"new": newer}), target, WriteOptions(overwrite=True))
     root = opened(target, source)
     assert list(root) == ["new"]
     np.testing.assert_array_equal(root["new"][:], seen)
@@ -118,7 +119,7 @@ def test_a_failure_midway_leaves_nothing(source, tmp_path, monkeypatch, error, o
 
     monkeypatch.setattr(writer, "_set_references", failing)
     with pytest.raises((JnrrdzError, OSError, KeyboardInterrupt)):
-        writer.write(VirtualGroup({"new": array}), str(target), overwrite=True)
+        writer.write(VirtualGroup({"new": array}), str(target), WriteOptions(overwrite=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == (["data", "r"] if older else ["data"])
     if older:
         np.testing.assert_array_equal(opened(target, source)["old"][:], seen)
@@ -130,9 +131,9 @@ def test_what_icechunk_cannot_say(source, tmp_path):
     with pytest.raises(UnrepresentableError, match=r"data, chunk 1: .*--single-range"):
         writer.write(root, str(tmp_path / "r"))
     with pytest.raises(UnrepresentableError, match="absolute URLs only"):
-        writer.write(root, str(tmp_path / "r"), single_range=True, relative=True)
+        writer.write(root, str(tmp_path / "r"), WriteOptions(single_range=True, relative=True))
     with pytest.raises(UnsupportedError, match="local directories and to s3://"):
-        writer.write(root, "memory://r", single_range=True)
+        writer.write(root, "memory://r", WriteOptions(single_range=True))
     assert not (tmp_path / "r").exists()
 
 
@@ -162,8 +163,9 @@ def test_a_prefix_with_other_objects_is_refused_and_left_alone(seaweed, crowded,
         writer.write(
             VirtualGroup({"data": array}),
             f"s3://{crowded}/{place}",
-            overwrite=overwrite,
-            storage_options=seaweed.options(client_kwargs={"region_name": "us-east-1"}),
+            WriteOptions(
+                overwrite=overwrite, target_options=seaweed.options(client_kwargs={"region_name": "us-east-1"})
+            ),
         )
     assert seaweed.keys(crowded) == before
 
@@ -182,6 +184,6 @@ def test_a_failure_midway_removes_what_icechunk_wrote_and_nothing_else(seaweed, 
         writer.write(
             VirtualGroup({"data": array}),
             f"s3://{crowded}/project/new",
-            storage_options=seaweed.options(client_kwargs={"region_name": "us-east-1"}),
+            WriteOptions(target_options=seaweed.options(client_kwargs={"region_name": "us-east-1"})),
         )
     assert seaweed.keys(crowded) == sorted([*before, "project/new/readme.txt"])

@@ -16,6 +16,7 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests import json as kerchunk_json
+from jnrrdz.options import WriteOptions
 
 
 def group(children, **more):
@@ -155,7 +156,7 @@ def test_ranges_that_touch_are_one():
 @pytest.mark.parametrize("single_range", [False, True])
 def test_what_references_cannot_say(refs, message, single_range, tmp_path):
     with pytest.raises(UnrepresentableError, match=message):
-        kerchunk_json.write(line_of(refs), str(tmp_path / "r.json"), single_range=single_range)
+        kerchunk_json.write(line_of(refs), str(tmp_path / "r.json"), WriteOptions(single_range=single_range))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -193,7 +194,7 @@ def test_relative_references_move_with_their_sources(source, stock, tmp_path, mo
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
     (tmp_path / "refs").mkdir()
     root = VirtualGroup({"data": array}, sources=(SourceRecord(source.url, size=9),))
-    kerchunk_json.write(root, str(tmp_path / "refs" / "r.json"), relative=True)
+    kerchunk_json.write(root, str(tmp_path / "refs" / "r.json"), WriteOptions(relative=True))
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     for name in ("refs", "data"):
@@ -217,7 +218,7 @@ def test_an_existing_file_stays_unless_overwritten(tmp_path):
     with pytest.raises(JnrrdzError, match="exists already; --overwrite"):
         kerchunk_json.write(root, str(target))
     assert target.read_text() == "older"
-    kerchunk_json.write(root, str(target), overwrite=True)
+    kerchunk_json.write(root, str(target), WriteOptions(overwrite=True))
     assert json.loads(target.read_text())["version"] == 1
     assert os.listdir(tmp_path) == ["r.json"]  # noqa: PTH208 - names are what counts
 
@@ -227,12 +228,12 @@ def test_a_failure_midway_keeps_the_older_file(tmp_path):
     target.write_text("older")
     good, bad = line_of(refs_of([(0, 1, 2)])), line_of(refs_of([(0, 1, 0)]))
     with pytest.raises(UnrepresentableError):
-        kerchunk_json.write(VirtualGroup({"a": good, "b": bad}), str(target), overwrite=True)
+        kerchunk_json.write(VirtualGroup({"a": good, "b": bad}), str(target), WriteOptions(overwrite=True))
     assert target.read_text() == "older"
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
 
 
 def test_a_remote_file_is_written_and_read(source, stock):
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
-    kerchunk_json.write(VirtualGroup({"data": array}), "memory://json/r.json", overwrite=True)
+    kerchunk_json.write(VirtualGroup({"data": array}), "memory://json/r.json", WriteOptions(overwrite=True))
     np.testing.assert_array_equal(stock("memory://json/r.json")["data"][:], seen)

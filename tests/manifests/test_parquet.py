@@ -13,6 +13,7 @@ from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests import parquet as kerchunk_parquet
+from jnrrdz.options import WriteOptions
 
 # pandas announces the end of the engine that fsspec asks it for
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
@@ -126,7 +127,7 @@ def test_a_scattered_chunk_fails_in_stock_fsspec_and_names_itself(source, stock,
 def test_single_range_is_the_span(tmp_path):
     refs = ChunkRefs(("/a",), np.array([0, 2]), np.zeros(2, np.int32), np.array([70, 10]), np.array([5, 6]))
     array = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_(None),), refs, ("x",))
-    kerchunk_parquet.write(VirtualGroup({"a": array}), str(tmp_path / "r"), single_range=True)
+    kerchunk_parquet.write(VirtualGroup({"a": array}), str(tmp_path / "r"), WriteOptions(single_range=True))
     (row,) = pq.ParquetFile(tmp_path / "r" / "a" / "refs.0.parq").read().to_pylist()
     assert row == {"path": "/a", "offset": 10, "size": 65, "raw": None}
     assert not (tmp_path / "r" / "a" / "ranges.0.parq").exists()
@@ -135,7 +136,9 @@ def test_single_range_is_the_span(tmp_path):
 def test_relative_references(source, stock, tmp_path, monkeypatch):
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
     (tmp_path / "refs").mkdir()
-    kerchunk_parquet.write(VirtualGroup({"data": array}), str(tmp_path / "refs" / "r.parq"), relative=True)
+    kerchunk_parquet.write(
+        VirtualGroup({"data": array}), str(tmp_path / "refs" / "r.parq"), WriteOptions(relative=True)
+    )
     monkeypatch.chdir(tmp_path / "refs")
     np.testing.assert_array_equal(stock("r.parq")["data"][:], seen)
 
@@ -155,7 +158,7 @@ def test_overwriting_replaces_the_whole_directory(source, stock, tmp_path):
     kerchunk_parquet.write(VirtualGroup({"old": older}), target)
     with pytest.raises(JnrrdzError, match="exists already; --overwrite"):
         kerchunk_parquet.write(VirtualGroup({"new": newer}), target)
-    kerchunk_parquet.write(VirtualGroup({"new": newer}), target, overwrite=True)
+    kerchunk_parquet.write(VirtualGroup({"new": newer}), target, WriteOptions(overwrite=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "r.parq"]
     assert sorted(path.name for path in (tmp_path / "r.parq").iterdir()) == [".zmetadata", "new"]
     np.testing.assert_array_equal(stock(target)["new"][:], seen)
@@ -167,12 +170,12 @@ def test_a_failure_midway_keeps_the_older_directory(source, stock, tmp_path):
     target = str(tmp_path / "r.parq")
     kerchunk_parquet.write(VirtualGroup({"data": good}), target)
     with pytest.raises(UnrepresentableError):
-        kerchunk_parquet.write(VirtualGroup({"other": good, "bad": bad}), target, overwrite=True)
+        kerchunk_parquet.write(VirtualGroup({"other": good, "bad": bad}), target, WriteOptions(overwrite=True))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "r.parq"]
     np.testing.assert_array_equal(stock(target)["data"][:], seen)
 
 
 def test_a_remote_directory_is_written_and_read(source, stock):
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
-    kerchunk_parquet.write(VirtualGroup({"data": array}), "memory://parquet/r.parq", overwrite=True)
+    kerchunk_parquet.write(VirtualGroup({"data": array}), "memory://parquet/r.parq", WriteOptions(overwrite=True))
     np.testing.assert_array_equal(stock("memory://parquet/r.parq")["data"][:], seen)

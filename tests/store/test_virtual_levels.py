@@ -15,6 +15,7 @@ from jnrrdz.core.pyramid import VirtualLevel, virtual_levels_attribute
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests import json as kerchunk_json
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.manifest import from_group, load
 from jnrrdz.store.computed_levels import level_documents, with_virtual_levels
 from jnrrdz.store.group import reference_group
@@ -92,7 +93,7 @@ def test_an_affine_keeps_its_origin_and_grows_with_the_factors(names, expected):
     attributes = {"spatial:transform": [10.0, 0.0, 500.0, 0.0, -10.0, 900.0], "spatial:shape": [24, 40], "rpc": {}}
     source = {"attributes": attributes, "dimension_names": names, "shape": [24, 40]}
     level = VirtualLevel("1", "0", "data", (2, 3), (12, 13), (5, 7))
-    documents = {"zarr.json": b"{}", "0/data/zarr.json": json.dumps(source).encode()}
+    documents = Documents({"zarr.json": b"{}", "0/data/zarr.json": json.dumps(source).encode()})
     found = json.loads(level_documents(documents, {"": (level,)})["1/data/zarr.json"])["attributes"]
     assert found.get("spatial:transform") == expected
     assert found.get("spatial:shape") == (expected and [12, 13])
