@@ -1,6 +1,6 @@
 """NITF files that jbpy writes: headers by an independent writer, pixels as the test lays them out.
 
-May touch jbpy and temporary files.  Nothing here imports jnrrdz's layouts.
+Nothing here imports jnrrdz's layouts.
 """
 
 import io

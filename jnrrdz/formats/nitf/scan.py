@@ -1,29 +1,18 @@
-"""One image, of one segment or of several that are parts of it, to a group: pixels, levels, place, meaning.
+"""A NITF's image segments to virtual groups: a group each, and what the file says beside its pixels.
 
-May touch the NITF layout, codestreams and the model.
-
-Smaller versions of an image in files of their own beside it: R-sets, `.r1`, `.r2` and so on.
-
-They have the name of the first file with `.r1` in place of `.r0`, or behind it where it has no `.r0`.
-
-May touch the model and the neighbours that the scan was given.  They are looked for beside a local
+Smaller versions of an image may stand in files of their own beside it: R-sets, named with `.r1`, `.r2` and
+so on in place of `.r0`, or behind the whole name where it has no `.r0`.  They are looked for beside a local
 source, and beside a remote one where that is asked for: each look is a request.
-Spec: https://gdal.org/en/stable/drivers/raster/nitf.html (R-sets)
-
-A NITF's image segments to virtual groups: a group each, and what the file says beside its pixels.
-
-May touch the NITF layout, codestreams, the model, and the read-ahead and neighbours it is given.
-Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A (NITF 2.0)
+Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A (NITF 2.0),
+https://gdal.org/en/stable/drivers/raster/nitf.html (R-sets)
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.crs import Crs
-from jnrrdz.core.crs_geokeys import Affine
-from jnrrdz.core.georeference import GRID_MAPPING, Georeference, Rpc, grid_mapping, level_affine, spatial
+from jnrrdz.core.georeference import Georeference, Rpc, level_affine
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
@@ -41,7 +30,7 @@ from jnrrdz.formats.nitf.arrays import (
 from jnrrdz.formats.nitf.attributes import Extras, Notes, extras_of, file_attributes, image_attributes
 from jnrrdz.formats.nitf.fields import NITF20
 from jnrrdz.formats.nitf.georeference import PlaceSources, chipped, geo_of, rpc_of
-from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, parse_nitf
+from jnrrdz.formats.nitf.header import NitfLayout, parse_nitf
 from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_image, table_of
 from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
 from jnrrdz.options import ScanOptions
@@ -49,8 +38,11 @@ from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.url import local_path
 
 VARIABLE = "data"
+IMAGE = "image_"
+FIRST_IMAGE = "image_0"
 RPCS = {"RPC00A", "RPC00B"}
 CHIP = "ICHIPB"
+MAX_LEVELS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,31 +54,85 @@ class File:
     options: ScanOptions
     layout: NitfLayout
     extras: Extras
-
-    @property
-    def file_tres(self) -> list[Tre]:
-        """The extensions of the file header; what is wrong with them is said elsewhere."""
-        return split_tres(self.layout.tres + self.extras.of_file(), [])
+    tres: Sequence[Tre]
+    """The extensions of the file header."""
 
 
-def image_group(file: File, members: Sequence[NitfImage]) -> VirtualGroup:
-    """Return the group of one image: its variable, or a group for each of its levels."""
-    image, notes = members[0], Notes()
-    about, tres = image_attributes(image, file.extras.of_image(image.segment.number), notes)
-    sources = PlaceSources(_within(file), file.file_tres, tres, file.layout.version is NITF20)
+@dataclass(frozen=True, eq=False)
+class Image:
+    """One image: its attributes, where it lies, the arrays of its finest level, and the groups of its levels."""
+
+    attributes: Mapping[str, Any]
+    geo: Georeference
+    arrays: Sequence[VirtualArray]
+    levels: list[VirtualGroup]
+
+    def group(self) -> VirtualGroup:
+        """Return the group of the image: its variable, or a group for each of its levels."""
+        pyramid = raster_pyramid(self.levels, self.geo.crs)
+        return VirtualGroup(pyramid.children, {**self.attributes, **pyramid.attributes})
+
+
+def scan_nitf(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
+    """Return the group of a NITF: a group for each image segment, `image_0`, `image_1` and so on."""
+    try:
+        attributes, images = read_file(read, url, options)
+        first = images.get(FIRST_IMAGE)
+        if first is not None and options.overviews and (options.sidecars or local_path(url) is not None):
+            first.levels.extend(rset_levels(first, url, options, neighbours))
+        return VirtualGroup({name: image.group() for name, image in images.items()}, attributes)
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
+
+
+def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str, Any], dict[str, Image]]:
+    """Return what a file says of itself, and its images; one that cannot be read is named, unless none can."""
+    layout = parse_nitf(read, read.size)
+    segments = layout.of("image")
+    if not segments:
+        raise UnsupportedError("no image segment in it", field="NUMI")
+    notes = Notes()
+    extras = extras_of(read, layout, notes)
+    attributes = file_attributes(read, layout, extras.of_file(), notes)
+    # what is wrong with the extensions is among the notes
+    file = File(read, url, options, layout, extras, split_tres(layout.tres + extras.of_file(), []))
+    parsed: list[NitfImage] = []
+    images: dict[str, Image] = {}
+    failures: list[tuple[str, JnrrdzError]] = []
+    for segment in segments:
+        try:
+            parsed.append(parse_image(read, layout, segment))
+        except (MalformedError, UnsupportedError) as error:
+            failures.append((f"{IMAGE}{segment.number}", error))
+    for number, members in joined_images(parsed):
+        try:
+            images[f"{IMAGE}{number}"] = read_image(file, members)
+        except (MalformedError, UnsupportedError) as error:
+            failures.append((f"{IMAGE}{number}", error))
+    if not images:
+        raise failures[0][1]
+    refused = [{"image": name, "reason": str(error)} for name, error in failures]
+    lists = {"xml": extras.xml, "extensions": extras.others, **notes.attributes(), "refused": refused}
+    return attributes | {name: values for name, values in lists.items() if values}, images
+
+
+def read_image(file: File, members: Sequence[NitfImage]) -> Image:
+    """Return one image, of one segment or of several that are parts of it."""
+    image, notes, size = members[0], Notes(), file.layout.size
+    attributes, tres = image_attributes(image, file.extras.of_image(image.segment.number), notes)
+    sources = PlaceSources(
+        lambda start, stop: file.read(start, stop) if 0 <= start < stop <= size else b"",
+        file.tres,
+        tres,
+        file.layout.version is NITF20,
+    )
     geo = geo_of(whole_image(members), _rpc(tres, notes), sources)
     if len(members) > 1:
-        about["segments"] = [one.segment.number for one in members]
+        attributes["segments"] = [member.segment.number for member in members]
     levels = _levels(file, members)
-    about |= notes.attributes()
-    pyramid = raster_pyramid([_level_group(level, geo, levels[0]) for level in levels], geo.crs)
-    return VirtualGroup(pyramid.children, {**about, **pyramid.attributes})
-
-
-def _within(file: File) -> ReadRange:
-    """Return what reads bytes as far as there are such."""
-    size = file.layout.size
-    return lambda start, stop: file.read(start, stop) if 0 <= start < stop <= size else b""
+    full = _size(levels[0])
+    groups = [level_group(arrays, geo.at_level(full, _size(arrays))) for arrays in levels]
+    return Image(attributes | notes.attributes(), geo, levels[0], groups)
 
 
 def _rpc(tres: Sequence[Tre], notes: Notes) -> Rpc | None:
@@ -104,16 +150,13 @@ def _size(arrays: Sequence[VirtualArray]) -> tuple[int, int]:
     return arrays[0].shape[-2], arrays[0].shape[-1]
 
 
-def _level_group(arrays: Sequence[VirtualArray], geo: Georeference, full: Sequence[VirtualArray]) -> VirtualGroup:
+def level_group(arrays: Sequence[VirtualArray], geo: Georeference) -> VirtualGroup:
     """Return the group of one level: its variable, others of other sizes, and the grid mapping."""
-    here = geo.at_level(_size(full), _size(arrays))
-    children: dict[str, Node] = {
-        VARIABLE if number == 0 else f"{VARIABLE}_{number}": replace(
-            array, attributes={**here.array_attributes(), **array.attributes}
-        )
-        for number, array in enumerate(arrays)
-    }
-    return VirtualGroup({**children, **here.variables()}, here.group_attributes(_size(arrays)))
+    children: dict[str, Node] = {}
+    for number, array in enumerate(arrays):
+        name = VARIABLE if number == 0 else f"{VARIABLE}_{number}"
+        children[name] = replace(array, attributes={**geo.array_attributes(), **array.attributes})
+    return VirtualGroup({**children, **geo.variables()}, geo.group_attributes(_size(arrays)))
 
 
 def _levels(file: File, members: Sequence[NitfImage]) -> list[list[VirtualArray]]:
@@ -125,9 +168,7 @@ def _levels(file: File, members: Sequence[NitfImage]) -> list[list[VirtualArray]
     wanted = Wanted(file.url, attributes, table if expand else None)
     if image.compression in CODESTREAMS:
         return _codestream_levels(file, image, wanted)
-    if len(members) > 1:
-        return [[joined_array(members, wanted)]]
-    return [[segment_array(file.read, image, wanted)]]
+    return [[joined_array(members, wanted) if len(members) > 1 else segment_array(file.read, image, wanted)]]
 
 
 def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[list[VirtualArray]]:
@@ -141,7 +182,7 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
         level_arrays(
             windows,
             components,
-            attributes=_of_bands(wanted.attributes, components, count),
+            attributes=_of_components(wanted.attributes, components, count),
             palette=None if wanted.palette is None else wanted.palette.tobytes(),
             overviews=file.options.overviews,
         )
@@ -149,28 +190,14 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
     ]
     # a level that only some of the components have is none of the image
     levels = [[_padded(array, mask, image) for array in arrays] for arrays in zip(*by_size, strict=False)]
-    _check_size(image, levels[0][0])
-    return levels
-
-
-def _of_bands(attributes: Mapping[str, Any], group: Sequence[int], count: int) -> dict[str, Any]:
-    """Return the attributes of some of `count` components; what the header says of another number is left out."""
-    found = dict(attributes)
-    names = found.pop("colorinterp", [])
-    if len(names) == count:
-        return {"colorinterp": [names[number] for number in group], **found}
-    # a palette's colours are those of its one component
-    return dict(attributes) if names == ["red", "green", "blue"] and count == 1 else found
-
-
-def _check_size(image: NitfImage, array: VirtualArray) -> None:
-    """Refuse a codestream of another size than the header says: it is not known which is meant."""
-    if array.shape[-2:] != (image.rows, image.columns):
+    rows, columns = _size(levels[0])
+    if (rows, columns) != (image.rows, image.columns):  # it is not known which is meant
         raise MalformedError(
-            f"a codestream of {array.shape[-2]} x {array.shape[-1]} pixels for {image.rows} x {image.columns}",
+            f"a codestream of {rows} x {columns} pixels for {image.rows} x {image.columns}",
             offset=image.segment.data,
             field=f"{image.what} NROWS, NCOLS",
         )
+    return levels
 
 
 def _padded(array: VirtualArray, mask: Mask | None, image: NitfImage) -> VirtualArray:
@@ -181,32 +208,40 @@ def _padded(array: VirtualArray, mask: Mask | None, image: NitfImage) -> Virtual
     return replace(array, fill_value=pad, attributes={**array.attributes, "_FillValue": pad})
 
 
-type ScanFile = Callable[[ReadAhead, str, ScanOptions], VirtualGroup]
-
-MAX_LEVELS = 32
-IMAGE, RSETS_VARIABLE = "image_0", "data"
-
-
-def with_rsets(
-    group: VirtualGroup, url: str, options: ScanOptions, neighbours: Neighbours, scan: ScanFile
-) -> VirtualGroup:
-    """Return a file's group with the files beside it as levels of its first image, where it is an R-set's first."""
-    if not options.overviews or not (options.sidecars or local_path(url) is not None):
-        return group
-    image = group.children.get(IMAGE)
-    if not isinstance(image, VirtualGroup) or RSETS_VARIABLE not in image.children:
-        return group
-    smaller = list(_rsets_levels(image, url, options, neighbours, scan))
-    if not smaller:
-        return group
-    levels = [VirtualGroup({**image.children}, _place(image)), *smaller]
-    about = {name: value for name, value in image.attributes.items() if name not in _place(image)}
-    levels_group = raster_pyramid(levels, _crs(image))
-    pyramid = VirtualGroup(levels_group.children, {**about, **levels_group.attributes})
-    return VirtualGroup({**group.children, IMAGE: pyramid}, group.attributes)
+def _of_components(attributes: Mapping[str, Any], group: Sequence[int], count: int) -> dict[str, Any]:
+    """Return the attributes of some of `count` components; what the header says of another number is left out."""
+    others = dict(attributes)
+    names = others.pop("colorinterp", [])
+    if len(names) == count:
+        return {"colorinterp": [names[number] for number in group], **others}
+    # a palette's colours are those of its one component
+    return dict(attributes) if names == ["red", "green", "blue"] and count == 1 else others
 
 
-def _places(url: str, number: int) -> list[str]:
+def rset_levels(image: Image, url: str, options: ScanOptions, neighbours: Neighbours) -> Iterator[VirtualGroup]:
+    """Yield the levels in files beside an image of one level, as long as each is smaller than the one before."""
+    if len(image.levels) > 1:
+        return
+    last = image.arrays[0]
+    for number in range(1, MAX_LEVELS):
+        readers = ((place, neighbours.open(place)) for place in _rset_urls(url, number))
+        place, read = next(((place, read) for place, read in readers if read is not None), ("", None))
+        if read is None:
+            return
+        try:
+            level = read_file(read, place, options)[1].get(FIRST_IMAGE)
+        except JnrrdzError as error:
+            raise error.at(url=place) from error.__cause__
+        if level is None or len(level.levels) > 1 or not _is_smaller(level.arrays[0], last):
+            return
+        last, geo = level.arrays[0], level.geo
+        if not geo.known and image.geo.affine is not None:
+            affine = level_affine(image.geo.affine, _size(image.arrays), _size(level.arrays))
+            geo = replace(geo, crs=image.geo.crs, affine=affine, registration=image.geo.registration)
+        yield level_group(level.arrays, geo)
+
+
+def _rset_urls(url: str, number: int) -> list[str]:
     """Return where a smaller version may stand: the name's ending in the case that it has."""
     path = url.partition("::")[0]
     ending = (path.partition("?")[0] if "://" in path else path).rpartition(".")[2]
@@ -217,127 +252,7 @@ def _places(url: str, number: int) -> list[str]:
     return [beside(url, f".{letter}{number}") for letter in ("rR" if ending.isupper() else "r")]
 
 
-def _rsets_levels(
-    image: VirtualGroup, url: str, options: ScanOptions, neighbours: Neighbours, scan: ScanFile
-) -> Iterator[VirtualGroup]:
-    """Yield the levels that are there, as long as each is smaller than the one before."""
-    last = _array(image)
-    for number in range(1, MAX_LEVELS):
-        there = ((place, neighbours.open(place)) for place in _places(url, number))
-        place, read = next(((place, read) for place, read in there if read is not None), ("", None))
-        if read is None:
-            return
-        try:
-            level = scan(read, place, options).children.get(IMAGE)
-        except JnrrdzError as error:
-            raise error.at(url=place) from error.__cause__
-        if not isinstance(level, VirtualGroup) or not isinstance(level.children.get(RSETS_VARIABLE), VirtualArray):
-            return
-        here = _array(level)
-        if not _is_smaller(here, last):
-            return
-        last = here
-        yield _placed(VirtualGroup(level.children, _place(level)), image)
-
-
-def _array(group: VirtualGroup) -> VirtualArray:
-    return cast("VirtualArray", group.children[RSETS_VARIABLE])
-
-
 def _is_smaller(here: VirtualArray, last: VirtualArray) -> bool:
     alike = here.dtype == last.dtype and here.shape[:-2] == last.shape[:-2]
-    sizes = list(zip(here.shape[-2:], last.shape[-2:], strict=True))
+    sizes = zip(here.shape[-2:], last.shape[-2:], strict=True)
     return alike and here.shape != last.shape and all(size <= before for size, before in sizes)
-
-
-def _placed(level: VirtualGroup, image: VirtualGroup) -> VirtualGroup:
-    """Return a level with the image's place, in its own pixels, where it does not say where it lies."""
-    full, crs = _affine(image), _crs(image)
-    if GRID_MAPPING in level.children or full is None or crs is None:
-        return level
-    shape, array = _shape(level), _array(level)
-    affine = level_affine(full, _shape(image), shape)
-    mapping = replace(cast("VirtualArray", image.children[GRID_MAPPING]), attributes=grid_mapping(crs, affine))
-    pixels = replace(array, attributes={"grid_mapping": GRID_MAPPING, **array.attributes})
-    children: dict[str, Node] = {**level.children, RSETS_VARIABLE: pixels, GRID_MAPPING: mapping}
-    return VirtualGroup(children, {**level.attributes, **spatial(shape, affine, crs)})
-
-
-def _shape(group: VirtualGroup) -> tuple[int, int]:
-    rows, columns = _array(group).shape[-2:]
-    return rows, columns
-
-
-def _affine(group: VirtualGroup) -> Affine | None:
-    found = group.attributes.get("spatial:transform")
-    return None if found is None else cast("Affine", tuple(found))
-
-
-def _crs(group: VirtualGroup) -> Crs | None:
-    mapping = group.children.get(GRID_MAPPING)
-    wkt = mapping.attributes.get("spatial_ref") if isinstance(mapping, VirtualArray) else None
-    return None if wkt is None else Crs(wkt, group.attributes.get("proj:code"))
-
-
-def _place(group: VirtualGroup) -> dict[str, object]:
-    """Return the attributes that say where a level lies."""
-    kept = (
-        "proj:",
-        "spatial:",
-        "zarr_conventions",
-        "rpc",
-        "georeference_refused",
-        "georeference_remark",
-        "AREA_OR_POINT",
-    )
-    return {name: value for name, value in group.attributes.items() if name.startswith(kept)}
-
-
-NITF_IMAGE = "image_"
-
-
-def scan_nitf(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
-    """Return the group of a NITF: a group for each image segment, `image_0`, `image_1` and so on."""
-    try:
-        return with_rsets(_file_group(read, url, options), url, options, neighbours, _file_group)
-    except JnrrdzError as error:
-        raise error.at(url=url) from error.__cause__
-
-
-def _file_group(read: ReadAhead, url: str, options: ScanOptions) -> VirtualGroup:
-    layout = parse_nitf(read, read.size)
-    segments = layout.of("image")
-    if not segments:
-        raise UnsupportedError("no image segment in it", field="NUMI")
-    notes = Notes()
-    extras = extras_of(read, layout, notes)
-    file = File(read, url, options, layout, extras)
-    about = file_attributes(read, layout, extras.of_file(), notes)
-    xml = {"xml": extras.xml} if extras.xml else {}
-    others = {"extensions": extras.others} if extras.others else {}
-    children, refused = _images(file)
-    gone = {"refused": refused} if refused else {}
-    return VirtualGroup(children, {**about, **xml, **others, **notes.attributes(), **gone})
-
-
-def _images(file: File) -> tuple[dict[str, Node], list[dict[str, str]]]:
-    """Return a group for each image; one that cannot be read is named, unless none can."""
-    children: dict[str, Node] = {}
-    refused: list[dict[str, str]] = []
-    first: JnrrdzError | None = None
-    images = []
-    for segment in file.layout.of("image"):
-        try:
-            images.append(parse_image(file.read, file.layout, segment))
-        except (MalformedError, UnsupportedError) as error:
-            first = first or error
-            refused.append({"image": f"{NITF_IMAGE}{segment.number}", "reason": str(error)})
-    for number, members in joined_images(images):
-        try:
-            children[f"{NITF_IMAGE}{number}"] = image_group(file, members)
-        except (MalformedError, UnsupportedError) as error:
-            first = first or error
-            refused.append({"image": f"{NITF_IMAGE}{number}", "reason": str(error)})
-    if first is not None and not children:
-        raise first
-    return children, refused
