@@ -1,29 +1,25 @@
-"""What the boxes of a JP2 file say of its samples, as attributes.
+"""What the boxes of a JP2 file say beside its pixels: what samples mean, and where the image lies.
 
-May touch the layouts and the options.  Names are those that GDAL and rasterio have.  What cannot be
-understood is named in `metadata_refused` and in a warning; it never costs the pixels.
-Spec: docs/formats/jpeg2000.md
+Attributes have the names of GDAL and rasterio.  What cannot be understood is named in `metadata_refused` or
+`georeference_refused` and in a warning; it never costs the pixels.
 
-GML in JP2: where an image lies, by the rectified grid of its coverage.
-
-May touch errors, the XML tree and the tables of axes that it is given.  The origin is the centre of
-the first pixel.  A CRS that is named by a URN (or OGC's URL) has its coordinates in the order of its
-register, which for many is north before east; GDAL is followed where a file says "Easting" first.
-Spec: https://docs.ogc.org/is/08-085r8/08-085r8.html (GMLJP2 2), OGC 05-047r3 (GMLJP2 1)
-
-Where a JP2 file's image lies: by GeoJP2 (a GeoTIFF in a box) or GMLJP2, in this order, as GDAL has it.
-
-May touch the layouts and the model.  What cannot be understood never costs the pixels: it is named
-in an attribute and a warning.
-Spec: https://web.archive.org/web/2009/http://www.lizardtech.com/download/geo/geotiff_box.txt (GeoJP2)
+The place comes from GeoJP2 (a GeoTIFF without pixels in a box) or GMLJP2, in this order, as GDAL has it.  In GML the
+origin is the centre of the first pixel.  A CRS that is named by a URN (or OGC's URL) has its coordinates in the order
+of its register, which for many is north before east; GDAL is followed where a file says "Easting" first.
+Spec: docs/formats/jpeg2000.md;
+https://web.archive.org/web/2009/http://www.lizardtech.com/download/geo/geotiff_box.txt (GeoJP2),
+https://docs.ogc.org/is/19-008r4/19-008r4.html (GeoTIFF 1.1), https://docs.ogc.org/is/08-085r8/08-085r8.html (GMLJP2 2),
+OGC 05-047r3 (GMLJP2 1)
 """
 
 import base64
 import math
 import re
+import struct
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, Literal
 
 from jnrrdz.core.crs import crs_from_epsg, crs_from_geokeys, is_north_first
@@ -34,8 +30,6 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import COLOUR_SPACES, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream
 from jnrrdz.formats.jpeg2000.markers import Marker
-from jnrrdz.formats.tiff.structure import TiffLayout
-from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 
 XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
@@ -61,69 +55,69 @@ class Meaning:
 
 def meaning_of(codestream: Codestream, boxes: Boxes | None, names: Sequence[int], options: ScanOptions) -> Meaning:
     """Return what a file says of some components."""
-    found = Meaning()
+    meaning = Meaning()
     refused = list(boxes.problems) if boxes is not None else []
     components = [codestream.siz.components[one] for one in names]
     width = 8 * (1 << (max(one.bits for one in components) - 1) // 8)
     if any(one.bits != width for one in components):
-        found.array["bits_per_sample"] = [one.bits for one in components]
-    try:
-        colour = Colour() if boxes is None else parse_colour(boxes)
-    except JnrrdzError as error:
-        colour = Colour()
-        refused.append(str(error))
-    _add_colour(found, colour, names, options)
-    comments = [_comment(body) for body in codestream.bodies(Marker.COM)]
-    found.group |= {"comments": [text for text in comments if text]} if any(comments) else {}
+        meaning.array["bits_per_sample"] = [one.bits for one in components]
+    colour = Colour()
+    if boxes is not None:
+        try:
+            colour = parse_colour(boxes)
+        except JnrrdzError as error:
+            refused.append(str(error))
+    _add_colour(meaning, colour, names, options)
+    comments = [
+        body[2:].rstrip(b"\0").decode("latin-1")
+        for body in codestream.bodies(Marker.COM)
+        if int.from_bytes(body[:2], "big") == LATIN
+    ]
+    if any(comments):
+        meaning.group["comments"] = [text for text in comments if text]
     if options.embedded and boxes is not None:
-        found.group |= _embedded(boxes, colour)
+        meaning.group |= _embedded(boxes, colour)
     for problem in refused:
         warnings.warn(f"metadata are left out: {problem}", stacklevel=2)
-    found.group |= {"metadata_refused": refused} if refused else {}
-    return found
+    if refused:
+        meaning.group["metadata_refused"] = refused
+    return meaning
 
 
-def _add_colour(found: Meaning, colour: Colour, names: Sequence[int], options: ScanOptions) -> None:
+def _add_colour(meaning: Meaning, colour: Colour, names: Sequence[int], options: ScanOptions) -> None:
     table = None if colour.palette is None or len(names) != 1 else colour.palette.colours
     if table is not None and options.expand_palette:
-        found.palette = table[:, :3].tobytes()
-        found.array["colorinterp"] = ["red", "green", "blue"]
+        meaning.palette = table[:, :3].tobytes()
+        meaning.array["colorinterp"] = ["red", "green", "blue"]
     elif table is not None:
         entries = [[*row, OPAQUE][:4] for row in table.tolist()]
-        found.array |= {"colorinterp": ["palette"], "color_table": entries}
+        meaning.array |= {"colorinterp": ["palette"], "color_table": entries}
         if len(entries) <= MAX_FLAGS:
             colours = " ".join(f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue, _ in entries)
-            found.array |= {"flag_values": list(range(len(entries))), "flag_colors": colours}
+            meaning.array |= {"flag_values": list(range(len(entries))), "flag_colors": colours}
     elif colour.space is not None or colour.channels:
         every = colour.names(max(names) + 1)
-        found.array["colorinterp"] = [every[one] for one in names]
+        meaning.array["colorinterp"] = [every[one] for one in names]
     if colour.is_premultiplied:
-        found.array["alpha_premultiplied"] = True
+        meaning.array["alpha_premultiplied"] = True
     if colour.space is not None:
-        found.array["color_space"] = COLOUR_SPACES.get(colour.space, f"EnumCS {colour.space}")
+        meaning.array["color_space"] = COLOUR_SPACES.get(colour.space, f"EnumCS {colour.space}")
     for name, (down, across) in colour.resolution.items():
-        found.group[f"{name}_resolution"] = {"y": down, "x": across, "unit": "samples per metre"}
-
-
-def _comment(body: bytes) -> str:
-    """Return a comment of the codestream that is text."""
-    if int.from_bytes(body[:2], "big") != LATIN:
-        return ""
-    return body[2:].rstrip(b"\0").decode("latin-1")
+        meaning.group[f"{name}_resolution"] = {"y": down, "x": across, "unit": "samples per metre"}
 
 
 def _embedded(boxes: Boxes, colour: Colour) -> dict[str, Any]:
     """Return whole documents: colour profile, XMP, and XML of other kinds."""
-    found: dict[str, Any] = {}
+    documents: dict[str, Any] = {}
     if colour.profile:
-        found["icc_profile"] = base64.b64encode(colour.profile).decode("ascii")
+        documents["icc_profile"] = base64.b64encode(colour.profile).decode("ascii")
     xmp = next(iter(boxes.uuid(XMP)), None)
     if xmp:
-        found["xmp"] = xmp.decode(errors="replace")
-    documents = [boxes.body(box) for box in boxes.all(b"xml ") if box.stop - box.start <= MAX_TEXT]
-    if documents:
-        found["xml"] = [one.rstrip(b"\0").decode(errors="replace") for one in documents]
-    return found
+        documents["xmp"] = xmp.decode(errors="replace")
+    texts = [boxes.body(box) for box in boxes.all(b"xml ") if box.stop - box.start <= MAX_TEXT]
+    if texts:
+        documents["xml"] = [text.rstrip(b"\0").decode(errors="replace") for text in texts]
+    return documents
 
 
 FIELD = "GMLJP2"
@@ -158,7 +152,8 @@ def parse_gml(text: str) -> GmlGrid | None:
     if grid is None:
         return None
     point = next(_all(grid, "Point"), None)
-    vectors = [_numbers(one) for one in grid.children if _local(one.tag) == "offsetVector"]
+    offsets = [one for one in grid.children if _local(one.tag) == "offsetVector"]
+    vectors = [_numbers(one) for one in offsets]
     place = next((_numbers(one) for tag in ("pos", "coordinates") for one in _all(grid, tag)), None)
     if place is None or len(vectors) != 2 or any(len(one) < 2 for one in (place, *vectors)):  # noqa: PLR2004
         raise MalformedError("a grid without origin or offset vectors", field=FIELD)
@@ -168,21 +163,15 @@ def parse_gml(text: str) -> GmlGrid | None:
     affine = (ax, bx, x - (ax + bx) / 2, ay, by, y - (ay + by) / 2)
     if not all(map(math.isfinite, affine)) or ax * by == ay * bx:
         raise MalformedError(f"a grid of {affine}, which maps the image onto a line", field=FIELD)
-    epsg, by_register = _crs(grid, point)
-    names = [one.text.strip().lower() for one in grid.children if _local(one.tag) == "axisName"]
-    return GmlGrid(affine, epsg, by_register and not (names and names[0] in EASTING))
-
-
-def _crs(grid: Element, point: Element | None) -> tuple[int | None, bool]:
-    """Return the code of the CRS that a grid names, and whether by a name that implies the order of its axes."""
-    vectors = [one for one in grid.children if _local(one.tag) == "offsetVector"]
-    names = [one.attributes["srsName"] for one in (point, grid, *vectors) if one and "srsName" in one.attributes]
-    if not names:
-        return None, False
-    found = CRS_NAME.match(names[0].strip())
-    if found is None:
-        raise UnsupportedError(f"a CRS named {names[0]!r}, which is no EPSG code", field=FIELD)
-    return int(found["code"]), found["register"] is not None
+    srs = [one.attributes["srsName"] for one in (point, grid, *offsets) if one and "srsName" in one.attributes]
+    name = CRS_NAME.match(srs[0].strip()) if srs else None
+    if srs and name is None:
+        raise UnsupportedError(f"a CRS named {srs[0]!r}, which is no EPSG code", field=FIELD)
+    if name is None:
+        return GmlGrid(affine, None, by_register=False)
+    axes = [one.text.strip().lower() for one in grid.children if _local(one.tag) == "axisName"]
+    is_easting = bool(axes) and axes[0] in EASTING
+    return GmlGrid(affine, int(name["code"]), by_register=name["register"] is not None and not is_easting)
 
 
 def _all(element: Element, name: str) -> Iterator[Element]:
@@ -208,6 +197,24 @@ GEOJP2 = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
 TEMPLATE_LIMIT = 1 << 20
 """A GeoJP2 box larger than this holds more than a template without pixels."""
 
+TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
+"""The byte order of a TIFF, and whether it is a BigTIFF, by its first bytes."""
+
+MAX_ENTRIES = 1 << 12
+FIELD_TYPES = {2: ("ASCII", "s"), 3: ("SHORT", "H"), 4: ("LONG", "I"), 11: ("FLOAT", "f"), 12: ("DOUBLE", "d")}
+"""Names and `struct` codes of the field types that the tags of GeoTIFF are written with."""
+
+
+class GeoTag(IntEnum):
+    """The tags of GeoTIFF."""
+
+    ModelPixelScale = 33550
+    ModelTiepoint = 33922
+    ModelTransformation = 34264
+    GeoKeyDirectory = 34735
+    GeoDoubleParams = 34736
+    GeoAsciiParams = 34737
+
 
 def geo_of(boxes: Boxes | None) -> Georeference:
     """Return where an image lies, as far as the boxes can be understood."""
@@ -216,14 +223,14 @@ def geo_of(boxes: Boxes | None) -> Georeference:
     refused: list[str] = []
     for read in (_geojp2, _gmljp2):
         try:
-            found = read(boxes)
+            geo = read(boxes)
         except JnrrdzError as error:
             warnings.warn(f"the georeference is left out: {error}", stacklevel=2)
             refused.append(str(error))
             continue
-        if found.known:
-            refused += [] if found.refused is None else [found.refused]
-            return replace(found, refused="; ".join(refused) or None)
+        if geo.known:
+            refused += [] if geo.refused is None else [geo.refused]
+            return replace(geo, refused="; ".join(refused) or None)
     return Georeference(refused="; ".join(refused) or None)
 
 
@@ -232,14 +239,9 @@ def _geojp2(boxes: Boxes) -> Georeference:
     body = next((one for one in boxes.uuid(GEOJP2) if len(one) <= TEMPLATE_LIMIT), None)
     if not body:
         return Georeference()
-    layout = TiffLayout(lambda start, stop: body[start:stop], len(body))
-    ifd = layout.ifd(layout.first)
-    scale, ties, matrix = (
-        layout.floats(ifd, tag) for tag in (Tag.ModelPixelScale, Tag.ModelTiepoint, Tag.ModelTransformation)
-    )
-    text = (layout.raw(ifd, Tag.GeoAsciiParams) or b"").decode("latin-1")
-    directory = layout.ints(ifd, Tag.GeoKeyDirectory)
-    keys = parse_geokeys(directory, layout.floats(ifd, Tag.GeoDoubleParams), text)
+    tags = geotiff_tags(body)
+    scale, ties, matrix, directory, doubles = (tags.get(tag, ()) for tag in GeoTag if tag != GeoTag.GeoAsciiParams)
+    keys = parse_geokeys(directory, doubles, bytes(tags.get(GeoTag.GeoAsciiParams, ())).decode("latin-1"))
     place = placement(keys, scale, ties, matrix)
     crs = refused = None
     try:
@@ -250,6 +252,59 @@ def _geojp2(boxes: Boxes) -> Georeference:
     pixel: Literal["Area", "Point"] = "Point" if place.is_point else "Area"
     registration = None if place.affine is None else pixel
     return Georeference(crs, place.affine, place.gcps, registration=registration, refused=refused)
+
+
+def geotiff_tags(data: bytes) -> dict[GeoTag, tuple[Any, ...]]:
+    """Return the values of the GeoTIFF tags in the first directory of a TIFF or BigTIFF."""
+    order, is_big = TIFFS.get(data[:4], ("", False))
+    if not order:
+        raise MalformedError("not a TIFF: no II*, MM*, II+ or MM+ at its start", offset=0, field="header")
+    values: dict[GeoTag, tuple[Any, ...]] = {}
+    room = 8 if is_big else 4
+    for tag, kind, count, offset, here in _directory(data, order, is_big=is_big):
+        if tag not in GeoTag or tag in values:  # the first of two counts
+            continue
+        field = f"{GeoTag(tag).name} ({tag})"
+        if kind not in FIELD_TYPES:
+            raise UnsupportedError(f"field type {kind}", offset=here, field=field)
+        name, code = FIELD_TYPES[kind]
+        nbytes = count * struct.calcsize(order + code)
+        start = here if nbytes <= room else offset
+        stored = _span(data, start, nbytes, field)
+        if tag == GeoTag.GeoKeyDirectory and code not in "HI":
+            raise MalformedError(f"{name} values where integers belong", offset=start, field=field)
+        if tag == GeoTag.GeoAsciiParams:
+            values[GeoTag(tag)] = tuple(stored)
+        else:
+            values[GeoTag(tag)] = () if code == "s" else struct.unpack(f"{order}{count}{code}", stored)
+    return values
+
+
+def _directory(data: bytes, order: str, *, is_big: bool) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield tag, field type, count and offset of each entry of the first directory, and where its offset stands."""
+    head, count_form, form, room = (16, "Q", "HHQQ", 8) if is_big else (8, "H", "HHII", 4)
+    if len(data) < head:
+        raise MalformedError(f"a header of {len(data)} bytes where {head} are needed", offset=0, field="header")
+    if is_big and struct.unpack_from(order + "HH", data, 4) != (8, 0):
+        raise MalformedError("a BigTIFF whose offsets are not 8 bytes", offset=4, field="header")
+    (first,) = struct.unpack_from(order + form[-1], data, head - room)
+    width, size = struct.calcsize(order + count_form), struct.calcsize(order + form)
+    (count,) = struct.unpack(order + count_form, _span(data, first, width, "IFD entry count"))
+    if not 0 < count <= MAX_ENTRIES:
+        raise MalformedError(f"{count} entries in an IFD", offset=first, field="IFD entry count")
+    start = first + width
+    for entry in struct.iter_unpack(order + form, _span(data, start, count * size, "IFD entries")):
+        start += size
+        yield *entry, start - room
+
+
+def _span(data: bytes, start: int, length: int, field: str) -> bytes:
+    """Return bytes of a TIFF, or an error that names the field."""
+    if start + length > len(data):
+        raise MalformedError(
+            f"{length} bytes would end at {start + length}, the source has {len(data)}", offset=start, field=field
+        )
+    return data[start : start + length]
 
 
 def _gmljp2(boxes: Boxes) -> Georeference:
