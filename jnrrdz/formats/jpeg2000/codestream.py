@@ -11,7 +11,7 @@ T.814 (HTJ2K)
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import takewhile
@@ -19,7 +19,7 @@ from itertools import takewhile
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, Boxes, parse_boxes
+from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, Boxes, ReadRange, parse_boxes
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid
 from jnrrdz.formats.jpeg2000.markers import (
     BARE,
@@ -44,8 +44,6 @@ from jnrrdz.formats.jpeg2000.packets import (
     walk_packets,
 )
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, TileParts, Walk, listed_parts, walked_parts
-
-type ReadRange = Callable[[int, int], bytes]
 
 SOD_BYTES = 2
 MAGIC = b"\xff\x4f\xff\x51"
@@ -99,18 +97,13 @@ class Codestream:
 
     def bodies(self, marker: Marker) -> list[bytes]:
         """Return the contents of all segments of one kind, without marker and length."""
-        return [self.header[one.start + 4 : one.stop] for one in self.segments if one.marker == marker]
-
-
-def is_codestream(head: bytes) -> bool:
-    """Whether bytes begin a codestream."""
-    return head.startswith(MAGIC)
+        return [segment.body for segment in self.segments if segment.marker == marker]
 
 
 def find_codestream(read: ReadRange, start: int, stop: int) -> tuple[int, int, Boxes | None]:
     """Return where a window's codestream is, and the boxes around it (None where it stands bare)."""
     head = read(start, min(start + len(SIGNATURE), stop))
-    if is_codestream(head):
+    if head.startswith(MAGIC):
         return start, stop, None
     if not head.startswith(SIGNATURE):
         raise MalformedError(f"neither a codestream nor JP2: {head[:8].hex(' ')}", offset=start, field="JPEG 2000")
@@ -129,9 +122,9 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     """
     header = _main_header(read, start, stop)
     main = list(segments(header))
-    siz, style = _described(header, main, start)
+    siz, style = _described(main, start)
     walk, tiles = Walk(read, stop, far=far), TileHeaders(header, siz)
-    tlm = [header[one.start + 4 : one.stop] for one in main if one.marker == Marker.TLM]
+    tlm = [segment.body for segment in main if segment.marker == Marker.TLM]
     parts = None if far and heads else listed_parts(walk, tlm, start + len(header), siz)
     if parts is None:
         parts = walked_parts(walk, start + len(header), siz, tiles.see)
@@ -146,8 +139,7 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     if tile in tiles.heads and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
         del tiles.heads[tile]
     end = int((parts.offset + parts.length).max())
-    cap = [int.from_bytes(header[one.start + 4 : one.start + 8], "big") for one in main if one.marker == Marker.CAP]
-    ht = any(pcap & HT_BIT for pcap in cap)
+    ht = any(int.from_bytes(one.body[:4], "big") & HT_BIT for one in main if one.marker == Marker.CAP)
     return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, ht, parts, tiles.heads)
 
 
@@ -168,7 +160,7 @@ def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
             raise UnsupportedError(f"a main header of more than {MAX_HEADER} bytes", offset=start, field="main header")
 
 
-def _described(header: bytes, main: list[Segment], start: int) -> tuple[Siz, Style]:
+def _described(main: list[Segment], start: int) -> tuple[Siz, Style]:
     """Return what SIZ and COD say; refuse extensions that are not read."""
     if not main or main[0].marker != Marker.SIZ:
         raise MalformedError("a main header that does not begin with SIZ", offset=start + 2, field="SIZ")
@@ -176,7 +168,7 @@ def _described(header: bytes, main: list[Segment], start: int) -> tuple[Siz, Sty
     if cod is None:
         raise MalformedError("a main header without COD", offset=start, field="COD")
     try:
-        siz, style = parse_siz(header[: main[0].stop][2:]), parse_cod(header[cod.start : cod.stop])
+        siz, style = parse_siz(main[0].data), parse_cod(cod.data)
     except MalformedError as error:
         raise error.at(offset=start) from None
     if siz.capabilities & UNSUPPORTED_BITS and siz.capabilities & ~UNSUPPORTED_BITS:
@@ -205,7 +197,7 @@ class TileHeaders:
             return
         self.levels = min(self.levels, levels_of(header, 0, self._siz, self.levels) or 0)
         own = list(segments(header, 0))
-        plt = [header[one.start + 4 : one.stop] for one in own if one.marker == Marker.PLT]
+        plt = [segment.body for segment in own if segment.marker == Marker.PLT]
         if self._coding is None or not plt or any(one.marker in IN_TILES for one in own):
             return
         try:

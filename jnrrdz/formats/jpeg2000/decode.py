@@ -40,7 +40,7 @@ from jnrrdz.formats.jpeg2000.markers import (
     segments,
 )
 from jnrrdz.formats.jpeg2000.packets import tile_part
-from jnrrdz.formats.jpeg2000.tile_parts import SOT, SOT_BYTES, SOT_LENGTH
+from jnrrdz.formats.jpeg2000.tile_parts import EOC, SOT, SOT_BYTES, SOT_LENGTH
 
 SPARE = 3
 """Bits by which samples may leave their range: the wavelet's gain, and that of the colour transform."""
@@ -49,9 +49,9 @@ WIDTHS = (16, 24)
 """Bits to declare: imagecodecs gives two bytes a sample for the first, four for the second."""
 
 
-def spare_bits(header: bytes, found: list[Segment], component: Component) -> int | None:
+def spare_bits(main: list[Segment], component: Component) -> int | None:
     """Return as how many bits samples are to be declared to OpenJPH; None where it is not to decode them."""
-    by_marker = {one.marker: header[one.start : one.stop] for one in found}
+    by_marker = {segment.marker: segment.data for segment in main}
     if Marker.CAP not in by_marker or Marker.COD not in by_marker:
         return None
     is_ht = bool(int.from_bytes(by_marker[Marker.CAP][4:8], "big") & HT_BIT)
@@ -86,7 +86,6 @@ class Composite:
     def __init__(self, siz: Siz, level: int, *, is_rgb: bool) -> None:
         """Refuse what has no one answer."""
         self.finest = check_composite(siz, level)
-        self.level = level
         self.is_rgb = is_rgb
         self.steps = [(one.dy, one.dx) for one in siz.components]
         if is_rgb and not is_sycc(siz.components):
@@ -123,7 +122,6 @@ def _box(kind: bytes, body: bytes) -> bytes:
 
 SOC = b"\xff\x4f"
 SOD = b"\xff\x93"
-EOC = b"\xff\xd9"
 REPLACED = {Marker.SIZ, Marker.TLM, Marker.PLM, Marker.PPM}
 PPM_ROOM = 65532
 MAX_PPM = 256
@@ -179,9 +177,8 @@ class Header:
     def __init__(self, header: bytes, siz: Siz, tile_parts: Sequence[int]) -> None:
         self.siz = siz
         main = list(segments(header))
-        self.kept = b"".join(header[one.start : one.stop] for one in main if one.marker not in REPLACED)
-        bodies = [header[one.start + 4 : one.stop] for one in main if one.marker == Marker.PPM]
-        self._packed = _series(bodies)
+        self.kept = b"".join(segment.data for segment in main if segment.marker not in REPLACED)
+        self._packed = _series([segment.body for segment in main if segment.marker == Marker.PPM])
         self._numbers: dict[tuple[int, int], int] = {}
         """Of each tile and rank, the tile-part's number in the file."""
         ranks: dict[int, int] = {}
@@ -337,7 +334,7 @@ class Jpeg2000Decoder:
         main = list(segments(header))
         if not main or main[0].marker != Marker.SIZ:
             raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
-        siz = parse_siz(header[main[0].start : main[0].stop])
+        siz = parse_siz(main[0].data)
         check_pieces(siz, header)
         self._header = Header(header, siz, config.tile_parts)
         self._components = config.components or tuple(range(len(siz.components)))
@@ -347,7 +344,7 @@ class Jpeg2000Decoder:
         first = self._components[0] if self._composite is None else self._composite.finest
         self._grid = ChunkGrid(siz, siz.components[first], config.resolution_level)
         self._is_regular = _is_regular(siz.components)
-        self._wide = spare_bits(header, main, siz.components[0]) if self._is_regular else None
+        self._wide = spare_bits(main, siz.components[0]) if self._is_regular else None
         self._table = palette_table(config.palette, len(self._components), dtype, JPEG2000)
         self._grid.check_samples()
         bands = len(self._components) if self._table is None else COLOURS

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.markers import Axis, Component, Siz
+from jnrrdz.formats.jpeg2000.tile_parts import Ints
 
 MAX_SAMPLES = 1 << 29
 """Of a chunk, all components together: decoders take four bytes a sample and more of their own, some 4 GB."""
 
-type Column = NDArray[np.int64]
 type Tiles = tuple[range, range]
 """Rows and columns of tiles."""
 
@@ -100,7 +99,7 @@ class ChunkGrid:
         pairs = [(row, column) for row in tiles[0] for column in tiles[1]]
         return {row * self.siz.x.tiles + column for row, column in pairs if self.siz.has_samples(row, column)}
 
-    def members(self) -> tuple[Column, Column]:
+    def members(self) -> tuple[Ints, Ints]:
         """Return every pair of a chunk and a tile that it needs, by chunks in C order, then by tiles."""
         (chunk_y, tile_y), (chunk_x, tile_x) = (_members(axis, factor) for axis, factor in self.axes)
         across = int(chunk_x.max()) + 1
@@ -131,7 +130,7 @@ class ChunkGrid:
         return fit[0]
 
 
-def _members(axis: Axis, factor: int) -> tuple[Column, Column]:
+def _members(axis: Axis, factor: int) -> tuple[Ints, Ints]:
     """Return every pair of a chunk and a tile that it needs along one axis."""
     count = -(-axis.size(factor) // axis.chunk(factor))
     spans = [axis.chunk_tiles(index, factor) for index in range(count)]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 
@@ -223,13 +224,18 @@ class Progression(IntEnum):
     CPRL = 4
 
 
-@dataclass(frozen=True)
-class Segment:
-    """One marker segment: its marker, and where it stands, from its marker to the end."""
+class Segment(NamedTuple):
+    """One marker segment, and where it stands in its header."""
 
     marker: int
     start: int
-    stop: int
+    data: bytes
+    """All of it, its marker included."""
+
+    @property
+    def body(self) -> bytes:
+        """Its contents, behind marker and length."""
+        return self.data[4:]
 
 
 @dataclass(frozen=True)
@@ -253,7 +259,7 @@ def segments(header: bytes | memoryview, start: int = 2) -> Iterator[Segment]:
         stop = at + 2 + (0 if marker in BARE else int.from_bytes(header[at + 2 : at + 4], "big"))
         if marker >> 8 != 0xFF or stop > len(header) or (marker not in BARE and stop < at + 4):  # noqa: PLR2004
             raise MalformedError(f"no marker segment: {bytes(header[at : at + 4]).hex(' ')}", offset=at, field="header")
-        yield Segment(marker, at, stop)
+        yield Segment(marker, at, bytes(header[at:stop]))
         at = stop
 
 
@@ -272,17 +278,17 @@ def coding_styles(header: bytes | memoryview, start: int, count: int) -> Iterato
     for segment in segments(header, start):
         if segment.marker not in {Marker.COD, Marker.COC}:
             continue
-        body = bytes(header[segment.start : segment.stop])
+        data = segment.data
         if segment.marker == Marker.COD:
-            parse_cod(body)
-            component, at, has_precincts = None, COD_STYLE, body[4] & 1
+            parse_cod(data)
+            component, at, has_precincts = None, COD_STYLE, data[4] & 1
         else:
             at = 5 + width
-            if len(body) <= at:
-                raise MalformedError(f"{len(body)} bytes, of which {at + 1} are needed", field="COC")
-            component, has_precincts = int.from_bytes(body[4 : 4 + width], "big"), body[at - 1] & 1
-            _check_levels(body[at], "COC")
-        yield component, body[at:] if has_precincts else body[at : at + FIXED]
+            if len(data) <= at:
+                raise MalformedError(f"{len(data)} bytes, of which {at + 1} are needed", field="COC")
+            component, has_precincts = int.from_bytes(data[4 : 4 + width], "big"), data[at - 1] & 1
+            _check_levels(data[at], "COC")
+        yield component, data[at:] if has_precincts else data[at : at + FIXED]
 
 
 def _check_levels(levels: int, field: str) -> None:

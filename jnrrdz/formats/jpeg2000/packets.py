@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.boxes import ReadRange
 from jnrrdz.formats.jpeg2000.markers import MAX_LEVELS, Marker, Progression, Siz, parse_cod, parse_siz, segments
 from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
-from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
+from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, Ints
 
 type Box = tuple[int, int, int, int]
 """x0, y0, x1, y1; the end is not part of it."""
@@ -79,7 +79,7 @@ def coding(header: bytes) -> Coding:
     bodies: dict[int, bytes] = {}
     for segment in segments(header):
         refuse(segment.marker, REFUSED, segment.start)
-        bodies[segment.marker] = header[segment.start : segment.stop]
+        bodies[segment.marker] = segment.data
     missing = [marker.name for marker in (Marker.SIZ, Marker.COD, Marker.QCD) if marker not in bodies]
     if missing:
         raise MalformedError(f"no {' and no '.join(missing)} before the first tile-part", field="main header")
@@ -273,9 +273,6 @@ def shares(coding: Coding, tile: Box, window: Box, level: int = 0) -> list[Share
         need = band_box(need, (0, 0))
     return taken[::-1]
 
-
-type ReadRange = Callable[[int, int], bytes]
-type Ints = NDArray[np.int64]
 
 MAX_PACKETS = 1 << 26
 _KEYS = {

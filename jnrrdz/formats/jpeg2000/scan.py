@@ -18,12 +18,12 @@ from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, parse_colour
+from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, ReadRange, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Component, Marker, check_pieces
 from jnrrdz.formats.jpeg2000.metadata import Meaning, geo_of, meaning_of
-from jnrrdz.formats.jpeg2000.windows import ReadRange, Windows
+from jnrrdz.formats.jpeg2000.windows import Windows
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
@@ -127,7 +127,7 @@ def codestream_array(
 
 def plain_header(codestream: Codestream) -> bytes:
     """Return the main header without pointers into the file."""
-    kept = [codestream.header[one.start : one.stop] for one in codestream.segments if one.marker not in LEFT_OUT]
+    kept = [segment.data for segment in codestream.segments if segment.marker not in LEFT_OUT]
     return b"".join([codestream.header[:2], *kept])
 
 

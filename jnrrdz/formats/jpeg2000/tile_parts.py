@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
+from jnrrdz.formats.jpeg2000.boxes import ReadRange
 from jnrrdz.formats.jpeg2000.markers import BARE, Marker, Siz
 
-type ReadRange = Callable[[int, int], bytes]
-type Column = NDArray[np.int64]
+type Ints = NDArray[np.int64]
 
 SOT = struct.Struct(">HHHIBB")  # marker, Lsot, Isot, Psot, TPsot, TNsot
 SOT_BYTES = SOT.size
@@ -36,11 +36,11 @@ MAX_TILE_HEADER = 1 << 24
 class TileParts:
     """The tile-parts of a codestream in the order of the file, SOT included."""
 
-    tile: Column
-    offset: Column
+    tile: Ints
+    offset: Ints
     """In the source."""
 
-    length: Column
+    length: Ints
 
     def __len__(self) -> int:
         return len(self.tile)
@@ -118,7 +118,7 @@ def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> Til
     return parts if len(tile) == len(lengths) and _is_true(walk, parts, siz) else None
 
 
-def _tlm(body: bytes) -> tuple[Column | None, Column] | None:
+def _tlm(body: bytes) -> tuple[Ints | None, Ints] | None:
     """Return the tiles (None where they are numbered in order) and lengths that a TLM segment lists."""
     if len(body) < 2:  # noqa: PLR2004  Ztlm and Stlm
         return None

@@ -13,17 +13,17 @@ Spec: docs/decisions/007-precincts.md; docs/codecs/jnrrdz.jpeg2000-window/README
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.boxes import ReadRange
 from jnrrdz.formats.jpeg2000.codestream import Codestream
 from jnrrdz.formats.jpeg2000.markers import Axis, Marker, Progression
 from jnrrdz.formats.jpeg2000.packets import (
@@ -42,10 +42,8 @@ from jnrrdz.formats.jpeg2000.packets import (
     tile_part,
     walk_packets,
 )
-from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, Walk
+from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, Ints, Walk
 from jnrrdz.options import PrecinctWindows
-
-type Ints = NDArray[np.int64]
 
 MAX_SIDE = 1 << 16
 """Rows or columns of windows: a chunk carries as many bytes."""
@@ -228,8 +226,6 @@ def parse_chunk(grid: Grid, sot: bytes, data: bytes) -> tuple[tuple[int, int], l
     return (len(parts[0]), len(parts[1])), parts[2:]
 
 
-type ReadRange = Callable[[int, int], bytes]
-
 SIDE = 1024
 """Samples of a window's side: with precincts of 256 it costs 2.3 times what it shows, 5.8 times at half the side."""
 
@@ -246,15 +242,7 @@ LONG = 8 << 20
 """Bytes of a read where packet headers are looked for over a network."""
 
 
-class Cut(NamedTuple):
-    """A level's windows."""
-
-    chunk: tuple[int, int]
-    refs: ChunkRefs
-
-
-@dataclass(frozen=True, eq=False)
-class _Tile:
+class _Tile(NamedTuple):
     """One tile whose packets are known."""
 
     number: int
@@ -279,13 +267,13 @@ class Windows:
         if self.wish not in get_args(PrecinctWindows.__value__):
             raise UnsupportedError(f"precinct windows {self.wish!r}; auto, always and never are known", url=self.url)
 
-    def cut(self, level: int) -> Cut | None:
-        """Return a level's windows, None where its chunks are tiles."""
+    def cut(self, level: int) -> tuple[tuple[int, int], ChunkRefs] | None:
+        """Return size and references of a level's windows, None where its chunks are tiles."""
         if self._tiles is None:
             return None
         try:
             chunk = self._chunk(level)
-            return Cut(chunk, self._refs(level, chunk, self._tiles))
+            return chunk, self._refs(level, chunk, self._tiles)
         except (UnsupportedError, MalformedError) as error:
             self._tell(error)
             return None
