@@ -167,7 +167,7 @@ def test_components_that_come_out_too_small_are_refused():
     composite = Composite(siz((1, 1), (2, 2)), 0, is_rgb=False)
     planes = [np.zeros((32, 32), np.int32), np.zeros((16, 15), np.int32)]
     with pytest.raises(MalformedError, match=r"\(16, 15\) samples where a tile has \(16, 16\)"):
-        composite.planes(planes, (32, 32), np.dtype("u1"))
+        composite.joined(planes, (32, 32), np.dtype("u1"))
 
 
 UPSAMPLED = [CORPUS / "imaging-nitf" / f"JitcJpeg2000_{name}.j2k" for name in ("p1_03", "p1_07")]

@@ -37,6 +37,7 @@ from jnrrdz.formats.jpeg2000.packets import (
     IN_TILES,
     Coding,
     coding,
+    packet_counts,
     packet_order,
     plt_lengths,
     resolution,
@@ -204,7 +205,7 @@ class TileHeaders:
             lengths = plt_lengths(plt)
         except MalformedError:
             return
-        ends = np.cumsum(resolution_packets(self._coding, tile))
+        ends = np.cumsum(packet_counts(self._coding, tile))
         if ends[-1] == len(lengths):  # else the tile-part does not hold the whole tile, or is not what the header says
             before = SOT_BYTES + len(header) + SOD_BYTES
             self.heads[tile] = tuple((np.concatenate(([0], np.cumsum(lengths)))[ends] + before).tolist())
@@ -222,15 +223,6 @@ def is_by_resolution(progression: int, layers: int) -> bool:
     """Whether all packets of a resolution stand before those of the next one."""
     first = {Progression.RLCP, Progression.RPCL}
     return progression in first or (progression == Progression.LRCP and layers == 1)
-
-
-def resolution_packets(known: Coding, tile: int) -> list[int]:
-    """Return the number of packets of each resolution of a tile, lowest first."""
-    box, components = known.tile_box(tile), range(len(known.siz.components))
-    return [
-        known.layers * sum(resolution(known, box, component, number).count for component in components)
-        for number in range(known.levels + 1)
-    ]
 
 
 def needed_parts(codestream: Codestream, level: int, grid: ChunkGrid) -> TileParts:

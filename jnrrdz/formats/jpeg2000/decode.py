@@ -92,12 +92,12 @@ class Composite:
             raise MalformedError("sycc_to_rgb where the components are not those of sYCC", field="jpeg2000")
         self.bits = siz.components[0].bits
 
-    def planes(self, found: Sequence[NDArray[np.int32]], size: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def joined(self, planes: Sequence[NDArray[np.int32]], size: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the components of a tile of `size` rows and columns, which begins where all have a sample."""
-        if len(found) != len(self.steps):
-            raise MalformedError(f"{len(found)} components where {len(self.steps)} belong", field="jpeg2000")
-        whole = np.empty((len(found), *size), dtype)
-        for plane, (down, across), target in zip(found, self.steps, whole, strict=True):
+        if len(planes) != len(self.steps):
+            raise MalformedError(f"{len(planes)} components where {len(self.steps)} belong", field="jpeg2000")
+        whole = np.empty((len(planes), *size), dtype)
+        for plane, (down, across), target in zip(planes, self.steps, whole, strict=True):
             needed = -(-size[0] // down), -(-size[1] // across)
             if plane.shape[0] < needed[0] or plane.shape[1] < needed[1]:
                 raise MalformedError(f"{plane.shape} samples where a tile has {needed}", field="jpeg2000")
@@ -312,8 +312,6 @@ def _path(data: bytes) -> Iterator[str]:
         yield named.name
 
 
-type Shape = tuple[int, ...]
-
 COLOURS = 3
 IMAGECODECS_BITS = 26
 """As many as imagecodecs' decoder holds exactly."""
@@ -325,11 +323,8 @@ DECODER_ERRORS = (RuntimeError, ValueError, TypeError, NotImplementedError, Over
 class Jpeg2000Decoder:
     """Decodes the chunks of one array; safe to use from many threads."""
 
-    def __init__(self, config: Jpeg2000Config, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
-        self.config = config
-        self.shape = shape
-        self.dtype = dtype
-        self.fill_value = fill_value
+    def __init__(self, config: Jpeg2000Config, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> None:
+        self.config, self.shape, self.dtype, self.fill_value = config, shape, dtype, fill_value
         header = config.main_header
         main = list(segments(header))
         if not main or main[0].marker != Marker.SIZ:
@@ -419,11 +414,11 @@ class Jpeg2000Decoder:
         """Return the wanted components of one tile, perhaps with a row or column too many."""
         is_rgb = self._composite is not None and self._composite.is_rgb
         if not self._is_regular and not is_rgb:
-            found = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
-            if self._composite is not None:
-                rows, columns = self._grid.tile_box(parts[0].tile)
-                return self._composite.planes(found, (rows[1] - rows[0], columns[1] - columns[0]), self.dtype)
-            return np.stack([found[one] for one in self._components])
+            components = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
+            if self._composite is None:
+                return np.stack([components[one] for one in self._components])
+            (top, bottom), (left, right) = self._grid.tile_box(parts[0].tile)
+            return self._composite.joined(components, (bottom - top, right - left), self.dtype)
         try:
             pixels = self._by_imagecodecs(data, parts)
         except DECODER_ERRORS as error:

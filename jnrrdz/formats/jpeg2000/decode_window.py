@@ -25,8 +25,8 @@ from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.jpeg2000.decode import COLOURS, DECODER_ERRORS, palette_table
 from jnrrdz.formats.jpeg2000.grid import MAX_SAMPLES
-from jnrrdz.formats.jpeg2000.markers import Component, Marker, Progression
-from jnrrdz.formats.jpeg2000.packets import LARGEST, Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
+from jnrrdz.formats.jpeg2000.markers import LARGEST, Component, Marker, Progression
+from jnrrdz.formats.jpeg2000.packets import Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
 from jnrrdz.formats.jpeg2000.windows import DEPTH, Grid, check_section, parse_chunk
 

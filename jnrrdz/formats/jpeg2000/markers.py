@@ -309,8 +309,8 @@ def levels_of(header: bytes, start: int, siz: Siz, default: int | None = None) -
 MAX_PIECES = 1 << 23
 """Of a tile: some 400 bytes each in OpenJPEG, 3.4 GB, where the samples may take 4."""
 
-WHOLE = 15
-"""Exponent of a precinct's sides where no sizes are given."""
+LARGEST = 15
+"""Exponent of the sides of the largest precinct, which COD means where it gives no sizes."""
 
 COD_STYLE = 9
 """Where SPcod stands in COD, counted from its marker."""
@@ -352,7 +352,7 @@ def _pieces(style: bytes, wide: int, high: int) -> int:
     block = (style[1] & 15) + 2, (style[2] & 15) + 2
     total = 0
     for number in range(levels + 1):
-        size = style[FIXED + number] if len(style) > FIXED + number else WHOLE << 4 | WHOLE
+        size = style[FIXED + number] if len(style) > FIXED + number else LARGEST << 4 | LARGEST
         precinct = size & 15, size >> 4
         scale, less = levels - number, min(number, 1)
         across, down = -(-wide >> scale), -(-high >> scale)

@@ -17,7 +17,16 @@ import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import ReadRange
-from jnrrdz.formats.jpeg2000.markers import MAX_LEVELS, Marker, Progression, Siz, parse_cod, parse_siz, segments
+from jnrrdz.formats.jpeg2000.markers import (
+    LARGEST,
+    MAX_LEVELS,
+    Marker,
+    Progression,
+    Siz,
+    parse_cod,
+    parse_siz,
+    segments,
+)
 from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, Ints
 
@@ -35,8 +44,6 @@ REFUSED = {
 }
 IN_TILES = {**REFUSED, Marker.COD: "a coding style of its own", Marker.QCD: "quantization of its own"}
 HIGH_THROUGHPUT = 0x40
-LARGEST = 15
-"""The exponent of the largest precinct, which is what COD means where it gives no sizes."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ def _coded(siz: Siz, cod: bytes, qcd: bytes) -> Coding:
     coded, (across, down, style) = cod[4], cod[10:13]
     if style & HIGH_THROUGHPUT:
         raise UnsupportedError("windows of HTJ2K code-blocks", field="COD")
-    sizes = cod[14 : 15 + general.levels] if coded & 1 else b"\xff" * (general.levels + 1)
+    sizes = cod[14 : 15 + general.levels] if coded & 1 else bytes([LARGEST << 4 | LARGEST]) * (general.levels + 1)
     precincts = tuple((size & 15, size >> 4) for size in sizes)
     if len(precincts) != general.levels + 1 or any(0 in pair for pair in precincts[1:]):
         raise MalformedError("precinct sizes that do not fit the resolutions", field="COD")
@@ -376,11 +383,13 @@ def walk_packets(
         yield start, packet(state, layer, coding.style, bits), stop
 
 
-def packet_count(coding: Coding, tile: int) -> int:
-    """Return the number of packets that the coding makes of a tile."""
-    box, each = coding.tile_box(tile), range(len(coding.siz.components))
-    counts = (resolution(coding, box, one, number).count for one in each for number in range(coding.levels + 1))
-    return sum(counts) * coding.layers
+def packet_counts(coding: Coding, tile: int) -> list[int]:
+    """Return the number of packets of each resolution of a tile, lowest first."""
+    box, components = coding.tile_box(tile), range(len(coding.siz.components))
+    return [
+        coding.layers * sum(resolution(coding, box, component, number).count for component in components)
+        for number in range(coding.levels + 1)
+    ]
 
 
 def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:

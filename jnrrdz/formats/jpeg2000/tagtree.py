@@ -6,7 +6,7 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), B.10
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jnrrdz.errors import MalformedError
 
@@ -103,19 +103,13 @@ class Block:
     passes: int = 0
 
 
-@dataclass
 class Band:
     """A precinct's code-blocks in one subband."""
 
-    columns: int
-    rows: int
-    inclusion: TagTree = field(init=False)
-    planes: TagTree = field(init=False)
-    blocks: dict[int, Block] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Begin with trees of which nothing is known."""
-        self.inclusion, self.planes = TagTree(self.columns, self.rows), TagTree(self.columns, self.rows)
+    def __init__(self, columns: int, rows: int) -> None:
+        self.columns, self.rows = columns, rows
+        self.inclusion, self.planes = TagTree(columns, rows), TagTree(columns, rows)
+        self.blocks: dict[int, Block] = {}
 
     def body(self, layer: int, style: int, bits: Bits) -> int:
         """Return the bytes that this subband adds to a packet, reading its part of the header."""

@@ -35,7 +35,7 @@ from jnrrdz.formats.jpeg2000.packets import (
     TilePart,
     coding,
     cut,
-    packet_count,
+    packet_counts,
     packet_table,
     resolution,
     shares,
@@ -343,7 +343,7 @@ class Windows:
                         raise UnsupportedError(
                             "no lengths of packets (PLT), and the file is far", offset=start, field="PLT"
                         )
-                    packets = packets or sum(packet_count(self._coding, tile) for tile in tiles)
+                    packets = packets or sum(sum(packet_counts(self._coding, tile)) for tile in tiles)
                     if packets > MAX_PARSED:
                         raise UnsupportedError(f"{packets} packets without their lengths (PLT)", offset=start)
                 bodies.append(body)
