@@ -1,13 +1,9 @@
-"""Where compressed streams end that may have other bytes behind them.
+"""The `jnrrdz.tile` codec, array to bytes: one tile of a JNRRD, of which the chunk may be a part.
 
-May touch errors only.  Formats: RFC 8878 section 3.1 (zstd), and
-https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md; gzip's and bzip2's decoders tell it themselves.
-
-The `jnrrdz.tile` codec, array to bytes: one tile of a JNRRD, of which the chunk may be a part.
-
-May touch errors, numpy, imagecodecs, the standard library's decompressors, `frame_ends` and the model's codec
-names; knows no zarr.  Follows docs/codecs/jnrrdz.tile/README.md.  No decoder is ever given more room than the
-tile's own size, and that only where so many stored bytes can become it.
+Follows docs/codecs/jnrrdz.tile/README.md.  No decoder is ever given more room than the tile's own size, and that
+only where so many stored bytes can become it.  Other bytes may stand behind a compressed stream: gzip's and bzip2's
+decoders tell where it ends, of zstd and LZ4 the frames themselves are read (RFC 8878 section 3.1, and
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md).
 """
 
 import bz2
@@ -15,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import imagecodecs
 import numpy as np
@@ -31,11 +27,9 @@ _ZSTD_RLE, _ZSTD_RESERVED = 1, 3
 _LZ4_UNCOMPRESSED = 0x80000000
 
 
-class FrameEnd(Protocol):
-    """Gives the offset behind the frame that begins at an offset; None where none begins there."""
-
-    def __call__(self, data: memoryview, start: int, /) -> int | None:
-        """Return the offset."""
+type Octets = NDArray[np.uint8]
+type FrameEnd = Callable[[memoryview, int], int | None]
+"""Gives the offset behind the frame that begins at an offset; None where none begins there."""
 
 
 def _skippable(data: memoryview, start: int) -> int | None:
@@ -49,7 +43,7 @@ def zstd_end(data: memoryview, start: int) -> int | None:
     """Return the offset behind a zstd frame."""
     if data[start : start + 4] != ZSTD_MAGIC:
         return _skippable(data, start)
-    descriptor = _byte(data, start + 4)
+    descriptor = _number(data, start + 4, 1)
     single = bool(descriptor & 0x20)
     content = (int(single), 2, 4, 8)[descriptor >> 6]
     at = start + 5 + (not single) + (0, 1, 2, 4)[descriptor & 3] + content
@@ -67,7 +61,7 @@ def lz4_end(data: memoryview, start: int) -> int | None:
     """Return the offset behind an LZ4 frame."""
     if data[start : start + 4] != LZ4_MAGIC:
         return _skippable(data, start)
-    flags = _byte(data, start + 4)
+    flags = _number(data, start + 4, 1)
     at = start + 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
     while True:
         size = _number(data, at, 4)
@@ -75,10 +69,6 @@ def lz4_end(data: memoryview, start: int) -> int | None:
         if not size:
             return _inside(data, at + (4 if flags & 0x04 else 0), "lz4")
         at += (size & ~_LZ4_UNCOMPRESSED) + (4 if flags & 0x10 else 0)
-
-
-def _byte(data: memoryview, at: int) -> int:
-    return _number(data, at, 1)
 
 
 def _number(data: memoryview, at: int, nbytes: int) -> int:
@@ -94,9 +84,6 @@ def _inside(data: memoryview, at: int, field: str) -> int:
 
 
 ENDS: Mapping[str, FrameEnd] = {"zstd": zstd_end, "lz4": lz4_end}
-
-
-type Octets = NDArray[np.uint8]
 
 _NEW: Mapping[str, Callable[[], Any]] = {"gzip": lambda: zlib.decompressobj(31), "bzip2": bz2.BZ2Decompressor}
 
@@ -130,17 +117,8 @@ class TileCoder:
         elements = octets.view(self.dtype.newbyteorder(order)).reshape(kind.shape)
         if kind.shape == self.shape:
             return elements
-        return self._fitted(elements[tuple(slice(first, None) for first in kind.origin)])
-
-    def stored(self, data: bytes | memoryview) -> memoryview:
-        """Return what of a chunk's bytes is its tile as it is stored: all of it, where the chunk begins with it."""
-        view = memoryview(data).cast("B")
-        if self.config.compression == "raw":
-            return view[self._raw_kind(view)[1] :]
-        return view[: len(view) - self._packed(view)[2]]
-
-    def _fitted(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return the chunk that begins where a part of a tile does: cut, or filled up."""
+        # the chunk begins where a part of the tile does: cut, or filled up
+        part = elements[tuple(slice(first, None) for first in kind.origin)]
         common = tuple(map(min, part.shape, self.shape))
         part = part[tuple(map(slice, common))]
         if common == self.shape:
@@ -148,6 +126,13 @@ class TileCoder:
         chunk = np.full(self.shape, self.fill_value, self.dtype)
         chunk[tuple(map(slice, common))] = part
         return chunk
+
+    def stored(self, data: bytes | memoryview) -> memoryview:
+        """Return what of a chunk's bytes is its tile as it is stored: all of it, where the chunk begins with it."""
+        view = memoryview(data).cast("B")
+        if self.config.compression == "raw":
+            return view[self._raw_kind(view)[1] :]
+        return view[: len(view) - self._packed(view)[2]]
 
     @cached_property
     def _by_length(self) -> Mapping[int, tuple[Kind, int]]:
@@ -168,11 +153,11 @@ class TileCoder:
 
     def _raw(self, data: memoryview) -> tuple[Kind, Octets]:
         kind, extra = self._raw_kind(data)
-        found = np.frombuffer(data, np.uint8)[extra:]
+        octets = np.frombuffer(data, np.uint8)[extra:]
         if not kind.first:
-            return kind, found
+            return kind, octets
         whole = np.empty(kind.size * self.dtype.itemsize, np.uint8)
-        whole[-len(found) :] = found  # what lies before is no part of the chunk
+        whole[-len(octets) :] = octets  # what lies before is no part of the chunk
         return kind, whole
 
     @cached_property
@@ -188,10 +173,13 @@ class TileCoder:
         """Return the kind of a compressed tile, its bytes, and how many stand behind it."""
         best: tuple[Kind, Octets, int] | None = None
         try:
-            for found, rest in self._streams(data):
-                kind = self._by_extra.get((len(found), self._count(data, rest)))
+            for octets, rest in self._streams(data):
+                beside = rest
+                if self.config.repeated:  # lengths were guessed: only bytes that repeat the tile's head count
+                    beside = rest - REPEATED if rest > REPEATED and data[-rest:] == data[:rest] else 0
+                kind = self._by_extra.get((len(octets), beside))
                 if kind is not None:
-                    best = kind, found, rest
+                    best = kind, octets, rest
                 if best is not None and not (self.config.repeated and rest):
                     return best
         except MalformedError:
@@ -201,12 +189,6 @@ class TileCoder:
             sizes = ", ".join(f"{size}" for size in sorted({size for size, _ in self._by_extra})[:4])
             raise MalformedError(f"damaged, or of other bytes than the {sizes} expected", field=self.config.compression)
         return best
-
-    def _count(self, data: memoryview, rest: int) -> int:
-        """Return how many bytes are counted beside a tile: of guessed lengths only those that repeat its head."""
-        if not self.config.repeated:
-            return rest
-        return rest - REPEATED if rest > REPEATED and data[-rest:] == data[:rest] else 0
 
     def _streams(self, data: memoryview) -> Iterator[tuple[Octets, int]]:
         """Yield what the first streams make and how many bytes are behind them, after each stream."""

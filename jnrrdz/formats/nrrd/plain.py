@@ -1,21 +1,11 @@
-"""Arrays that lie in files row after row: cut into slabs of whole rows.
+"""Arrays without tiles: raw data as slabs of whole rows, compressed data as a chunk a file.
 
-May touch numpy, errors and the model; reads nothing.
-
-Files that a header names: where they are, and whether they may be read.
-
-May touch errors, URLs and neighbours.  A header speaks for its own folder; whatever leads out of it needs the
-user's word (`--allow PREFIX`), for a file from a stranger could name any other.
-
-The files with the data of an array, opened: where they begin, and how long they are.
-
-May touch errors, neighbours, the source protocol and the layout.
-
-Arrays without tiles: raw data as slabs of whole rows, compressed data as a chunk a file.
-
-May touch numpy, errors, the layout and the model.  Axes are in C order here: the file's first one is the last.
+The data begin behind the header, or in files beside it that it names, behind lines and bytes to skip.  A name leads
+below the header's folder, or to where the reader allows it to.  Axes are in C order here: the file's first one is
+the last.  Follows http://teem.sourceforge.net/nrrd/format.html.
 """
 
+import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -58,7 +48,7 @@ class Slabs:
     @property
     def inner(self) -> int:
         """Elements of one place along the axis."""
-        return _product(self.shape[self.axis + 1 :])
+        return math.prod(self.shape[self.axis + 1 :])
 
     @property
     def short(self) -> int:
@@ -70,18 +60,11 @@ class Slabs:
         size = self.shape[self.axis]
         first = np.arange(0, size, self.step, dtype=np.int64)
         lengths = np.minimum(self.step, size - first) * self.inner
-        outer = np.arange(_product(self.shape[: self.axis]), dtype=np.int64)
+        outer = np.arange(math.prod(self.shape[: self.axis]), dtype=np.int64)
         if len(outer) * len(first) > MOST_CHUNKS:
             raise UnsupportedError(f"{len(outer) * len(first)} slabs; {MOST_CHUNKS} are the most", field="sizes")
         starts = (outer[:, np.newaxis] * size + first) * self.inner
         return starts.ravel(), np.tile(lengths, len(outer))
-
-
-def _product(sizes: tuple[int, ...]) -> int:
-    found = 1
-    for size in sizes:
-        found *= size
-    return found
 
 
 def slabs_of(shape: tuple[int, ...], itemsize: int, per_file: int) -> Slabs:
@@ -93,16 +76,13 @@ def slabs_of(shape: tuple[int, ...], itemsize: int, per_file: int) -> Slabs:
         if per_file % (inner * size) == 0 and (is_row or inner * size * itemsize <= TARGET):
             inner *= size
             continue
-        return Slabs(shape, axis, _step(size, inner, itemsize, per_file))
+        # a divisor if one is large enough, so that no slab is short
+        wish = min(size, max(1, TARGET // (inner * itemsize)))
+        even = next(step for step in range(wish, 0, -1) if size % step == 0 and per_file % (step * inner) == 0)
+        several = per_file != 0 and per_file % (size * inner) != 0
+        is_large = even * inner * itemsize >= min(LEAST, wish * inner * itemsize)
+        return Slabs(shape, axis, even if several or is_large else wish)
     return Slabs(shape, 0, shape[0])
-
-
-def _step(size: int, inner: int, itemsize: int, per_file: int) -> int:
-    """Return how many places a slab has: a divisor if one is large enough, so that no slab is short."""
-    wish = min(size, max(1, TARGET // (inner * itemsize)))
-    even = next(step for step in range(wish, 0, -1) if size % step == 0 and per_file % (step * inner) == 0)
-    several = per_file != 0 and per_file % (size * inner) != 0
-    return even if several or even * inner * itemsize >= min(LEAST, wish * inner * itemsize) else wish
 
 
 def file_slabs(shape: tuple[int, ...], per_file: int) -> Slabs | None:
@@ -149,28 +129,29 @@ class Folder:
         """Return the URL of a file (or folder) that the header names."""
         folder, behind = self._split()
         try:
-            found = place(name if is_absolute(name) else folder + name + behind)
+            target = place(name if is_absolute(name) else folder + name + behind)
         except JnrrdzError as error:
             raise error.at(url=self.header, field=field) from error.__cause__
         home = place(folder + behind) if folder or behind else place(".")
-        if not found.within(home) and not any(_allows(prefix, found) for prefix in self.allow):
+        if not target.within(home) and not any(prefix == "*" or target.within(place(prefix)) for prefix in self.allow):
             raise UntrustedSourceError(
-                f"{name!r:.200} leads out of the header's folder; --allow {found.url()} would let it",
+                f"{name!r:.200} leads out of the header's folder; --allow {target.url()} would let it",
                 url=self.header,
                 field=field,
             )
-        return found.url() if isinstance(found, LocalFile | Location) else folder + name + behind
+        return target.url() if isinstance(target, LocalFile | Location) else folder + name + behind
 
-
-def _allows(prefix: str, found: object) -> bool:
-    return prefix == "*" or (hasattr(found, "within") and bool(found.within(place(prefix))))
-
-
-def resolved_all(folder: Folder, names: Sequence[str], field: str) -> list[str]:
-    """Return the URLs of files; a plain name needs no look at where it leads."""
-    base = folder.resolve("", field) if any(map(is_plain, names)) else ""
-    start = base if base.endswith("/") else f"{base}/"
-    return [start + name if is_plain(name) else folder.resolve(name, field) for name in names]
+    def resolve_all(self, names: Sequence[str], field: str, base: str = "", base_field: str = "") -> list[str]:
+        """Return the URLs of files that lie in the folder `base`; a plain name needs no look at where it leads."""
+        before = f"{base.rstrip('/')}/" if base else ""
+        first = self.resolve(f"{before}x", base_field if base else field)
+        start = first.removesuffix("x") if first.endswith("/x") else None
+        return [
+            start + name
+            if start is not None and is_plain(name)
+            else self.resolve(name if is_absolute(name) else before + name, field)
+            for name in names
+        ]
 
 
 _BLOCK = 1 << 16
@@ -209,12 +190,12 @@ def data_files(header: Header, beside: Beside, count: int) -> list[DataFile]:
     """Return the files of an array of so many bytes a file; lines and bytes to skip are skipped in each."""
     if header.files is None:
         return [_data_of(beside.read, header.data_start, header, count)]
-    urls = resolved_all(beside.folder, header.files.names, header.files.field)
+    urls = beside.folder.resolve_all(header.files.names, header.files.field)
     readers: Sequence[ReadAhead] = [beside.opened(url, header.files.field) for url in urls]
-    found = [_data_of(reader, 0, header, count) for reader in readers]
+    files = [_data_of(reader, 0, header, count) for reader in readers]
     for reader in readers:
         reader.source.close()
-    return found
+    return files
 
 
 def _data_of(read: ReadAhead, start: int, header: Header, count: int) -> DataFile:
@@ -271,89 +252,68 @@ def plain_array(header: Header, beside: Beside, meaning: Meaning) -> VirtualArra
         raise UnsupportedError(f"{header.encoding} without tiles; raw, gzip and bzip2 are read", field="encoding")
     per_file = _per_file(header)
     files = data_files(header, beside, per_file * header.dtype.itemsize)
-    shape = header.sizes[::-1]
-    if header.encoding == "raw":
-        slabs = slabs_of(shape, header.dtype.itemsize, per_file)
-        codecs, refs = _raw_codecs(header, slabs), _raw_refs(header, slabs, files, per_file)
-    else:
-        slabs = _whole_files(header, per_file)
-        codecs, refs = _packed_codecs(header), _packed_refs(header, files, per_file)
-    attributes = meaning.array_attributes((1.0,) * len(shape))
-    return VirtualArray(shape, header.dtype, slabs.chunks, codecs, refs, meaning.names, 0, attributes)
+    describe = _raw if header.encoding == "raw" else _packed
+    slabs, codecs, refs = describe(header, files, per_file)
+    attributes = meaning.array_attributes((1.0,) * len(header.sizes))
+    return VirtualArray(slabs.shape, header.dtype, slabs.chunks, codecs, refs, meaning.names, 0, attributes)
 
 
 def _per_file(header: Header) -> int:
-    """Return how many elements a file has."""
-    total = header.nbytes // header.dtype.itemsize
-    count = 1 if header.files is None else len(header.files.names)
-    if total % count:
-        assert header.files is not None  # noqa: S101  one file divides everything
-        raise MalformedError(f"{count} files for {total} elements", field=header.files.field)
-    if count > 1 and header.files is not None:
-        _check_subdim(header, total // count, header.files.subdim)
-    return total // count
-
-
-def _check_subdim(header: Header, per_file: int, subdim: int | None) -> None:
-    """Refuse files that are not what `subdim` says: one slice each, or slabs of the slowest axis."""
+    """Return how many elements a file has: a slice, or as many slabs of the slowest axis as `subdim` says."""
+    total = math.prod(header.sizes)
+    if header.files is None or len(header.files.names) == 1:
+        return total
+    per_file, rest = divmod(total, len(header.files.names))
+    if rest:
+        raise MalformedError(f"{len(header.files.names)} files for {total} elements", field=header.files.field)
     axes = len(header.sizes)
-    along = axes - 1 if subdim is None else subdim
+    along = axes - 1 if header.files.subdim is None else header.files.subdim
     if along > axes:
         raise MalformedError(f"files of {along} axes for an array of {axes}", field="subdim")
-    inner = 1
-    for size in header.sizes[: min(along, axes - 1)]:
-        inner *= size
-    expected = per_file % inner == 0 if along == axes else per_file == inner
-    if not expected:
+    inner = math.prod(header.sizes[: min(along, axes - 1)])
+    if per_file % inner if along == axes else per_file != inner:
         raise MalformedError(
             f"files of {per_file} elements, where {inner} are in {along} axes; `subdim` says how many a file has",
-            field=header.files.field if header.files else "subdim",
+            field=header.files.field,
         )
+    return per_file
 
 
-def _whole_files(header: Header, per_file: int) -> Slabs:
-    slabs = file_slabs(header.sizes[::-1], per_file)
-    if slabs is None:
-        raise UnsupportedError(f"files of {per_file} elements, which are no slabs of the array", field="data file")
-    costs = "the whole" if per_file * header.dtype.itemsize == header.nbytes else "whole files"
-    warnings.warn(f"encoding {header.encoding}: any window of it costs reading and inflating {costs}", stacklevel=2)
-    return slabs
+type Described = tuple[Slabs, tuple[Codec, ...], ChunkRefs]
 
 
-def _check_inflation(header: Header, file: DataFile, per_file: int) -> None:
-    stored, size = file.stop - file.start, per_file * header.dtype.itemsize
-    if not can_hold(header.encoding, stored, size):
-        message = f"{size} bytes are declared, which {stored} bytes of {header.encoding} cannot become"
-        raise MalformedError(message, url=file.url, offset=file.start, field="sizes")
-
-
-def _raw_codecs(header: Header, slabs: Slabs) -> tuple[Codec, ...]:
-    if not slabs.short:
-        return (codec.bytes_(header.endian),)
-    axes: list[tuple[tuple[int, int], ...]] = [((size, 0),) for size in slabs.chunks]
-    axes[slabs.axis] = ((slabs.step, 0), (slabs.short, 0))
-    return (TileConfig(tuple(axes), header.endian),)
-
-
-def _packed_codecs(header: Header) -> tuple[Codec, ...]:
-    skipped = (codec.OffsetConfig(header.byte_skip),) if header.byte_skip else ()
-    return (codec.bytes_(header.endian), *skipped, COMPRESSORS[header.encoding])
-
-
-def _packed_refs(header: Header, files: list[DataFile], per_file: int) -> ChunkRefs:
-    for file in files:
-        _check_inflation(header, file, per_file)
-    starts = np.array([file.start for file in files], np.int64)
-    stops = np.array([file.stop for file in files], np.int64)
-    return _refs(files, np.arange(len(files)), starts, stops - starts)
-
-
-def _raw_refs(header: Header, slabs: Slabs, files: list[DataFile], per_file: int) -> ChunkRefs:
+def _raw(header: Header, files: list[DataFile], per_file: int) -> Described:
+    """Return slabs of raw data, which are cut wherever rows end."""
+    itemsize = header.dtype.itemsize
+    slabs = slabs_of(header.sizes[::-1], itemsize, per_file)
+    codecs: tuple[Codec, ...] = (codec.bytes_(header.endian),)
+    if slabs.short:
+        axes: list[tuple[tuple[int, int], ...]] = [((size, 0),) for size in slabs.chunks]
+        axes[slabs.axis] = ((slabs.step, 0), (slabs.short, 0))
+        codecs = (TileConfig(tuple(axes), header.endian),)
     starts, lengths = slabs.places()
     number = starts // per_file
     base = np.array([file.start for file in files], np.int64)
-    itemsize = header.dtype.itemsize
-    return _refs(files, number, base[number] + starts % per_file * itemsize, lengths * itemsize)
+    return slabs, codecs, _refs(files, number, base[number] + starts % per_file * itemsize, lengths * itemsize)
+
+
+def _packed(header: Header, files: list[DataFile], per_file: int) -> Described:
+    """Return slabs of compressed data, a whole file each."""
+    slabs, size = file_slabs(header.sizes[::-1], per_file), per_file * header.dtype.itemsize
+    if slabs is None:
+        raise UnsupportedError(f"files of {per_file} elements, which are no slabs of the array", field="data file")
+    costs = "the whole" if size == header.nbytes else "whole files"
+    warnings.warn(f"encoding {header.encoding}: any window of it costs reading and inflating {costs}", stacklevel=2)
+    for file in files:
+        stored = file.stop - file.start
+        if not can_hold(header.encoding, stored, size):
+            message = f"{size} bytes are declared, which {stored} bytes of {header.encoding} cannot become"
+            raise MalformedError(message, url=file.url, offset=file.start, field="sizes")
+    skipped = (codec.OffsetConfig(header.byte_skip),) if header.byte_skip else ()
+    starts = np.array([file.start for file in files], np.int64)
+    stops = np.array([file.stop for file in files], np.int64)
+    codecs = (codec.bytes_(header.endian), *skipped, COMPRESSORS[header.encoding])
+    return slabs, codecs, _refs(files, np.arange(len(files)), starts, stops - starts)
 
 
 def _refs(files: list[DataFile], number: Integers, offset: Integers, length: Integers) -> ChunkRefs:

@@ -1,25 +1,18 @@
-"""Where the tiles of a JNRRD lie: tables of offsets and sizes, or what follows from their order.
+"""Where the tiles of a JNRRD lie, and the ranges of them that each chunk is read from.
 
-May touch numpy, errors, the layout and the model.  Rules in docs/formats/jnrrd.md.  Tiles are numbered as in the
-file's table, dimension 0 fastest, the stored levels one after another.
+Tiles lie in the data, by tables of offsets and sizes or by what follows from their order, or are files of their
+own, of which none is opened: their sizes, which a listing tells, have to be what the header says.  Tiles are
+numbered as in the file's table, dimension 0 fastest, the stored levels one after another.
 
-Tiles in files of their own: where they are, which of them are there.
-
-May touch numpy, errors, neighbours, the layout and the model.  Rules in docs/formats/jnrrd.md.  None of the files is
-opened: their sizes, which a listing tells, have to be what the header says.
-
-Chunks of a level and the ranges of tiles that they are read from.
-
-May touch numpy, errors, the layout and the model.  Chunks are as far apart as tiles begin, so that every element
-is read from one tile; what the last tile holds behind its own chunk is further chunks of the same tile.  Which
-part of a tile a chunk is, the length of its bytes says: docs/codecs/jnrrdz.tile/README.md.
+Chunks are as far apart as tiles begin, so that every element is read from one tile; what the last tile holds behind
+its own chunk is further chunks of the same tile.  Which part of a tile a chunk is, the length of its bytes says:
+docs/codecs/jnrrdz.tile/README.md.  Rules in docs/formats/jnrrd.md.
 """
 
 import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +23,10 @@ from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, Codec, TileConfig
 from jnrrdz.core.refs import ChunkRefs, NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import Header
-from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, Folder, data_files, is_plain
+from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, data_files
 from jnrrdz.formats.nrrd.tile_names import first_name, tile_names
 from jnrrdz.formats.nrrd.tiling import MOST_TILES, TileAxis, TileLevel, Tiling
 from jnrrdz.sources.tree import MISSING, common_folder
-from jnrrdz.sources.url import is_absolute
 
 type Integers = NDArray[np.int64]
 
@@ -62,16 +54,15 @@ class Places:
 
 def decoded_sizes(tiling: Tiling, itemsize: int) -> Integers:
     """Return how many bytes each tile has without compression."""
-    return np.concatenate([_level_sizes(level) for level in tiling.stored]) * itemsize
-
-
-def _level_sizes(level: TileLevel) -> Integers:
-    sizes: Integers = np.ones(1, np.int64)
-    for axis in reversed(level.axes):
-        along = np.full(axis.count, axis.tile, np.int64)
-        along[-1] = axis.last
-        sizes = (sizes[:, np.newaxis] * along).ravel()
-    return sizes
+    levels = []
+    for level in tiling.stored:
+        sizes: Integers = np.ones(1, np.int64)
+        for axis in reversed(level.axes):
+            along = np.full(axis.count, axis.tile, np.int64)
+            along[-1] = axis.last
+            sizes = (sizes[:, np.newaxis] * along).ravel()
+        levels.append(sizes)
+    return np.concatenate(levels) * itemsize
 
 
 def total_size(tiling: Tiling, itemsize: int) -> int:
@@ -86,33 +77,37 @@ def internal_places(tiling: Tiling, header: Header, beside: Beside) -> Places:
         raise UnsupportedError(
             "tiles in several files of data; one, or external tiles, are read", field=header.files.field
         )
-    if "offset_table" in tiling.keys:
-        found = _by_table(tiling, header, beside)
-    else:
-        found = _one_after_another(tiling, header, beside)
-    _check(tiling, header, found)
-    return found
-
-
-def _file(header: Header, beside: Beside, count: int, *, is_skipping: bool) -> DataFile:
-    """Return the file with the data and where they begin; without skipping at the header's end."""
-    bare = replace(header, encoding="raw")
-    return data_files(bare if is_skipping else replace(bare, line_skip=0, byte_skip=0), beside, count)[0]
+    find = _by_table if "offset_table" in tiling.keys else _one_after_another
+    places = find(tiling, replace(header, encoding="raw"), beside)
+    stop, room = places.offset + places.length, int(places.room[0])
+    beyond = np.flatnonzero(stop > room)
+    if len(beyond):
+        number = int(beyond[0])
+        message = f"bytes {places.offset[number]} to {stop[number]}, where the file has {room}"
+        raise _place_error(tiling, places, number, message)
+    check_inflation(tiling, header, places)
+    return places
 
 
 def _by_table(tiling: Tiling, header: Header, beside: Beside) -> Places:
-    file = _file(header, beside, 0, is_skipping=False)
+    """Return the places in a table of offsets, which count from the start of the file."""
+    (file,) = data_files(replace(header, line_skip=0, byte_skip=0), beside, 0)
     offsets = _column(tiling, "offset_table")
     beyond = np.flatnonzero(offsets >= file.stop)
     if len(beyond):
-        raise _beyond(tiling, file, int(beyond[0]), int(offsets[beyond[0]]))
-    if header.files is None:
-        _check_behind_header(tiling, header, offsets)
-    if tiling.compression != "raw" and "size_table" not in tiling.keys:
-        lengths, is_guessed = _guessed(tiling, offsets, file), True
-    else:
-        lengths, is_guessed = _lengths(tiling, header), False
-    return _places(file, offsets, lengths, is_guessed=is_guessed)
+        number = int(beyond[0])
+        message = f"tile {number} at {offsets[number]}, where the file has {file.stop} bytes"
+        error = tiling.error(message, f"offset_table[{number}]")
+        error.url = file.url
+        raise error
+    inside = np.flatnonzero(offsets < header.data_start)
+    if header.files is None and len(inside):
+        number = int(inside[0])
+        message = f"tile {number} at {offsets[number]}, in the header, which has {header.data_start} bytes"
+        raise tiling.error(message, f"offset_table[{number}]")
+    is_guessed = tiling.compression != "raw" and "size_table" not in tiling.keys
+    lengths = _guessed(tiling, offsets, file) if is_guessed else _lengths(tiling, header)
+    return _in_one_file(file, offsets, lengths, is_guessed=is_guessed)
 
 
 def _one_after_another(tiling: Tiling, header: Header, beside: Beside) -> Places:
@@ -128,12 +123,12 @@ def _one_after_another(tiling: Tiling, header: Header, beside: Beside) -> Places
     else:
         message = f"missing, for tiles of {tiling.compression}; one of offset_table and size_table has to be there"
         raise tiling.error(message, "offset_table")
-    file = _file(header, beside, total, is_skipping=True)
+    (file,) = data_files(header, beside, total)
     lengths = _lengths(tiling, header)
-    return _places(file, file.start + np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    return _in_one_file(file, file.start + np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths, is_guessed=False)
 
 
-def _places(file: DataFile, offsets: Integers, lengths: Integers, *, is_guessed: bool = False) -> Places:
+def _in_one_file(file: DataFile, offsets: Integers, lengths: Integers, *, is_guessed: bool) -> Places:
     source = np.broadcast_to(np.int32(0), len(offsets))
     return Places((file.url,), np.array([file.stop], np.int64), source, offsets, lengths, is_guessed)
 
@@ -156,8 +151,8 @@ def _lengths(tiling: Tiling, header: Header) -> Integers:
         wrong = np.flatnonzero(_column(tiling, "size_table") != expected)
         if len(wrong):
             number = int(wrong[0])
-            found = tiling.keys["size_table"][number]
-            raise tiling.error(f"{found} bytes, where the tile has {expected[number]}", f"size_table[{number}]")
+            size = tiling.keys["size_table"][number]
+            raise tiling.error(f"{size} bytes, where the tile has {expected[number]}", f"size_table[{number}]")
     return expected
 
 
@@ -178,56 +173,26 @@ def _guessed(tiling: Tiling, offsets: Integers, file: DataFile) -> Integers:
     return lengths
 
 
-def _check(tiling: Tiling, header: Header, found: Places) -> None:
-    """Refuse tiles that end behind their file, and those too short for what they declare."""
-    stop, room = found.offset + found.length, int(found.room[0])
-    beyond = np.flatnonzero(stop > room)
-    if len(beyond):
-        number = int(beyond[0])
-        raise _place_error(
-            tiling, found, number, f"bytes {found.offset[number]} to {stop[number]}, where the file has {room}"
-        )
-    check_inflation(tiling, header, found)
-
-
-def check_inflation(tiling: Tiling, header: Header, found: Places) -> None:
+def check_inflation(tiling: Tiling, header: Header, places: Places) -> None:
     """Refuse tiles that declare more than their bytes can become; missing ones declare nothing."""
     if tiling.compression == "raw":
         return
     decoded = decoded_sizes(tiling, header.dtype.itemsize)
     # what overflows here has long been refused: no file has 2^46 bytes
-    most = np.minimum(found.length, 1 << 40) * RATIO[tiling.compression] + SLACK
-    wrong = np.flatnonzero((decoded > most) & (found.source >= 0))
+    most = np.minimum(places.length, 1 << 40) * RATIO[tiling.compression] + SLACK
+    wrong = np.flatnonzero((decoded > most) & (places.source >= 0))
     if len(wrong):
         number = int(wrong[0])
-        stored, size = found.length[number], decoded[number]
+        stored, size = places.length[number], decoded[number]
         message = f"a tile of {size} bytes, which {stored} bytes of {tiling.compression} cannot become"
-        raise _place_error(tiling, found, number, message)
+        raise _place_error(tiling, places, number, message)
 
 
-def _place_error(tiling: Tiling, found: Places, number: int, message: str) -> MalformedError:
-    names = [name for name in ("offset_table", "size_table") if name in tiling.keys] or ["sizes"]
-    place = names[0] if names == ["sizes"] else f"{names[0]}[{number}]"
-    error = tiling.error(f"tile {number}: {message}", place)
-    error.url, error.offset = found.sources[found.source[number]], int(found.offset[number])
+def _place_error(tiling: Tiling, places: Places, number: int, message: str) -> MalformedError:
+    table = next((name for name in ("offset_table", "size_table") if name in tiling.keys), None)
+    error = tiling.error(f"tile {number}: {message}", "sizes" if table is None else f"{table}[{number}]")
+    error.url, error.offset = places.sources[places.source[number]], int(places.offset[number])
     return error
-
-
-def _beyond(tiling: Tiling, file: DataFile, number: int, offset: int) -> MalformedError:
-    error = tiling.error(f"tile {number} at {offset}, where the file has {file.stop} bytes", f"offset_table[{number}]")
-    error.url = file.url
-    return error
-
-
-def _check_behind_header(tiling: Tiling, header: Header, offsets: Integers) -> None:
-    inside = np.flatnonzero(offsets < header.data_start)
-    if len(inside):
-        number = int(inside[0])
-        message = f"tile {number} at {offsets[number]}, in the header, which has {header.data_start} bytes"
-        raise tiling.error(message, f"offset_table[{number}]")
-
-
-__all__: Sequence[Any] = ("Places", "check_inflation", "decoded_sizes", "internal_places", "total_size")
 
 
 FEW = 1024
@@ -239,14 +204,22 @@ MANY = 1 << 14
 
 def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_missing: bool) -> Places:
     """Return the places of tiles that are files; those that are missing are an error unless they may be."""
-    _refuse_offsets(tiling, header)
+    if "offset_table" in tiling.keys:
+        raise UnsupportedError("offsets, where tiles are files of their own", field=f"{tiling.prefix}:offset_table")
+    for name, value in (("byte_skip", header.byte_skip), ("line_skip", header.line_skip)):
+        if value:
+            raise UnsupportedError(f"{value}, where tiles are files of their own, read whole", field=name)
+    labels = header.axes.labels
     if not allow_missing and tiling.tiles > MANY:
-        _check_first(tiling, header, beside)
-    names = tile_names(tiling, header.axes.labels)
+        first = first_name(tiling, labels)
+        urls = [] if first is None else _urls(tiling, beside, [first])
+        if beside.neighbours.sizes(urls).sizes == [MISSING]:
+            raise _missing(tiling, 0, urls[0])
+    names = tile_names(tiling, labels)
     if not allow_missing and None in names:
         raise _missing(tiling, names.index(None), "no entry")
     numbers = [number for number, name in enumerate(names) if name is not None]
-    urls = _urls(tiling, beside.folder, [name for name in names if name is not None])
+    urls = _urls(tiling, beside, [name for name in names if name is not None])
     listed = beside.neighbours.sizes(urls)
     for place in listed.links:
         urls[place] = beside.folder.resolve(urls[place], _field(tiling))
@@ -256,27 +229,10 @@ def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_mis
     if len(absent) and not allow_missing:
         number = int(absent[0])
         raise _missing(tiling, number, urls[numbers.index(number)])
-    found = _placed(sizes, numbers, urls, beside)
-    _check_sizes(tiling, header, found)
-    check_inflation(tiling, header, found)
-    return found
-
-
-def _check_first(tiling: Tiling, header: Header, beside: Beside) -> None:
-    """Refuse a header that speaks of a million files, where not even the first one is there."""
-    name = first_name(tiling, header.axes.labels)
-    urls = [] if name is None else _urls(tiling, beside.folder, [name])
-    if beside.neighbours.sizes(urls).sizes == [MISSING]:
-        raise _missing(tiling, 0, urls[0])
-
-
-def _refuse_offsets(tiling: Tiling, header: Header) -> None:
-    """Refuse what would say that tiles are only a part of their files."""
-    if "offset_table" in tiling.keys:
-        raise UnsupportedError("offsets, where tiles are files of their own", field=f"{tiling.prefix}:offset_table")
-    for name, value in (("byte_skip", header.byte_skip), ("line_skip", header.line_skip)):
-        if value:
-            raise UnsupportedError(f"{value}, where tiles are files of their own, read whole", field=name)
+    places = _in_files(sizes, numbers, urls, beside)
+    _check_sizes(tiling, header, places)
+    check_inflation(tiling, header, places)
+    return places
 
 
 def _field(tiling: Tiling) -> str:
@@ -284,35 +240,20 @@ def _field(tiling: Tiling) -> str:
     return f"{tiling.prefix}:{name}"
 
 
-def _urls(tiling: Tiling, folder: Folder, names: Sequence[str]) -> list[str]:
-    """Return where names lead; most of them need no look at that."""
+def _urls(tiling: Tiling, beside: Beside, names: Sequence[str]) -> list[str]:
     base = tiling.keys.get("base_dir", "")
-    before = f"{base.rstrip('/')}/" if base else ""
-    first = folder.resolve(f"{before}x", f"{tiling.prefix}:base_dir" if base else _field(tiling))
-    start = first.removesuffix("x") if first.endswith("/x") else None
-    return [
-        start + name if start is not None and is_plain(name) else _resolved(tiling, folder, before, name)
-        for name in names
-    ]
-
-
-def _resolved(tiling: Tiling, folder: Folder, before: str, name: str) -> str:
-    return folder.resolve(name if is_absolute(name) else before + name, _field(tiling))
+    return beside.folder.resolve_all(names, _field(tiling), base, f"{tiling.prefix}:base_dir")
 
 
 def _missing(tiling: Tiling, number: int, what: str) -> MalformedError:
-    first = 0
-    for level in tiling.stored:
-        if number < first + level.tiles:
-            break
-        first += level.tiles
-    index = [int(part) for part in np.unravel_index(number - first, level.counts[::-1])][::-1]
+    level = next(level for level in reversed(tiling.stored) if number >= level.first)
+    index = [int(part) for part in np.unravel_index(number - level.first, level.counts[::-1])][::-1]
     place = [index[dimension] for dimension in tiling.dimensions]
     message = f"tile {place} of level {level.number} is not there ({what}); --allow-missing reads it as the fill value"
     return MalformedError(message, field=_field(tiling))
 
 
-def _placed(sizes: Integers, numbers: Sequence[int], urls: Sequence[str], beside: Beside) -> Places:
+def _in_files(sizes: Integers, numbers: Sequence[int], urls: Sequence[str], beside: Beside) -> Places:
     """Return places in the files that are there, each of them listed once."""
     there = [(number, url) for number, url in zip(numbers, urls, strict=True) if sizes[number] != MISSING]
     number_of = {url: place for place, url in enumerate(dict.fromkeys(url for _, url in there))}
@@ -321,39 +262,35 @@ def _placed(sizes: Integers, numbers: Sequence[int], urls: Sequence[str], beside
     room = np.zeros(max(len(number_of), 1), np.int64)
     room[source[source != MISSING]] = sizes[source != MISSING]
     length = np.where(source == MISSING, 0, sizes)
-    if len(number_of) <= FEW:
-        records = (SourceRecord(url, size) for url, size in zip(number_of, room.tolist(), strict=False))
-        beside.neighbours.listed.extend(records)
-    return Places(_sources(tuple(number_of)), room, source, np.zeros(len(sizes), np.int64), length)
+    files: Sequence[str] = tuple(number_of)
+    if len(files) <= FEW:
+        records = (SourceRecord(url, size) for url, size in zip(files, room.tolist(), strict=False))
+        beside.neighbours.listed += records
+    else:
+        tree = common_folder(files)
+        # neither the whole machine nor all that a scheme leads to
+        if tree.partition("://")[2] or tree.startswith("/"):
+            files = NamedFiles(f"{tree}/", files)
+    return Places(files, room, source, np.zeros(len(sizes), np.int64), length)
 
 
-def _sources(urls: tuple[str, ...]) -> Sequence[str]:
-    """Return many files as the tree that holds them, where one does."""
-    if len(urls) <= FEW:
-        return urls
-    tree = common_folder(urls)
-    # neither the whole machine nor all that a scheme leads to
-    return NamedFiles(f"{tree}/", urls) if tree.partition("://")[2] or tree.startswith("/") else urls
-
-
-def _check_sizes(tiling: Tiling, header: Header, found: Places) -> None:
+def _check_sizes(tiling: Tiling, header: Header, places: Places) -> None:
     """Refuse files of other lengths than the header says: they are cut, or hold something else."""
-    expected = decoded_sizes(tiling, header.dtype.itemsize) if tiling.compression == "raw" else None
+    expected = {}
     if "size_table" in tiling.keys:
-        told = np.minimum(np.array(tiling.keys["size_table"], object), 1 << 62).astype(np.int64)
-        _check_against(tiling, found, told, "size_table")
-    if expected is not None:
-        _check_against(tiling, found, expected, "sizes")
-
-
-def _check_against(tiling: Tiling, found: Places, expected: Integers, name: str) -> None:
-    wrong = np.flatnonzero((found.length != expected) & (found.source != MISSING))
-    if len(wrong):
-        number = int(wrong[0])
-        place = f"{name}[{number}]" if name == "size_table" else name
-        error = tiling.error(f"a tile of {expected[number]} bytes in a file of {found.length[number]}", place)
-        error.url = found.sources[found.source[number]]
-        raise error
+        # what no file has is as wrong as what overflows
+        sizes = np.minimum(np.array(tiling.keys["size_table"], object), 1 << 62)
+        expected["size_table"] = sizes.astype(np.int64)
+    if tiling.compression == "raw":
+        expected["sizes"] = decoded_sizes(tiling, header.dtype.itemsize)
+    for name, lengths in expected.items():
+        wrong = np.flatnonzero((places.length != lengths) & (places.source != MISSING))
+        if len(wrong):
+            number = int(wrong[0])
+            message = f"a tile of {lengths[number]} bytes in a file of {places.length[number]}"
+            error = tiling.error(message, f"{name}[{number}]" if name == "size_table" else name)
+            error.url = places.sources[places.source[number]]
+            raise error
 
 
 def chunks_of(level: TileLevel, tiling: Tiling) -> tuple[int, ...]:
@@ -382,10 +319,13 @@ def chain(config: TileConfig, chunks: tuple[int, ...]) -> tuple[Codec, ...]:
 def chunk_refs(level: TileLevel, places: Places, config: TileConfig, itemsize: int) -> ChunkRefs:
     """Return the references of a level's chunks, whose tiles' places are given."""
     axes = level.axes[::-1]
-    tile = _joined([_tiles(axis) for axis in axes], [axis.count for axis in axes])
-    kind = _joined([_choices(axis) for axis in axes], [len(axis.choices) for axis in axes])
-    rows = _raw_rows if config.compression == "raw" else _packed_rows
-    chunk, offset, length = rows(places, tile, kind, config, itemsize)
+    tiles = [np.minimum(np.arange(axis.chunks, dtype=np.int64), axis.count - 1) for axis in axes]
+    tile = _numbered(tiles, [axis.count for axis in axes])
+    kind = _numbered([_choices(axis) for axis in axes], [len(axis.choices) for axis in axes])
+    if config.compression == "raw":
+        chunk, offset, length = _raw_rows(places, tile, kind, config, itemsize)
+    else:
+        chunk, offset, length = _packed_rows(places, tile, kind, config)
     source = places.source[tile[chunk]]
     present = source >= 0
     counts = np.bincount(chunk[present], minlength=len(tile))
@@ -393,25 +333,21 @@ def chunk_refs(level: TileLevel, places: Places, config: TileConfig, itemsize: i
     return ChunkRefs(places.sources, indptr, source[present], offset[present], length[present])
 
 
-def _tiles(axis: TileAxis) -> Integers:
-    return np.minimum(np.arange(axis.chunks, dtype=np.int64), axis.count - 1)
-
-
 def _choices(axis: TileAxis) -> Integers:
     """Return for each chunk along an axis which of the axis's choices it is."""
-    found = np.zeros(axis.chunks, np.int64)
+    numbers = np.zeros(axis.chunks, np.int64)
     number = {choice: place for place, choice in enumerate(axis.choices)}
     for chunk in range(axis.count - 1, axis.chunks):
-        found[chunk] = number[axis.choice(chunk)]
-    return found
+        numbers[chunk] = number[axis.choice(chunk)]
+    return numbers
 
 
-def _joined(parts: Sequence[Integers], sizes: Sequence[int]) -> Integers:
+def _numbered(parts: Sequence[Integers], sizes: Sequence[int]) -> Integers:
     """Return for every place of a grid, in C order, the number that its indices make."""
-    found: Integers = np.zeros(1, np.int64)
+    numbers: Integers = np.zeros(1, np.int64)
     for part, size in zip(parts, sizes, strict=True):
-        found = (found[:, np.newaxis] * size + part).ravel()
-    return found
+        numbers = (numbers[:, np.newaxis] * size + part).ravel()
+    return numbers
 
 
 type Rows = tuple[Integers, Integers, Integers]
@@ -420,7 +356,7 @@ type Rows = tuple[Integers, Integers, Integers]
 
 def _raw_rows(places: Places, tile: Integers, kind: Integers, config: TileConfig, itemsize: int) -> Rows:
     """Return ranges from a chunk's first element to its tile's end, and bytes before that make lengths differ."""
-    first = np.array([one.first for one in config.kinds], np.int64)[kind] * itemsize
+    first = np.array([choice.first for choice in config.kinds], np.int64)[kind] * itemsize
     extra = np.array(config.raw_extras(itemsize), np.int64)[kind]
     start, length = places.offset[tile] + first, places.length[tile] - first
     is_near = start >= extra
@@ -429,9 +365,8 @@ def _raw_rows(places: Places, tile: Integers, kind: Integers, config: TileConfig
     return _sorted([*more, (np.arange(len(tile)), start, length)])
 
 
-def _packed_rows(places: Places, tile: Integers, kind: Integers, config: TileConfig, itemsize: int) -> Rows:
+def _packed_rows(places: Places, tile: Integers, kind: Integers, config: TileConfig) -> Rows:
     """Return ranges of whole tiles, and bytes behind them that tell which part is meant."""
-    del itemsize
     extra = np.array(config.extras, np.int64)[kind]
     start, length = places.offset[tile], places.length[tile]
     if config.repeated:
@@ -444,14 +379,14 @@ def _packed_rows(places: Places, tile: Integers, kind: Integers, config: TileCon
 
 def _heads(places: Places, tile: Integers, wanted: Integers) -> list[Rows]:
     """Return ranges of tiles' own heads, once more: so many bytes for each chunk."""
-    found = []
+    rows = []
     left = wanted.copy()
     while left.any():
         chunk = np.flatnonzero(left)
         taken = np.minimum(left[chunk], places.length[tile[chunk]])
-        found.append((chunk, places.offset[tile[chunk]], taken))
+        rows.append((chunk, places.offset[tile[chunk]], taken))
         left[chunk] -= np.maximum(taken, 1)
-    return found
+    return rows
 
 
 def _sorted(parts: Sequence[Rows]) -> Rows:
