@@ -1,21 +1,14 @@
-"""What LERC, JPEG 2000, JPEG XL and JPEG XR data say of their own size, from their headers.
+"""What the bytes of an image codec say of their own size, and colours of JPEG and WebP as planes.
 
-May touch the layout of JP2 boxes only.  A few bytes of each may stand for any number of pixels, so
-these are read before a decoder is called.  Each function gives None where it finds no header: then
-no decoder finds one either.
+A few bytes of JPEG, PNG, WebP, LERC, JPEG 2000, JPEG XL or JPEG XR may declare gigabytes: their headers are
+compared with the chunk that they must fill before a decoder allocates anything.  A reader of a size gives None
+where it finds no header: then no decoder finds one either.  Schemes that are told the size of their output
+(deflate, LZW, ZSTD, LZMA, PackBits) stop there by themselves and need no look.
+
+Zarr wants (band, y, x), the formats give pixel by pixel, and gathering every third byte costs a third of a
+JPEG's decoding.  Decoded with a fourth, unused byte a pixel, a plane is a cast of 32-bit words to their
+lowest byte, which costs a quarter of that.
 Spec: https://github.com/Esri/lerc; ITU-T T.800, A.5.1; ISO/IEC 18181-1, SizeHeader; ITU-T T.832, 8.3
-
-What the bytes of an image codec say of their own size, compared with the chunk that they must fill.
-
-May touch errors and the layout tables only.  A few bytes can declare gigabytes: this is looked at
-before a decoder allocates anything.  Schemes that are told the size of their output (deflate, LZW,
-ZSTD, LZMA, PackBits) stop there by themselves and need no look.
-
-Colours of JPEG and WebP as planes, without paying for the order of their samples.
-
-May touch numpy and imagecodecs.  Zarr wants (band, y, x), the formats give pixel by pixel, and
-gathering every third byte costs a third of a JPEG's decoding.  Decoded with a fourth, unused byte a
-pixel, a plane is a cast of 32-bit words to their lowest byte, which costs a quarter of that.
 """
 
 import struct
@@ -61,17 +54,15 @@ def lerc_size(data: bytes | memoryview) -> Size | None:
 
 def jpeg2000_size(data: bytes | memoryview) -> Size | None:
     """Return what the SIZ marker segment declares, of a codestream or of the first one in a JP2."""
-    start = 0 if bytes(data[:2]) == J2K_SIZ[:2] else _codestream(data)
+    start = 0
+    if bytes(data[:2]) != J2K_SIZ[:2]:
+        spans = parse_boxes(lambda start, stop: bytes(data[start:stop]), 0, len(data)).codestreams
+        start = spans[0][0] if spans else 0
     head = bytes(data[start : start + 42])
     if head[:4] != J2K_SIZ or len(head) < 42:  # noqa: PLR2004  up to Csiz
         return None
     right, bottom, left, top = struct.unpack_from(">4I", head, 8)
     return bottom - top, right - left, int.from_bytes(head[40:42], "big")
-
-
-def _codestream(data: bytes | memoryview) -> int:
-    spans = parse_boxes(lambda start, stop: bytes(data[start:stop]), 0, len(data)).codestreams
-    return spans[0][0] if spans else 0
 
 
 def jpegxl_size(data: bytes | memoryview) -> Size | None:
@@ -84,29 +75,24 @@ def jpegxl_size(data: bytes | memoryview) -> Size | None:
         head = b"".join(bytes(part[:16]) for part in parts)[:16]
     if head[:2] != JXL_CODESTREAM:
         return None
-    bits = _Bits(head[2:])
-    small = bits.take(1)
-    height = bits.side(small)
-    ratio = bits.take(3)
-    over, under = JXL_RATIOS[ratio]
-    return height, height * over // under if ratio else bits.side(small), 1
+    bits = int.from_bytes(head[2:], "little")  # the lowest of a byte first
 
-
-class _Bits:
-    """Bits of JPEG XL, the lowest of a byte first."""
-
-    def __init__(self, data: bytes) -> None:
-        self.value = int.from_bytes(data, "little")
-
-    def take(self, count: int) -> int:
+    def take(count: int) -> int:
         """Return the next bits as a number."""
-        found = self.value & ((1 << count) - 1)
-        self.value >>= count
-        return found
+        nonlocal bits
+        number = bits & ((1 << count) - 1)
+        bits >>= count
+        return number
 
-    def side(self, small: int) -> int:
+    def side() -> int:
         """Return a height or width: five bits for eighths of it, or as many as two bits say."""
-        return (self.take(5) + 1) * 8 if small else 1 + self.take(JXL_BITS[self.take(2)])
+        return (take(5) + 1) * 8 if small else 1 + take(JXL_BITS[take(2)])
+
+    small = take(1)
+    height = side()
+    ratio = take(3)
+    over, under = JXL_RATIOS[ratio]
+    return height, height * over // under if ratio else side(), 1
 
 
 def jpegxr_size(data: bytes | memoryview) -> Size | None:
@@ -115,13 +101,9 @@ def jpegxr_size(data: bytes | memoryview) -> Size | None:
         return None
     at = int.from_bytes(data[4:8], "little")
     count = int.from_bytes(data[at : at + 2], "little")
-    for entry in range(at + 2, min(at + 2 + 12 * count, len(data) - 11), 12):
-        if int.from_bytes(data[entry : entry + 2], "little") == JXR_IMAGE_OFFSET:
-            return _jpegxr_image(data, int.from_bytes(data[entry + 8 : entry + 12], "little"))
-    return None
-
-
-def _jpegxr_image(data: bytes | memoryview, at: int) -> Size | None:
+    entries = range(at + 2, min(at + 2 + 12 * count, len(data) - 11), 12)
+    images = (entry for entry in entries if int.from_bytes(data[entry : entry + 2], "little") == JXR_IMAGE_OFFSET)
+    at = next((int.from_bytes(data[entry + 8 : entry + 12], "little") for entry in images), len(data))
     head = bytes(data[at : at + 20])
     if head[:8] != JXR_IMAGE or len(head) < 20:  # noqa: PLR2004  up to HEIGHT_MINUS1
         return None

@@ -105,7 +105,8 @@ PIXELS = (
 
 def tiff_images(layout: TiffLayout, offsets: Iterable[int]) -> list[TiffImage]:
     """Return the facts of the IFDs at some offsets."""
-    return [tiff_image(layout, layout.ifd(offset)) for offset in offsets]
+    ifds = [layout.ifd(offset) for offset in offsets]
+    return [tiff_image(layout, ifd) for ifd in ifds]
 
 
 def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
@@ -173,11 +174,17 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     """Return the byte ranges of an image's segments, each of them inside the source."""
     here, size = image.ifd.offset, layout.size
     tags = (Tag.TileOffsets, Tag.TileByteCounts) if image.tiled else (Tag.StripOffsets, Tag.StripByteCounts)
-    offsets = _column(layout, image, tags[0])
-    if tags[1] in image.ifd.entries:
-        lengths = _column(layout, image, tags[1])
-    else:
+    need, ifd = image.segments, image.ifd
+    counts = [ifd.entries[tag].count if tag in ifd.entries else None for tag in tags]
+    for tag, count in zip(tags, (counts[0] or 0, counts[1]), strict=True):
+        if count is not None and count < need and (need > MAX_UNLISTED or counts[0] is None):
+            raise MalformedError(f"{count} values for {need} segments", offset=here, field=tag.name)
+    values = [layout.array(ifd, tag, limit=need) for tag in tags]
+    offsets = _column(values[0], ifd, tags[0], need)
+    if counts[1] is None:
         lengths = _computed_lengths(layout, image, tags[1], offsets)
+    else:
+        lengths = _column(values[1], ifd, tags[1], need)
     if image.compression == Compression.NONE:
         planes, _, across = image.grid
         raw = np.tile(np.repeat(strip_bytes(image), across), planes)
@@ -207,25 +214,17 @@ def strip_bytes(image: TiffImage) -> NDArray[np.int64]:
     return nbytes
 
 
-def _column(layout: TiffLayout, image: TiffImage, tag: Tag) -> NDArray[np.int64]:
+def _column(values: NDArray[np.generic] | None, ifd: Ifd, tag: Tag, need: int) -> NDArray[np.int64]:
     """Return one integer a segment; where the file lists too few, the rest are missing, as libtiff has it."""
-    need = image.segments
-    entry = image.ifd.entries.get(tag)
-    if entry is None or (entry.count < need and need > MAX_UNLISTED):
-        raise MalformedError(
-            f"{0 if entry is None else entry.count} values for {need} segments",
-            offset=image.ifd.offset,
-            field=tag.name,
-        )
-    values = layout.array(image.ifd, tag, limit=need)
+    position, name = ifd.entries[tag].position, tag.name
     if values is None or values.dtype.kind not in "iu" or values.ndim != 1:
-        raise MalformedError("values that are no integers", offset=entry.position, field=tag.name)
+        raise MalformedError("values that are no integers", offset=position, field=name)
     column = values.astype(np.int64)
     if column.size and column.min() < 0:
-        raise MalformedError("values beyond 2**63", offset=entry.position, field=tag.name)
+        raise MalformedError("values beyond 2**63", offset=position, field=name)
     if len(column) == need:
         return column
-    warnings.warn(f"{tag.name} lists {len(column)} of {need} segments: the others are missing", stacklevel=4)
+    warnings.warn(f"{name} lists {len(column)} of {need} segments: the others are missing", stacklevel=4)
     return np.pad(column, (0, need - len(column)))
 
 
