@@ -10,6 +10,7 @@ https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -94,32 +95,26 @@ def nodata_attributes(text: str | None, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return `_FillValue` of the array's type; for a text that the type cannot hold, `nodata` and a warning."""
     if text is None or not text.strip():
         return {}
-    value = _in_type(text.strip(), dtype)
+    # as Python spells it: no decimal comma, NaN and infinity by their names
+    spelt = WINDOWS_INF.sub(r"\1inf", WINDOWS_NAN.sub("nan", text.strip()))
+    spelt = spelt if "." in spelt else spelt.replace(",", ".")
+    value: Any = None
+    with suppress(ValueError):
+        if dtype.kind == "f":
+            value = _nearest(float(spelt), dtype)
+        elif dtype.kind == "c":
+            number = complex(spelt)
+            parts = [_nearest(part, np.dtype(f"f{dtype.itemsize // 2}")) for part in (number.real, number.imag)]
+            value = None if None in parts else np.array(complex(*map(float, parts)), dtype)[()]
+        else:  # exactly, even where a double could not hold it
+            is_whole = re.fullmatch(r"[+-]?\d{1,40}", text.strip()) is not None
+            whole = int(text) if is_whole else int(float(spelt)) if float(spelt).is_integer() else None
+            limits = np.iinfo(dtype)
+            value = dtype.type(whole) if whole is not None and limits.min <= whole <= limits.max else None
     if value is not None:
         return {"_FillValue": value}
     warnings.warn(f"nodata {text!r} is no value of {dtype}: kept as an attribute only", stacklevel=2)
     return {"nodata": text.strip()}
-
-
-def _in_type(text: str, dtype: np.dtype[Any]) -> Any:
-    """Return the number in the type, None where it is not one of the type's values."""
-    # as Python spells it: no decimal comma, NaN and infinity by their names
-    spelt = WINDOWS_INF.sub(r"\1inf", WINDOWS_NAN.sub("nan", text))
-    spelt = spelt if "." in spelt else spelt.replace(",", ".")
-    try:
-        number = complex(spelt) if dtype.kind == "c" else float(spelt)
-    except ValueError:
-        return None
-    if isinstance(number, complex):
-        part = np.dtype(f"f{dtype.itemsize // 2}")
-        parts = [_nearest(value, part) for value in (number.real, number.imag)]
-        return None if None in parts else np.array(complex(*map(float, parts)), dtype)[()]
-    if dtype.kind == "f":
-        return _nearest(number, dtype)
-    # exactly, even where a double could not hold it
-    whole = int(text) if re.fullmatch(r"[+-]?\d{1,40}", text) else int(number) if number.is_integer() else None
-    limits = np.iinfo(dtype)
-    return dtype.type(whole) if whole is not None and limits.min <= whole <= limits.max else None
 
 
 def _nearest(number: float, dtype: np.dtype[Any]) -> Any:

@@ -134,7 +134,10 @@ def colour_attributes(
     if outer:
         return attributes | _palette_attributes(outer, None, names)
     if table is not None:
-        return attributes | _palette_attributes(table.tolist(), transparent, names or _bilevel_names(table))
+        colours = table.tolist()
+        if not names and sorted(colours) == [[0] * CHANNELS, [OPAQUE] * CHANNELS]:
+            names = ("white", "black") if colours[0][0] else ("black", "white")
+        return attributes | _palette_attributes(colours, transparent, names)
     return attributes | _flag_meanings(names)
 
 
@@ -150,7 +153,14 @@ def palette_of(layout: TiffLayout, image: TiffImage) -> Table | None:
     if image.samples != 1:
         return None
     if kind == Photometric.PALETTE and (bits > 1 or Tag.ColorMap in image.ifd.entries):
-        return _colour_map(layout, image)
+        if bits > MAX_PALETTE_BITS:
+            raise UnsupportedError(f"a palette of {bits} bits", offset=image.ifd.offset, field="ColorMap")
+        values = layout.array(image.ifd, Tag.ColorMap, limit=CHANNELS << bits)
+        if values is None or values.dtype.kind != "u" or values.size != CHANNELS << bits:
+            reason = f"{0 if values is None else values.size} values where {CHANNELS << bits} belong"
+            raise MalformedError(reason, offset=image.ifd.offset, field="ColorMap")
+        divisor = 1 if values.max() <= OPAQUE else 257 if (values % 256).any() else 256
+        return (values.reshape(CHANNELS, -1).T // divisor).astype(np.uint8)
     is_bilevel = bits == 1 and kind in {Photometric.MINISBLACK, Photometric.PALETTE}
     is_inverted = kind == Photometric.MINISWHITE and bits <= MAX_GREY_BITS
     if not (is_bilevel or is_inverted):
@@ -158,18 +168,6 @@ def palette_of(layout: TiffLayout, image: TiffImage) -> Table | None:
     steps = (1 << bits) - 1
     levels = (OPAQUE * np.arange(steps + 1) // steps).astype(np.uint8)
     return np.repeat((levels[::-1] if is_inverted else levels)[:, np.newaxis], CHANNELS, axis=1)
-
-
-def _colour_map(layout: TiffLayout, image: TiffImage) -> Table:
-    bits = image.bits[0]
-    if bits > MAX_PALETTE_BITS:
-        raise UnsupportedError(f"a palette of {bits} bits", offset=image.ifd.offset, field="ColorMap")
-    values = layout.array(image.ifd, Tag.ColorMap, limit=CHANNELS << bits)
-    if values is None or values.dtype.kind != "u" or values.size != CHANNELS << bits:
-        reason = f"{0 if values is None else values.size} values where {CHANNELS << bits} belong"
-        raise MalformedError(reason, offset=image.ifd.offset, field="ColorMap")
-    divisor = 1 if values.max() <= OPAQUE else 257 if (values % 256).any() else 256
-    return (values.reshape(CHANNELS, -1).T // divisor).astype(np.uint8)
 
 
 def _palette_attributes(
@@ -192,14 +190,6 @@ def _flag_meanings(names: Sequence[str]) -> dict[str, Any]:
         return {}
     words = ["_".join(name.split()) or f"value_{value}" for value, name in enumerate(names)]
     return {"flag_values": list(range(len(words))), "flag_meanings": " ".join(words)}
-
-
-def _bilevel_names(table: Table) -> tuple[str, ...]:
-    """Return `black` and `white` in the order of the values 0 and 1; nothing for other colours."""
-    colours = table.tolist()
-    if sorted(colours) != [[0] * CHANNELS, [OPAQUE] * CHANNELS]:
-        return ()
-    return ("black", "white") if colours[0][0] == 0 else ("white", "black")
 
 
 def expanded(array: VirtualArray, table: Table) -> VirtualArray:

@@ -190,7 +190,13 @@ class TileDecoder:
             )
         if config.compression not in Compression:
             raise UnsupportedError(f"compression {config.compression}", field="tiff-tile")
-        self.sizes = self._sizes()
+        # the sizes (height, width) that a chunk may have: whole, then cut at the image's edges; only an image format
+        # that says its own size may be narrower: in all others a row of an edge tile is as long as any
+        heights = [config.tile_height, config.image_height % config.tile_height or config.tile_height]
+        widths = [config.tile_width]
+        if config.compression in SELF_SIZED:
+            widths.append(config.image_width % config.tile_width or config.tile_width)
+        self.sizes = list(dict.fromkeys(product(heights, widths)))
         # YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does
         self._is_ycbcr = config.photometric == Photometric.YCBCR and config.compression in BYTE_STREAMS
         # tifffile knows no signed samples of 24 bits, and unpacks big-endian ones as if they were little
@@ -203,19 +209,6 @@ class TileDecoder:
         bits = sum(config.bits_per_sample[: self.samples])
         least = min(height * -(-width * bits // 8) for height, width in self.sizes)
         self._least_bytes = 0 if self._is_ycbcr else least  # nothing is known of subsampled ones
-
-    def _sizes(self) -> list[tuple[int, int]]:
-        """Return the sizes (height, width) that a chunk may have: whole, then cut at the image's edges.
-
-        Only an image format that says its own size may be narrower: in all others a row of an edge
-        tile is as long as any.
-        """
-        config = self.config
-        heights = {config.tile_height: None, config.image_height % config.tile_height or config.tile_height: None}
-        widths = {config.tile_width: None}
-        if config.compression in SELF_SIZED:
-            widths[config.image_width % config.tile_width or config.tile_width] = None
-        return [(height, width) for height in heights for width in widths]
 
     @cached_property
     def _pages(self) -> dict[tuple[int, int, bool], Decode]:

@@ -20,6 +20,9 @@ PAM = ".aux.xml"
 MAX_BANDS = 65536
 GEO_TRANSFORM = 6
 MAX_DIGITS = 6
+CHANNELS = {"c1": "0", "c2": "0", "c3": "0", "c4": "255"}
+"""Attributes of a colour table's entry, and what they are by default."""
+
 NUMBER_ROLES = {"scale", "offset"}
 TEXT_ROLES = {"unittype": "unit", "description": "description", "colorinterp": "colour"}
 """Items that set something of a band; all others only have a name and a value."""
@@ -87,31 +90,24 @@ def parse_gdal_metadata(text: str) -> GdalMetadata:
         raise MalformedError(f"an element {root.tag!r} where GDALMetadata belongs", field=TAG)
     metadata = GdalMetadata()
     for element in root.named("Item"):
-        _take_item(metadata, element)
+        # GDAL escapes twice when it writes, and undoes it twice
+        name, value = element.attributes.get("name"), element.markup or unescape(element.text)
+        if name is None or not value:
+            continue
+        sample = element.attributes.get("sample", "-1").strip()
+        domain, role = (element.attributes.get(key, "") for key in ("domain", "role"))
+        if not re.fullmatch(r"-1|\d{1,5}", sample):
+            metadata.problems.append(f"sample {sample[:80]!r} of item {name[:80]!r} is no number of a sample")
+        elif sample == "-1":
+            metadata.items.setdefault(domain, {})[name] = value
+        elif role in NUMBER_ROLES:
+            number = int(sample) + 1
+            setattr(metadata.band(number), role, metadata.number(value, f"{role} of band {number}"))
+        elif role in TEXT_ROLES:
+            setattr(metadata.band(int(sample) + 1), TEXT_ROLES[role], value)
+        else:
+            metadata.band(int(sample) + 1).items.setdefault(domain, {})[name] = value
     return metadata
-
-
-def _take_item(metadata: GdalMetadata, element: Element) -> None:
-    # GDAL escapes twice when it writes, and undoes it twice
-    name, value = element.attributes.get("name"), element.markup or unescape(element.text)
-    if name is None or not value:
-        return
-    sample = element.attributes.get("sample", "-1").strip()
-    if not re.fullmatch(r"-1|\d{1,5}", sample):
-        metadata.problems.append(f"sample {sample[:80]!r} of item {name[:80]!r} is no number of a sample")
-        return
-    domain, role = (element.attributes.get(key, "") for key in ("domain", "role"))
-    if sample == "-1":
-        metadata.items.setdefault(domain, {})[name] = value
-        return
-    number = int(sample) + 1
-    band = metadata.band(number)
-    if role in NUMBER_ROLES:
-        setattr(band, role, metadata.number(value, f"{role} of band {number}"))
-    elif role in TEXT_ROLES:
-        setattr(band, TEXT_ROLES[role], value)
-    else:
-        band.items.setdefault(domain, {})[name] = value
 
 
 def parse_pam(text: str) -> GdalMetadata:
@@ -176,14 +172,12 @@ def _take_band(metadata: GdalMetadata, element: Element) -> None:
     for names in element.named("CategoryNames"):
         band.categories = tuple(name.text for name in names.named("Category"))
     for table in element.named("ColorTable"):
-        band.colour_table = tuple(_colour(entry) for entry in table.named("Entry"))
-
-
-def _colour(entry: Element) -> tuple[int, ...]:
-    """Return a colour of 8 bits a channel; what is no number is 0, as GDAL has it."""
-    defaults = {"c1": "0", "c2": "0", "c3": "0", "c4": "255"}
-    texts = [entry.attributes.get(channel, default) for channel, default in defaults.items()]
-    return tuple(min(int(text), 255) if text.isdecimal() and len(text) < MAX_DIGITS else 0 for text in texts)
+        texts = [[entry.attributes.get(*channel) for channel in CHANNELS.items()] for entry in table.named("Entry")]
+        # 8 bits a channel; what is no number is 0, as GDAL has it
+        band.colour_table = tuple(
+            tuple(min(int(text), 255) if text.isdecimal() and len(text) < MAX_DIGITS else 0 for text in entry)
+            for entry in texts
+        )
 
 
 def merged(inner: GdalMetadata, outer: GdalMetadata | None) -> GdalMetadata:

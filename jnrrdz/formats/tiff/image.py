@@ -234,23 +234,20 @@ def _computed_lengths(layout: TiffLayout, image: TiffImage, tag: Tag, offsets: N
         return np.full(len(offsets), image.row_bytes * image.segment_length, np.int64)
     if len(offsets) == 1:
         rest = max(layout.size - int(offsets[0]), 0)
-        if image.compression == Compression.PACKBITS:
-            rest = _packbits_length(layout.exactly(int(offsets[0]), rest, tag.name), image, tag)
-        return np.array([rest], np.int64)
+        if image.compression != Compression.PACKBITS:
+            return np.array([rest], np.int64)
+        # PackBits tells by itself where it ends
+        data = layout.exactly(int(offsets[0]), rest, tag.name)
+        at, made, need = 0, 0, image.row_bytes * image.segment_length
+        while made < need and at < len(data):
+            head = data[at]
+            literal = head < PACKBITS_REPEAT
+            made += head + 1 if literal else (257 - head if head > PACKBITS_REPEAT else 0)
+            at += head + 2 if literal else (2 if head > PACKBITS_REPEAT else 1)
+        if made < need or at > len(data):
+            raise MalformedError(f"runs for {made} of {need} bytes", offset=image.ifd.offset, field=tag.name)
+        return np.array([at], np.int64)
     raise UnsupportedError("compressed segments of unknown length", offset=image.ifd.offset, field=tag.name)
-
-
-def _packbits_length(data: bytes, image: TiffImage, tag: Tag) -> int:
-    """Return how many of the bytes at a strip's start are its runs: PackBits tells by itself where it ends."""
-    at, made, need = 0, 0, image.row_bytes * image.segment_length
-    while made < need and at < len(data):
-        head = data[at]
-        literal = head < PACKBITS_REPEAT
-        made += head + 1 if literal else (257 - head if head > PACKBITS_REPEAT else 0)
-        at += head + 2 if literal else (2 if head > PACKBITS_REPEAT else 1)
-    if made < need or at > len(data):
-        raise MalformedError(f"runs for {made} of {need} bytes", offset=image.ifd.offset, field=tag.name)
-    return at
 
 
 SOI = b"\xff\xd8"

@@ -78,18 +78,13 @@ _DATE = re.compile(
 )
 
 
-def bounded_text(layout: TiffLayout, ifd: Ifd, tag: Tag) -> str | None:
-    """Return a text tag, refusing one too long to be metadata."""
-    return layout.text(ifd, tag) if _is_there(ifd, tag) else None
-
-
-def _is_there(ifd: Ifd, tag: Tag) -> bool:
-    """Whether an IFD has a tag; one too long to be metadata is refused."""
+def bounded[T](read: Callable[[Ifd, int], T], ifd: Ifd, tag: Tag) -> T | None:
+    """Return what a reader finds in a tag, None where it is absent; one too long to be metadata is refused."""
     entry = ifd.entries.get(tag)
     if entry is not None and entry.nbytes > MAX_BYTES:
         reason = f"{entry.nbytes} bytes, no more than {MAX_BYTES} are read"
         raise UnsupportedError(reason, offset=ifd.offset, field=tag.name)
-    return entry is not None
+    return None if entry is None else read(ifd, tag)
 
 
 def _number_text(layout: TiffLayout, ifd: Ifd, tag: Tag) -> str | None:
@@ -136,12 +131,6 @@ def without_empty(items: Mapping[str, Any]) -> dict[str, Any]:
 GPS_IFD = 34853
 MAX_VALUES = 4096
 """A tag of more values than this is no fact about the image: maker notes, thumbnails."""
-
-
-def _icc_profile(layout: TiffLayout, ifd: Ifd) -> str | None:
-    """Return the colour profile in base64."""
-    data = layout.raw(ifd, Tag.ICCProfile) if _is_there(ifd, Tag.ICCProfile) else None
-    return base64.b64encode(data).decode("ascii") if data else None
 
 
 def _exif(layout: TiffLayout, ifd: Ifd) -> dict[str, Any] | None:
@@ -230,7 +219,7 @@ def meaning_of(
 ) -> Meaning:
     """Return what an image's tags, and the files beside it, say of it; `unit` is that of the CRS's heights."""
     meaning, beside, ifd = Meaning(), beside or Sidecars(), image.ifd
-    text = meaning.attempt(bounded_text, layout, ifd, Tag.GDAL_METADATA) or ""
+    text = meaning.attempt(bounded, layout.text, ifd, Tag.GDAL_METADATA) or ""
     inner = meaning.attempt(parse_gdal_metadata, text) if text.strip() else None
     metadata = merged(inner or GdalMetadata(), beside.pam)
     for problem in metadata.problems:
@@ -244,9 +233,10 @@ def meaning_of(
     meaning.full |= _extras(bands)
     meaning.group |= _about(meaning, layout, ifd, metadata.items)
     if options.embedded:
+        profile = meaning.attempt(bounded, layout.raw, ifd, Tag.ICCProfile) or b""
         documents = {
-            "icc_profile": meaning.attempt(_icc_profile, layout, ifd),
-            "xmp": meaning.attempt(bounded_text, layout, ifd, Tag.XMP),
+            "icc_profile": base64.b64encode(profile).decode("ascii"),
+            "xmp": meaning.attempt(bounded, layout.text, ifd, Tag.XMP),
             "exif": meaning.attempt(_exif, layout, ifd),
         }
         meaning.group |= without_empty(documents)
@@ -321,7 +311,7 @@ def _about(meaning: Meaning, layout: TiffLayout, ifd: Ifd, items: Items) -> dict
     """Return what stands in tags of their own, and GDAL's items by domain."""
     entries = ifd.entries
     about: dict[str, Any] = {
-        name: meaning.attempt(bounded_text, layout, ifd, tag) for tag, name in TEXTS.items() if tag in entries
+        name: meaning.attempt(bounded, layout.text, ifd, tag) for tag, name in TEXTS.items() if tag in entries
     }
     about |= {name: meaning.attempt(_number_text, layout, ifd, tag) for tag, name in NUMBERS.items() if tag in entries}
     if not entries.keys().isdisjoint({Tag.ResolutionUnit, Tag.XResolution, Tag.YResolution}):

@@ -19,7 +19,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number
 from jnrrdz.formats.tiff.image import TiffImage
-from jnrrdz.formats.tiff.metadata import TEXTS, bounded_text, meaning_of
+from jnrrdz.formats.tiff.metadata import TEXTS, bounded, meaning_of
 from jnrrdz.formats.tiff.pages import NAMES, Level, Numbers, Pages, check_levels
 from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffLayout
@@ -212,7 +212,7 @@ class Files:
 def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: ScanOptions) -> VirtualGroup | None:
     """Return the group of an OME-TIFF, None where its XML describes no plane of a TIFF."""
     files = Files(layout, url, neighbours)
-    text = bounded_text(layout, layout.ifd(layout.first), Tag.ImageDescription) or ""
+    text = bounded(layout.text, layout.ifd(layout.first), Tag.ImageDescription) or ""
     series: list[Series] = []
     refused: list[dict[str, str]] = []
     for number, image in enumerate(parse_ome(text)):

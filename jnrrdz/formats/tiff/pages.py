@@ -137,20 +137,16 @@ class Pages:
         for place, tag in enumerate(self._numbers(entries[0, :, :2], "u2").tolist()):
             if tag in COMPARED or tag in ADDRESSES:
                 alike &= (entries[:, place, 2:-room] == entries[0, place, 2:-room]).all(axis=1)
-            if tag in COMPARED:
-                self._compare(entries[:, place], alike)
+            if tag not in COMPARED:
+                continue
+            values, nbytes = entries[:, place, -room:], self._nbytes(entries[0, place])
+            if nbytes <= room:
+                alike &= (values[:, :nbytes] == values[0, :nbytes]).all(axis=1)
+                continue
+            elsewhere = np.flatnonzero(alike & (values != values[0]).any(axis=1))
+            first = self._value(entries[0, place], nbytes) if elsewhere.size else b""
+            alike[elsewhere] = [self._value(entries[row, place], nbytes) == first for row in elsewhere]
         return alike
-
-    def _compare(self, entries: Rows, alike: NDArray[np.bool_]) -> None:
-        """Take from `alike` the rows whose value of one tag is not the first row's."""
-        values, nbytes = entries[:, -self.layout.room :], self._nbytes(entries[0])
-        if nbytes <= self.layout.room:
-            alike &= (values[:, :nbytes] == values[0, :nbytes]).all(axis=1)
-            return
-        elsewhere = np.flatnonzero(alike & (values != values[0]).any(axis=1))
-        if elsewhere.size:
-            first = self._value(entries[0], nbytes)
-            alike[elsewhere] = [self._value(entries[row], nbytes) == first for row in elsewhere]
 
     def _numbers(self, data: Rows | bytes, code: str) -> Column:
         """Return the numbers of a type that bytes are."""
@@ -194,7 +190,11 @@ class Pages:
     def columns(self, number: int) -> tuple[Column, Column]:
         """Return offsets and lengths (pages, segments) of all pages of a kind."""
         if number not in self._columns:
-            self._columns[number] = self._listed(number) or self._repaired(number)
+            columns = self._listed(number)
+            if columns is None:  # page by page, with the repairs and refusals of `segments`
+                ranges = [segments(self.layout, self.image(int(page))) for page in self.kinds[number].pages]
+                columns = np.stack([each.offsets for each in ranges]), np.stack([each.lengths for each in ranges])
+            self._columns[number] = columns
         return self._columns[number]
 
     def _listed(self, number: int) -> tuple[Column, Column] | None:
@@ -211,11 +211,6 @@ class Pages:
         if image.compression == Compression.NONE:
             lengths = np.where(lengths > 0, np.minimum(lengths, image.row_bytes * image.segment_length), lengths)
         return offsets, np.minimum(lengths, size - offsets)
-
-    def _repaired(self, number: int) -> tuple[Column, Column]:
-        """Return the columns page by page, with the repairs and refusals of `segments`."""
-        ranges = [segments(self.layout, self.image(int(page))) for page in self.kinds[number].pages]
-        return np.stack([each.offsets for each in ranges]), np.stack([each.lengths for each in ranges])
 
     def sub_ifds(self, numbers: Numbers) -> Column | None:
         """Return where the SubIFDs of some pages are, a row a page; None where they have not as many each."""
@@ -342,29 +337,22 @@ def level_array(level: Level) -> VirtualArray:
         chunks = (*chunks[: len(lead) - 1], cut.together, *chunks[len(lead) :])
     grid = tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
     places = np.arange(prod(grid)).reshape(grid).transpose(order).ravel()
+    offsets, lengths = cut.offsets.ravel()[places], cut.lengths.ravel()[places]
+    present = (offsets > 0) & (lengths > 0)
+    indptr = np.concatenate(([0], np.cumsum(present))).astype(np.int64)
+    source: NDArray[np.int32] = np.broadcast_to(np.int32(0), int(indptr[-1]))
+    if len(level.sources) > 1:
+        source = np.repeat(level.source[:: cut.together], cut.offsets.shape[1])[places][present]
     return VirtualArray(
         shape=tuple(shape[place] for place in order),
         dtype=alone.dtype,
         chunks=tuple(chunks[place] for place in order),
         codecs=(cut.codec,),
-        refs=_refs(level, cut, places),
+        refs=ChunkRefs(level.sources, indptr, source, offsets[present], lengths[present]),
         dimension_names=tuple(names[place] for place in order),
         fill_value=alone.fill_value,
         attributes=alone.attributes,
     )
-
-
-def _refs(level: Level, cut: _Chunked, places: NDArray[np.intp]) -> ChunkRefs:
-    """Return one range a chunk, in the array's order."""
-    offsets, lengths = cut.offsets.ravel()[places], cut.lengths.ravel()[places]
-    present = (offsets > 0) & (lengths > 0)
-    indptr = np.concatenate(([0], np.cumsum(present))).astype(np.int64)
-    if len(level.sources) == 1:
-        source: NDArray[np.int32] = np.broadcast_to(np.int32(0), int(indptr[-1]))
-    else:
-        pages = np.repeat(level.source[:: cut.together], cut.offsets.shape[1])
-        source = pages[places][present]
-    return ChunkRefs(level.sources, indptr, source, offsets[present], lengths[present])
 
 
 def _chunked(level: Level) -> _Chunked:
