@@ -4,12 +4,15 @@ The library's functions take the members of these records as keyword arguments, 
 here spell for editors and type checkers.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
 type PrecinctWindows = Literal["auto", "always", "never"]
 type StorageOptions = Mapping[str, Any] | None
+type StorageOptionsOf = StorageOptions | Callable[[str], StorageOptions]
+"""fsspec's options, or a function of a URL that gives them; it has to pickle."""
 
 
 class ScanChoices(TypedDict, total=False):
@@ -61,6 +64,47 @@ class IndexChoices(SourceAccess, ScanChoices, WriteChoices, total=False):
     """What `jnrrdz.index` takes."""
 
 
+class ManifestChoices(AccessChoices, WriteChoices, total=False):
+    """What a function takes that makes a manifest of manifests."""
+
+
+class AxisChoices(TypedDict, total=False):
+    """The members of `MergeOptions` that a batch has too."""
+
+    concat_dim: str
+    coord_from: str | None
+    keep_order: bool
+    skip_mismatched: bool
+
+
+class MergeChoices(ManifestChoices, AxisChoices, total=False):
+    """What `jnrrdz.merge` takes."""
+
+    names: Sequence[str]
+
+
+class BatchChoices(ScanChoices, AxisChoices, total=False):
+    """What `jnrrdz.batch` takes."""
+
+    format: str | None
+    single_range: bool
+    relative: bool
+    overwrite: bool
+    jobs: int
+    processes: int | None
+    scheduler: str | None
+    retries: int
+    timeout: float | None
+    max_errors: int | None
+    fail_fast: bool
+    resume: bool
+    dry_run: bool
+    report: str | os.PathLike[str] | None
+    allow: Sequence[str]
+    storage_options: StorageOptionsOf
+    target_options: StorageOptionsOf
+
+
 @dataclass(frozen=True)
 class Access:
     """How what you name is reached, and what it may reach in turn."""
@@ -94,6 +138,79 @@ class WriteOptions:
 
     target_options: StorageOptions = None
     """fsspec's options for the output."""
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """How many manifests, or sources, become one."""
+
+    concat_dim: str = ""
+    """The axis along which they are put together: a new one, or one that all of them have."""
+
+    coord_from: str | None = None
+    """Where each value along the axis stands: a regular expression whose one group finds it in the name, or
+    `metadata` for the time at which the image was taken."""
+
+    keep_order: bool = False
+    """Keep the order in which they are named, and values that are there twice; else the values order them."""
+
+    skip_mismatched: bool = False
+    """Leave out what does not fit the others; else it is an error."""
+
+    names: Sequence[str] = ()
+    """The names of the references, where those are not their own."""
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """How the work of a batch is done."""
+
+    jobs: int = 64
+    """Sources under way at once."""
+
+    processes: int | None = None
+    """Processes that share the work: by default one a core, and one for few sources."""
+
+    scheduler: str | None = None
+    """The URL of a dask.distributed scheduler to work on, or `local`."""
+
+    retries: int = 3
+    """How often a source is tried again after a failure that may pass."""
+
+    timeout: float | None = None
+    """Seconds for each source."""
+
+    max_errors: int | None = None
+    """Stop when so many sources have failed."""
+
+    fail_fast: bool = False
+    """Stop at the first failure."""
+
+    resume: bool = False
+    """Leave outputs of the same source, as it is now, with the same options."""
+
+    dry_run: bool = False
+    """Write nothing; the outcomes tell what would be written."""
+
+    report: str | os.PathLike[str] | None = None
+    """A local file that gets a line of JSON for each source."""
+
+    allow: Sequence[str] = ()
+    """As in `Access`."""
+
+    storage_options: StorageOptionsOf = None
+    """fsspec's options for the sources."""
+
+    target_options: StorageOptionsOf = None
+    """fsspec's options for the outputs."""
+
+    def source_options(self, url: str) -> StorageOptions:
+        """Return fsspec's options for a source."""
+        return self.storage_options(url) if callable(self.storage_options) else self.storage_options
+
+    def output_options(self, url: str) -> StorageOptions:
+        """Return fsspec's options for an output."""
+        return self.target_options(url) if callable(self.target_options) else self.target_options
 
 
 @dataclass(frozen=True)

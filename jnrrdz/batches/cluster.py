@@ -27,7 +27,7 @@ def run_task(plan: Plan, jobs: list[Job]) -> list[Outcome]:
     return list(in_threads(plan, ListedJobs(jobs), threading.Event()))
 
 
-def on_cluster(plan: Plan, jobs: Jobs, stop: threading.Event, scheduler: str) -> Iterator[Outcome]:
+def on_cluster(plan: Plan, scheduler: str, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as tasks end."""
     with _client(scheduler) as client:
         results: SimpleQueue[Any] = SimpleQueue()

@@ -152,7 +152,7 @@ def source_of(plan: Plan, job: Job) -> FsspecSource | None:
     if local_path(url) is not None or is_tree(url) or not plan.is_new(job):
         return None
     try:
-        source = open_source(literal(url), storage_options=plan.source_options(url))
+        source = open_source(literal(url), storage_options=plan.work.source_options(url))
     except (JnrrdzError, OSError):
         return None  # told where the job is done
     return source if isinstance(source, FsspecSource) else None
@@ -207,7 +207,7 @@ class Heads:
         self._start()
 
     async def _do(self, job: Job, source: FsspecSource) -> None:
-        clock = Clock(self._plan.timeout, self._stop)
+        clock = Clock(self._plan.work.timeout, self._stop)
         head: bytes | JnrrdzError
         try:
             head = await clock.awaited(source.head(FIRST))
@@ -497,7 +497,7 @@ class Pool:
                 worker.process.wait()
 
 
-def in_processes(plan: Plan, jobs: Jobs, stop: threading.Event, count: int) -> Iterator[Outcome]:
+def in_processes(plan: Plan, count: int, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as they come; when the generator is closed, what is under way is given up."""
     pool = Pool(plan, jobs)
     try:

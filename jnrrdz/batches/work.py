@@ -12,10 +12,10 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +28,7 @@ from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, write_form
-from jnrrdz.options import Access, ScanOptions, WriteOptions
+from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
 from jnrrdz.sources.base import ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
@@ -216,47 +216,30 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 """Seconds between two attempts at a source; each of its requests has had several."""
 
-type OptionsOf = Mapping[str, Any] | Callable[[str], Mapping[str, Any] | None] | None
-
 
 @dataclass(frozen=True)
 class Plan:
     """What is asked of every source; it is sent to workers."""
 
-    scan: ScanOptions = field(default_factory=ScanOptions)
-    form: str | None = None
-    single_range: bool = False
-    relative: bool = False
-    overwrite: bool = False
-    resume: bool = False
-    retries: int = 3
-    timeout: float | None = None
+    scan: ScanOptions
+    form: WriteOptions
+    work: BatchOptions
     since: str | None = None
+    """The earliest time of modification, as RFC 3339 text."""
     collect: bool = False
     """Return the manifests in place of writing them."""
     threads: int = 8
     """Sources under way at once in each process."""
-    allow: tuple[str, ...] = ()
-    storage_options: OptionsOf = None
-    target_options: OptionsOf = None
 
     @property
     def recorded_options(self) -> Mapping[str, Any]:
         """What a manifest that is made so says of it."""
         asked = json.loads(json.dumps(self.scan.changed()))  # tuples become lists, as they are there
-        return {**asked, "single_range": True} if self.single_range else asked
-
-    def source_options(self, url: str) -> Mapping[str, Any] | None:
-        """Return fsspec's options for a source."""
-        return self.storage_options(url) if callable(self.storage_options) else self.storage_options
-
-    def output_options(self, url: str) -> Mapping[str, Any] | None:
-        """Return fsspec's options for an output."""
-        return self.target_options(url) if callable(self.target_options) else self.target_options
+        return {**asked, "single_range": True} if self.form.single_range else asked
 
     def is_new(self, job: Job) -> bool:
         """Whether a job's source is to be scanned for certain: nothing that is there already can be its output."""
-        if self.overwrite or self.collect or not (self.resume or job.again):
+        if self.form.overwrite or self.collect or not (self.work.resume or job.again):
             return self.since is None or job.found.modified is not None
         place = local_path(job.output)
         return place is not None and not os.path.lexists(place)
@@ -269,10 +252,10 @@ def run_job(
 
     The opener is for the first attempt; others ask anew.
     """
-    clock = clock or Clock(plan.timeout, stop)
+    clock = clock or Clock(plan.work.timeout, stop)
     _own.warnings = []
     outcome = Outcome(job, State.FAILED)
-    for attempt in range(plan.retries + 1):
+    for attempt in range(plan.work.retries + 1):
         outcome = outcome._replace(attempts=attempt + 1)
         try:
             outcome = _attempt(plan, outcome, clock, opener or TimedOpener(clock))
@@ -282,7 +265,7 @@ def run_job(
         except (JnrrdzError, OSError) as error:
             opener = None
             outcome = failed(outcome, error)
-            if attempt == plan.retries or not is_passing(error):
+            if attempt == plan.work.retries or not is_passing(error):
                 break
         try:
             clock.sleep(pause(attempt, first=FIRST_PAUSE, longest=LONGEST_PAUSE))
@@ -317,8 +300,8 @@ def failed(outcome: Outcome, error: BaseException) -> Outcome:
 
 def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) -> Outcome:
     job = outcome.job
-    replaces = plan.overwrite
-    if not plan.collect and not plan.overwrite:
+    replaces = plan.form.overwrite
+    if not plan.collect and not plan.form.overwrite:
         with _waiting(job.output):
             there = _state_of(plan, job, opener)
         if there is State.SKIPPED:
@@ -326,7 +309,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
         replaces = there is State.FAILED
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
         return outcome._replace(state=State.SKIPPED, error=None, message=None)
-    access = Access(plan.allow, plan.source_options(job.found.url))
+    access = Access(plan.work.allow, plan.work.source_options(job.found.url))
     scanned = scan(job.found.url, plan.scan, access, opener=opener)
     clock.check()  # nothing is written for whoever has given up
     manifest = None
@@ -352,23 +335,23 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
 
 def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
     """Return whether the output is to be left (skipped), to be replaced (failed), or is not there (planned)."""
-    options = plan.output_options(job.output)
-    if not (plan.resume or job.again):
+    options = plan.work.output_options(job.output)
+    if not (plan.work.resume or job.again):
         if recorded.exists(job.output, options):
             raise JnrrdzError(
                 "exists already; --resume (resume=True) leaves what is done, --overwrite (overwrite=True) replaces it",
                 url=job.output,
             )
         return State.PLANNED
-    form = plan.form or format_of(job.output)
+    form = plan.form.format or format_of(job.output)
     there = recorded.recorded_in(job.output, form, opener, options)
     if there is None:
         return State.FAILED if recorded.exists(job.output, options) else State.PLANNED
     if there.options != plan.recorded_options:
         return State.FAILED
     url = job.found.url
-    named = recorded.name_in(url, job.output, is_relative=plan.relative)
-    same = recorded.is_made_of(there.sources, job.found, named, opener, plan.source_options(url))
+    named = recorded.name_in(url, job.output, is_relative=plan.form.relative)
+    same = recorded.is_made_of(there.sources, job.found, named, opener, plan.work.source_options(url))
     return State.SKIPPED if same else State.FAILED
 
 
@@ -376,7 +359,7 @@ def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
     """Whether a source that no listing told of is new enough; one whose age nobody knows is."""
     if is_tree(job.found.url) or plan.since is None:
         return True
-    source = opener(literal(job.found.url), storage_options=plan.source_options(job.found.url))
+    source = opener(literal(job.found.url), storage_options=plan.work.source_options(job.found.url))
     try:
         modified = source.validators.modified
     finally:
@@ -395,8 +378,8 @@ def _write(plan: Plan, output: str, scanned: Scanned, *, overwrite: bool) -> Non
         _make_folder(os.path.dirname(os.path.abspath(place)))  # noqa: PTH100, PTH120  the path is literal
     durable = DURABLE.set(False)
     try:
-        options = WriteOptions(plan.form, plan.single_range, plan.relative, overwrite, plan.output_options(output))
-        write_form(scanned.group, output, options)
+        form = replace(plan.form, overwrite=overwrite, target_options=plan.work.output_options(output))
+        write_form(scanned.group, output, form)
     finally:
         DURABLE.reset(durable)
 

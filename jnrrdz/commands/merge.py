@@ -1,43 +1,43 @@
-"""JPEG tables of a TIFF put back into its tiles, by reference: where the tables stand in the file.
+"""Many manifests or sources as one dataset: read in turn, put together along one axis, written once.
 
-May touch sources, the TIFF layout and the model.  A TIFF may hold the tables of all its tiles once,
-in the tag JPEGTables; the codec then has them in its configuration, which arrays of several files
-share.  A chunk of two ranges, the tables' and the tile's, needs no configuration.
+A few references are read at a time, in threads; what stays of each is its columns.  What was decided, and why:
+docs/decisions/004-merge.md.
+
+A TIFF may hold the JPEG tables of all its tiles once, in the tag JPEGTables; the codec then has them in its
+configuration, which arrays of several files share.  Where the files' tables differ, each chunk becomes two ranges,
+the tables' and the tile's, and needs no configuration.
 Spec: https://www.awaresystems.be/imaging/tiff/specification/TIFFTechNote2.txt
-
-Many manifests or sources as one dataset: read in turn, put together along one axis, written once.
-
-May touch everything below the command line.  A few references are read at a time, in threads;
-what stays of each is its columns.  What was decided, and why: docs/decisions/004-merge.md.
 """
 
 import base64
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import batched
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, Unpack, get_args
 
 import numpy as np
 
 from jnrrdz import api
+from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import Concatenated, Concatenation
 from jnrrdz.core.coordinate import Meaning, Values, column, parsed
 from jnrrdz.core.refs import ChunkRefs, with_tables
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
-from jnrrdz.formats.tiff.structure import Ifd, TiffLayout
+from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.trust import Trust
+from jnrrdz.options import Access, MergeChoices, MergeOptions, WriteOptions, with_choices
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.readahead import ReadAhead
-from jnrrdz.sources.url import place
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 HEAD = 12
@@ -72,25 +72,20 @@ class TableFinder:
 def _position(source: ByteSource, refs: ChunkRefs, tables: bytes) -> int:
     """Return where the tables stand in a TIFF."""
     layout = TiffLayout(ReadAhead(source), source.validators.size)
-    places = [
-        ifd.entries[Tag.JPEGTables].position for ifd in _ifds(layout) if layout.raw(ifd, Tag.JPEGTables) == tables
-    ]
-    if not places or tables[:2] != SOI or tables[-2:] != EOI:
+    position = None
+    for top in layout.main:
+        below = (ifd for start in layout.ints(layout.ifd(top), Tag.SubIFDs) for ifd in layout.chain(start))
+        for ifd in map(layout.ifd, (top, *below)):
+            if position is None and layout.raw(ifd, Tag.JPEGTables) == tables:
+                position = ifd.entries[Tag.JPEGTables].position
+    if position is None or tables[:2] != SOI or tables[-2:] != EOI:
         raise UnrepresentableError("its JPEG tables are no JPEG stream in the file any more", field="JPEGTables")
     start = int(refs.offset[np.argmin(refs.offset)])
     (head,) = source.read([(start, start + HEAD)])
     # a JFIF marker says which colours they are, but only as the first segment
     if head[:2] != SOI or head[JFIF] == b"JFIF":
         raise UnrepresentableError("its tiles cannot follow the JPEG tables in one stream", offset=start)
-    return places[0]
-
-
-def _ifds(layout: TiffLayout) -> Iterator[Ifd]:
-    """Yield the directories of the chain, and those of smaller versions that hang below them."""
-    for ifd in map(layout.ifd, layout.main):
-        yield ifd
-        for start in layout.ints(ifd, Tag.SubIFDs):
-            yield from map(layout.ifd, layout.chain(start))
+    return position
 
 
 METADATA = "metadata"
@@ -102,7 +97,6 @@ AT_ONCE = 64
 
 THREADS = 8
 
-type Options = Mapping[str, Any] | None
 type Ref = str | os.PathLike[str] | VirtualGroup
 
 
@@ -122,53 +116,29 @@ class Merged:
     chunks: int
 
 
-def merge(  # noqa: PLR0913 - those of stacked, and those of api.write
+def merge(
     refs: Sequence[Ref],
     out: str | os.PathLike[str],
+    options: MergeOptions | None = None,
     *,
-    concat_dim: str,
-    names: Sequence[str] | None = None,
-    coord_from: str | None = None,
-    keep_order: bool = False,
-    skip_mismatched: bool = False,
-    allow: Sequence[str] = (),
-    format: str | None = None,  # noqa: A002 - the word that users know
-    single_range: bool = False,
-    relative: bool = False,
-    overwrite: bool = False,
-    storage_options: Options = None,
-    source_options: Options = None,
-    target_options: Options = None,
+    form: WriteOptions | None = None,
+    access: Access | None = None,
+    **choices: Unpack[MergeChoices],
 ) -> Merged:
-    """Write manifests, or sources that are scanned, of one form as one manifest."""
-    found = stacked(
-        refs,
-        concat_dim=concat_dim,
-        names=names,
-        coord_from=coord_from,
-        keep_order=keep_order,
-        skip_mismatched=skip_mismatched,
-        allow=allow,
-        single_range=single_range,
-        storage_options=storage_options,
-        source_options=source_options,
-    )
+    """Write manifests, or sources that are scanned, of one form as one manifest, and return what is in it.
+
+    Keywords are the members of `MergeOptions`, `WriteOptions` and `Access`, in place of the records or beside
+    them; `concat_dim` is needed.
+    """
+    axis, output, reach = with_choices(choices, options or MergeOptions(), form or WriteOptions(), access or Access())
+    found = stacked(refs, axis, access=reach, single_range=output.single_range)
     target = os.fspath(out)
-    if place(target) in {place(record.url) for record in found.group.sources}:
-        raise UnrepresentableError("is a source itself and would be replaced; name another output", url=target)
-    api.write(
-        found.group,
-        target,
-        format=format,
-        single_range=single_range,
-        relative=relative,
-        overwrite=overwrite,
-        storage_options=target_options,
-    )
-    arrays = [array for _, array in found.group.arrays() if concat_dim in array.dimension_names and array.refs.sources]
+    write_elsewhere(found.group, target, output)
+    dim = axis.concat_dim
+    arrays = [array for _, array in found.group.arrays() if dim in array.dimension_names and array.refs.sources]
     return Merged(
         target,
-        format or api.format_of(target),
+        output.format or api.format_of(target),
         found.names,
         tuple(map(str, found.left_out)),
         found.dropped,
@@ -177,46 +147,41 @@ def merge(  # noqa: PLR0913 - those of stacked, and those of api.write
     )
 
 
-def stacked(  # noqa: PLR0913 - what may be said of the references, and how they are reached
-    refs: Sequence[Ref],
-    *,
-    concat_dim: str,
-    names: Sequence[str] | None = None,
-    coord_from: str | None = None,
-    keep_order: bool = False,
-    skip_mismatched: bool = False,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    single_range: bool = False,
-    source_options: Options = None,
+def stacked(
+    refs: Sequence[Ref], options: MergeOptions, *, access: Access | None = None, single_range: bool = False
 ) -> Concatenated:
-    """Return manifests, or sources that are scanned, of one form as one group along the axis `concat_dim`.
+    """Return manifests, or sources that are scanned, of one form as one group along an axis.
 
-    `coord_from` is a regular expression with one group, which finds the coordinate in each name, or
-    "metadata" for the time at which the images were taken; `names` are those of the references where they
-    are not their own.  A manifest may reach what it may reach
-    when it is opened by itself.
+    A manifest may reach what it may reach when it is opened by itself.
     """
-    names = names or [
-        os.fspath(ref) if not isinstance(ref, VirtualGroup) else f"group {n}" for n, ref in enumerate(refs)
+    if not options.concat_dim:
+        raise TypeError("merge() misses the keyword argument 'concat_dim'")
+    access = access or Access()
+    names = options.names or [
+        f"group {n}" if isinstance(ref, VirtualGroup) else os.fspath(ref) for n, ref in enumerate(refs)
     ]
-    rule = None if coord_from is None else rule_of(coord_from)
-    finder = TableFinder(source_options or storage_options)
-    read = partial(_read, allow=tuple(allow), storage_options=storage_options, source_options=source_options)
+    rule = None if options.coord_from is None else rule_of(options.coord_from)
+    finder = TableFinder(access.source_options or access.storage_options)
     origins: list[Mapping[str, Any]] = []
-    found = Concatenation(concat_dim, column if rule is None else rule.values)
-    for name, ref in zip(names, _in_threads(read, refs), strict=True):
-        finder.guards |= ref.guards
-        origins.append(ref.group.origin)
-        try:
-            found.add(ref.group, name, None if rule is None else rule.text(name, ref.group))
-        except UnrepresentableError as error:
-            found.refuse(name, str(error))
-    moved = _refuse_tables if single_range else finder
-    made = found.finish(keep_order=keep_order, skip_mismatched=skip_mismatched, with_tables=moved)
+    stack = Concatenation(options.concat_dim, column if rule is None else rule.values)
+    with ThreadPoolExecutor(min(THREADS, max(len(refs), 1))) as pool:
+        # a few at a time: all of them together would not fit in memory
+        read = itertools.chain.from_iterable(pool.map(partial(_read, access), some) for some in batched(refs, AT_ONCE))
+        for name, (group, guards) in zip(names, read, strict=True):
+            finder.guards |= guards
+            origins.append(group.origin)
+            try:
+                stack.add(group, name, None if rule is None else rule.text(name, group))
+            except UnrepresentableError as error:
+                stack.refuse(name, str(error))
+    made = stack.finish(
+        keep_order=options.keep_order,
+        skip_mismatched=options.skip_mismatched,
+        with_tables=_refuse_tables if single_range else finder,
+    )
     # one scan of a source that changed can be put in place of the old one where all were scanned alike
     alike = {"options": origins[0]["options"]} if all("options" in one and one == origins[0] for one in origins) else {}
-    return replace(made, group=replace(made.group, origin={**alike, "concat_dim": concat_dim}))
+    return replace(made, group=replace(made.group, origin={**alike, "concat_dim": options.concat_dim}))
 
 
 def _refuse_tables(refs: ChunkRefs, tables: str) -> NoReturn:  # noqa: ARG001 - the signature of `WithTables`
@@ -226,33 +191,16 @@ def _refuse_tables(refs: ChunkRefs, tables: str) -> NoReturn:  # noqa: ARG001 - 
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A group, and with what its sources may be opened."""
-
-    group: VirtualGroup
-    guards: Mapping[str, AddressGuard | None]
-
-
-def _read(ref: Ref, *, allow: tuple[str, ...], storage_options: Options, source_options: Options) -> _Found:
-    """Return what a manifest, a source or a group holds; only a manifest's sources have to be trusted."""
+def _read(access: Access, ref: Ref) -> tuple[VirtualGroup, Mapping[str, AddressGuard | None]]:
+    """Return what a manifest, a source or a group holds, and with what the sources of a manifest may be opened."""
     if isinstance(ref, VirtualGroup):
-        return _Found(ref, {})
-    manifest = api.open_stored(
-        ref, allow=allow, storage_options=storage_options, source_options=source_options
-    ).manifest
-    group = group_from_manifest(manifest, allow=allow, source_options=source_options)
+        return ref, {}
+    manifest = api.open_stored(ref, access=access).manifest
+    group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
     if manifest.url is None:
-        return _Found(group, {})
-    trust = Trust(manifest.url, tuple(record.url for record in manifest.sources), allow)
-    return _Found(group, {record.url: trust.guard_for(record.url) for record in group.sources})
-
-
-def _in_threads(read: Callable[[Ref], _Found], refs: Sequence[Ref]) -> Iterator[_Found]:
-    """Yield what is read, in order, a few at a time: all of it together would not fit in memory."""
-    with ThreadPoolExecutor(min(THREADS, max(len(refs), 1))) as pool:
-        for some in batched(refs, AT_ONCE):
-            yield from pool.map(read, some)
+        return group, {}
+    trust = Trust(manifest.url, tuple(record.url for record in manifest.sources), tuple(access.allow))
+    return group, {record.url: trust.guard_for(record.url) for record in group.sources}
 
 
 @dataclass(frozen=True)
@@ -265,12 +213,19 @@ class Rule:
 
     def text(self, name: str, group: VirtualGroup) -> str:
         """Return the text of one group's coordinate."""
-        if self.pattern is None:
-            return _datetime(group)
-        found = self.pattern.search(name)
-        if found is None or not found[1]:
-            raise UnrepresentableError(f"--coord-from {self.pattern.pattern!r} finds nothing in its name")
-        return found[1]
+        if self.pattern is not None:
+            match = self.pattern.search(name)
+            if match is None or not match[1]:
+                raise UnrepresentableError(f"--coord-from {self.pattern.pattern!r} finds nothing in its name")
+            return match[1]
+        nodes = [group, *(node for _, node in group.walk())]
+        times = dict.fromkeys(str(node.attributes[DATETIME]) for node in nodes if DATETIME in node.attributes)
+        if len(times) != 1:
+            tells = f"several times: {', '.join(times)}" if times else "no time"
+            raise UnrepresentableError(
+                f"its metadata (attribute {DATETIME!r}) tell {tells}; --coord-from REGEX reads names"
+            )
+        return next(iter(times))
 
     def values(self, texts: Sequence[str]) -> Values:
         """Return what the texts stand for."""
@@ -292,13 +247,3 @@ def rule_of(coord_from: str) -> Rule:
         raise MalformedError(f"{pattern.groups} groups in {coord_from!r}; one finds the value", field="--coord-from")
     names = [name for name in get_args(Meaning.__value__) if name in pattern.groupindex]
     return Rule(pattern, names[0] if names else None)
-
-
-def _datetime(group: VirtualGroup) -> str:
-    """Return when an image was taken, as its scanner found it."""
-    nodes = [group, *(node for _, node in group.walk())]
-    found = dict.fromkeys(node.attributes[DATETIME] for node in nodes if DATETIME in node.attributes)
-    if len(found) != 1:
-        told = f"several times: {', '.join(map(str, found))}" if found else "no time"
-        raise UnrepresentableError(f"its metadata (attribute {DATETIME!r}) tell {told}; --coord-from REGEX reads names")
-    return str(next(iter(found)))

@@ -22,6 +22,7 @@ from jnrrdz.cli.console import Console
 from jnrrdz.cli.manifests import merge as command
 from jnrrdz.commands.merge import merge, stacked
 from jnrrdz.errors import MalformedError, UnrepresentableError, UntrustedSourceError
+from jnrrdz.options import Access, MergeOptions
 from tests import writers
 
 DAYS = ("20240103", "20240101", "20240102")
@@ -126,7 +127,7 @@ def test_the_time_comes_from_the_images(refs, tmp_path):
         assert (found["time"].values == TIMES + np.array([600 + minute for minute in minutes], "m8[m]")).all()
     write(tmp_path / "timeless.tif")
     with pytest.raises(UnrepresentableError, match=r"1 of 4 do not fit the others: .*timeless\.tif: .*tell no time"):
-        stacked([*refs, tmp_path / "timeless.tif"], concat_dim="time", coord_from="metadata")
+        stacked([*refs, tmp_path / "timeless.tif"], MergeOptions(concat_dim="time", coord_from="metadata"))
 
 
 def test_merged_manifests_are_merged_again(refs, expected, tmp_path):
@@ -213,7 +214,7 @@ def test_tables_and_tiles_that_make_no_stream_are_refused(tmp_path, change, text
         jnrrdz.index(name, ref)
     names[1].write_bytes(spoiled(names[1].read_bytes(), change))
     with pytest.raises(UnrepresentableError, match=rf"q60\.tif.*{text}"):
-        stacked(refs, concat_dim="quality", coord_from=r"q(\d+)")
+        stacked(refs, MergeOptions(concat_dim="quality", coord_from=r"q(\d+)"))
 
 
 def test_tables_are_fetched_with_the_manifests_trust(tmp_path, make_http_server):
@@ -223,12 +224,12 @@ def test_tables_are_fetched_with_the_manifests_trust(tmp_path, make_http_server)
         jnrrdz.index(name, name.with_suffix(".json"), relative=True)
         server.files |= {f"/{own.name}": own.read_bytes() for own in (name, name.with_suffix(".json"))}
     refs = [f"{server.url}/{name.stem}.json" for name in names]
-    found = stacked(refs, concat_dim="quality", coord_from=r"q(\d+)")
+    found = stacked(refs, MergeOptions(concat_dim="quality", coord_from=r"q(\d+)"))
     assert found.group.children["0"].children["data"].refs.counts.min() == 2
     server.redirects["/q60.tif"] = f"{other.url}/q60.tif"
     other.files["/q60.tif"] = server.files["/q60.tif"]
     with pytest.raises(UntrustedSourceError):
-        stacked(refs, concat_dim="quality", coord_from=r"q(\d+)")
+        stacked(refs, MergeOptions(concat_dim="quality", coord_from=r"q(\d+)"))
     assert other.log == []
 
 
@@ -269,7 +270,7 @@ RULES = {
 @pytest.mark.parametrize(("rule", "error", "text"), RULES.values(), ids=RULES)
 def test_coordinates_that_cannot_be_found_are_refused(refs, rule, error, text):
     with pytest.raises(error, match=text):
-        stacked(refs, concat_dim="time", coord_from=rule)
+        stacked(refs, MergeOptions(concat_dim="time", coord_from=rule))
 
 
 def test_a_manifest_reaches_no_more_than_when_it_is_opened_by_itself(refs, scenes, tmp_path):
@@ -281,8 +282,8 @@ def test_a_manifest_reaches_no_more_than_when_it_is_opened_by_itself(refs, scene
         (tmp_path / f"scene_{name}.json").write_text(json.dumps(found))
     paths = [tmp_path / f"scene_{name}.json" for name in DAYS[:2]]
     with pytest.raises(UntrustedSourceError):
-        stacked(paths, concat_dim="time", coord_from=r"_(\d{8})")
-    found = stacked(paths, concat_dim="time", coord_from=r"_(\d{8})", allow=(str(scenes),))
+        stacked(paths, MergeOptions(concat_dim="time", coord_from=r"_(\d{8})"))
+    found = stacked(paths, MergeOptions(concat_dim="time", coord_from=r"_(\d{8})"), access=Access(allow=(str(scenes),)))
     assert [record.url for record in found.group.sources] == [str(scenes / f"scene_{DAYS[0]}.tif")]
 
 
