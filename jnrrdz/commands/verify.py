@@ -1,32 +1,8 @@
-"""What a verification found: one record for each thing that is wrong, and the sum of it.
+"""Whether a manifest and its sources still belong together: `verify`.
 
-May touch nothing.
-
-Whether chunks can be read: a few of every array, or all of them.
-
-May touch zarr's arrays and errors.  A chunk is read as its users read it, so that whatever would fail
-for them fails here: a source that cannot be reached, bytes that are cut, a codec that is missing.
-
-Whether every range of an array's references lies inside of its source.
-
-May touch numpy, the model, and read's columns.  All ranges are looked at together: a million take
-some milliseconds.
-
-Whether the sources of a manifest are what they were when it was written, and how long they are.
-
-May touch sources, read's pool and manifests, and errors.  A source is asked for its state once, many
-at a time; the files of a container (N5) are known from its listing and never asked for one by one.
-
-Whether stored tiles are those that were written, and whether a file's own tables agree: JNRRD's.
-
-May touch read's store, the model, the pure codec of tiles and errors.  Attributes as docs/formats/jnrrd.md
-tells them: `tile_checksums` of a level's array, `level_offsets` of the group above.
-
-Whether a manifest and its sources still belong together: `verify`.
-
-May touch the api, read, sources and errors.  What is looked at, from cheap to dear: the state of each
-source against what was recorded, every range against its source's size, the tables of the files
-themselves, and chunks by reading them.
+What is looked at, from cheap to dear: the state of each source against what was recorded, every range against its
+source's size, the tables of the files themselves (JNRRD's, docs/formats/jnrrd.md), and chunks by reading them as
+their users do, so that whatever would fail for them fails here.
 """
 
 import hashlib
@@ -35,13 +11,14 @@ import lzma
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import batched
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
+import numpy.typing as npt
 import zarr
 
 from jnrrdz import api
@@ -55,6 +32,7 @@ from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
+from jnrrdz.options import Access, AccessChoices, with_choices
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.tree import open_tree
 from jnrrdz.sources.url import origin
@@ -136,70 +114,48 @@ UNREADABLE = (
 """What codecs raise for bytes that are not theirs: those of other packages too, of which each has its own way."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Which chunks of an array are to be read."""
-
-    refs: ArrayRefs
-    lost: frozenset[str]
-    """Sources that are known to be wrong: their chunks would only say so again."""
-    sample: int | None
-    """How many chunks; None for all of them."""
-
-    def chunks(self) -> Iterator[int]:
-        """Yield the numbers of the chunks."""
-        present = self.refs.present()
-        if self.sample is not None and len(present) > self.sample:
-            # first and last, and some between: a file that was cut or overwritten in part shows at either end
-            present = present[np.unique(np.linspace(0, len(present) - 1, self.sample).astype(np.int64))]
-        for some in batched(present, AT_ONCE):
-            yield from (int(chunk) for chunk in some if not self.lost or not self._is_lost(int(chunk)))
-
-    def _is_lost(self, chunk: int) -> bool:
-        found = self.refs.lookup(chunk)
-        trees = tuple(place for place in self.lost if place.endswith("/"))
-        return isinstance(found, list) and any(url in self.lost or url.startswith(trees) for url, _, _ in found)
+def _wanted_chunks(refs: ArrayRefs, lost: frozenset[str], sample: int | None) -> Iterator[int]:
+    """Yield the numbers of the chunks to read, all or a `sample`, but for those of sources that are `lost`."""
+    trees = tuple(url for url in lost if url.endswith("/"))
+    for chunk in map(int, _sampled(refs.present(), sample)):
+        ranges = refs.lookup(chunk) if lost else []
+        if not isinstance(ranges, list) or not any(url in lost or url.startswith(trees) for url, _, _ in ranges):
+            yield chunk
 
 
-def chunk_findings(array: "zarr.Array[Any]", wanted: Wanted) -> tuple[int, list[Finding]]:
+def _sampled(numbers: npt.ArrayLike, sample: int | None) -> npt.NDArray[np.int64]:
+    """Return first and last and some between: a file that was cut or overwritten in part shows at either end."""
+    every = np.asarray(numbers, np.int64)
+    if sample is None or len(every) <= sample:
+        return every
+    return every[np.unique(np.linspace(0, len(every) - 1, sample).astype(np.int64))]
+
+
+def chunk_findings(array: "zarr.Array[Any]", refs: ArrayRefs, chunks: Iterator[int]) -> tuple[int, list[Finding]]:
     """Return how many chunks were read, and those that could not be."""
+
+    def failure(chunk: int) -> Exception | None:
+        index = np.unravel_index(chunk, refs.keys.grid) if refs.keys.grid else ()
+        sides = zip(index, array.chunks, strict=True)
+        try:
+            array[tuple(slice(int(at) * size, (int(at) + 1) * size) for at, size in sides)]
+        except UNREADABLE as error:
+            return error
+        return None
+
     findings: list[Finding] = []
     count = failed = 0
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for some in batched(wanted.chunks(), AT_ONCE):
+        for some in batched(chunks, AT_ONCE):
             count += len(some)
-            for found in _failures(threads, array, wanted.refs, some):
-                failed += 1
-                if failed <= MOST:
-                    findings.append(found)
+            for chunk, error in zip(some, threads.map(failure, some), strict=True):
+                failed += error is not None
+                if error is not None and failed <= MOST:
+                    message = str(error) or type(error).__name__
+                    findings.append(Finding(kind_of(error, "chunk"), refs.keys.key(chunk), message))
     if failed > MOST:
-        findings.append(Finding("chunk", wanted.refs.keys.prefix, f"{failed - MOST:,} more chunks cannot be read"))
+        findings.append(Finding("chunk", refs.keys.prefix, f"{failed - MOST:,} more chunks cannot be read"))
     return count, findings
-
-
-def _failures(
-    threads: ThreadPoolExecutor, array: "zarr.Array[Any]", refs: ArrayRefs, chunks: tuple[int, ...]
-) -> Iterator[Finding]:
-    for chunk, error in zip(chunks, threads.map(lambda one: _failure(array, refs, one), chunks), strict=True):
-        if error is not None:
-            yield Finding(_kind(error), refs.keys.key(chunk), str(error) or type(error).__name__)
-
-
-def _failure(array: "zarr.Array[Any]", refs: ArrayRefs, chunk: int) -> Exception | None:
-    """Return what reading one chunk raises."""
-    index = np.unravel_index(chunk, refs.keys.grid) if refs.keys.grid else ()
-    region = tuple(slice(int(at) * size, (int(at) + 1) * size) for at, size in zip(index, array.chunks, strict=True))
-    try:
-        array[region]
-    except UNREADABLE as error:
-        return error
-    return None
-
-
-def _kind(error: Exception) -> Kind:
-    if isinstance(error, DriftError):
-        return "drift"
-    return "trust" if isinstance(error, UntrustedSourceError) else "chunk"
 
 
 _UNKNOWN = -1
@@ -247,66 +203,60 @@ def states(manifest: Manifest, pool: SourcePool, urls: Iterable[str], jobs: int,
     """
     pool.warns = False  # what it would warn of is looked at here
     trees = tuple(record.url for record in manifest.sources if record.url.endswith("/"))
-    found = States()
     single = dict.fromkeys(record.url for record in manifest.sources if record.url not in trees)
     single.update((url, None) for url in urls if not url.startswith(trees or ("\0",)))
+
+    def size(url: str) -> int | Finding:
+        try:
+            opened = pool.opened(url)
+            opened.check()
+            if times and opened.touched is not None:
+                return Finding("drift", url, opened.touched.message)
+        except JnrrdzError as error:
+            return Finding(kind_of(error, "source"), url, error.at(url=url).message)
+        else:
+            return opened.source.validators.size
+
+    answers = States(asked=len(single))
     with ThreadPoolExecutor(jobs) as threads:
-        for url, answer in _in_turn(threads, lambda url: _size(pool, url, times=times), single):
-            found.asked += 1
-            if isinstance(answer, Finding):
-                found.findings.append(answer)
-            else:
-                found.sizes[url] = answer
-    return found
+        for some in batched(single, SOURCES_AT_ONCE):
+            for url, answer in zip(some, threads.map(size, some), strict=True):
+                if isinstance(answer, Finding):
+                    answers.findings.append(answer)
+                else:
+                    answers.sizes[url] = answer
+    return answers
 
 
-def tree_sizes(
-    manifest: Manifest, wanted: Iterable[str], options: Mapping[str, Any] | None, allow: tuple[str, ...]
-) -> States:
+def tree_sizes(manifest: Manifest, urls: Iterable[str], access: Access) -> States:
     """Return the sizes of the files of containers, from their listings."""
-    found = States()
-    wanted = set(wanted)
-    trust = None if manifest.url is None else Trust(manifest.url, tuple(r.url for r in manifest.sources), allow)
+    answers = States()
+    files = set(urls)
+    trust = None
+    if manifest.url is not None:
+        trust = Trust(manifest.url, tuple(record.url for record in manifest.sources), tuple(access.allow))
     for tree in (record.url for record in manifest.sources if record.url.endswith("/")):
-        inside = {url[len(tree) :] for url in wanted if url.startswith(tree)}
+        inside = {url[len(tree) :] for url in files if url.startswith(tree)}
         try:
             place = tree if trust is None else trust.resolve(tree)
             if origin(place) is not None:  # without a listing, only reading a file tells whether it is there
                 continue
-            for keys, sizes in open_tree(place, storage_options=options).pages():
-                found.sizes.update((tree + key, size) for key, size in zip(keys, sizes, strict=True) if key in inside)
+            for keys, sizes in open_tree(place, storage_options=access.source_options).pages():
+                answers.sizes.update((tree + key, size) for key, size in zip(keys, sizes, strict=True) if key in inside)
         except JnrrdzError as error:
-            found.findings.append(Finding(kind_of(error), tree, str(error)))
+            answers.findings.append(Finding(kind_of(error, "source"), tree, str(error)))
             continue
-        found.asked += len(inside)
-        lost = sorted(key for key in inside if tree + key not in found.sizes)
-        found.findings += [Finding("source", tree + key, "is not there any more") for key in lost]
-    return found
+        answers.asked += len(inside)
+        lost = sorted(key for key in inside if tree + key not in answers.sizes)
+        answers.findings += [Finding("source", tree + key, "is not there any more") for key in lost]
+    return answers
 
 
-def kind_of(error: JnrrdzError) -> Kind:
-    """Return what kind of finding an error about a source is."""
+def kind_of(error: Exception, other: Kind) -> Kind:
+    """Return what kind of finding an error is; `other` where it is neither drift nor a matter of trust."""
     if isinstance(error, DriftError):
         return "drift"
-    return "trust" if isinstance(error, UntrustedSourceError) else "source"
-
-
-def _size(pool: SourcePool, url: str, *, times: bool) -> int | Finding:
-    """Return the size of a source that is what it was."""
-    try:
-        opened = pool.opened(url)
-        opened.check()
-        if times and opened.touched is not None:
-            return Finding("drift", url, opened.touched.message)
-    except JnrrdzError as error:
-        return Finding(kind_of(error), url, error.at(url=url).message)
-    else:
-        return opened.source.validators.size
-
-
-def _in_turn[T](threads: ThreadPoolExecutor, work: Callable[[str], T], urls: Iterable[str]) -> Iterator[tuple[str, T]]:
-    for some in batched(urls, SOURCES_AT_ONCE):
-        yield from zip(some, threads.map(work, some), strict=True)
+    return "trust" if isinstance(error, UntrustedSourceError) else other
 
 
 CHECKSUMS, LEVEL_OFFSETS = "tile_checksums", "level_offsets"
@@ -326,7 +276,7 @@ class Tiles:
     @classmethod
     def of(cls, store: ReferenceStore, path: str) -> "Tiles":
         """Return the tiles of an array of a manifest."""
-        facts = array_from_json(_document(store, path))
+        facts = array_from_json(store.manifest.documents.node(path))
         grid = store.manifest.arrays[path].keys.grid
         if facts.codecs[0].name != TILE:
             return cls(store, path, grid, None)
@@ -348,12 +298,19 @@ class Tiles:
         data = memoryview(found.to_bytes())
         return data if self.coder is None else self.coder.stored(data)
 
+    def is_lost(self, tile: int, lost: frozenset[str]) -> bool:
+        """Whether a tile is in a source that is known to be wrong."""
+        refs = self.store.manifest.arrays[self.path]
+        number = refs.keys.number(self.key(tile))
+        ranges = [] if number is None or not lost else refs.lookup(number)
+        return isinstance(ranges, list) and any(url in lost for url, _, _ in ranges)
+
 
 def checksum_findings(
     store: ReferenceStore, path: str, lost: frozenset[str], sample: int | None
 ) -> tuple[int, list[Finding]]:
     """Return how many tiles were compared with their checksums, and those that differ."""
-    sums = (_document(store, path).get("attributes") or {}).get(CHECKSUMS)
+    sums = (store.manifest.documents.node(path).get("attributes") or {}).get(CHECKSUMS)
     if not isinstance(sums, list):
         return 0, []
     tiles = Tiles.of(store, path)
@@ -361,13 +318,22 @@ def checksum_findings(
         return 0, [Finding("table", path, f"{len(sums)} checksums for {math.prod(tiles.grid)} tiles")]
     findings: list[Finding] = []
     count = failed = 0
-    for tile in _wanted(sums, sample):
-        if _is_lost(tiles, tile, lost):
+    known = [number for number, digest in enumerate(sums) if isinstance(digest, str)]
+    for tile in map(int, _sampled(known, sample)):
+        if tiles.is_lost(tile, lost):
             continue
-        message = _difference(tiles, tile, sums[tile])
         count += 1
-        failed += message is not None
-        if message is not None and failed <= MOST:
+        try:
+            stored = tiles.stored(tile)
+        except JnrrdzError as error:
+            message = f"its bytes cannot be told: {error}"
+        else:
+            digest = sums[tile] if stored is None else hashlib.sha256(stored).hexdigest()
+            if digest == sums[tile]:
+                continue
+            message = f"SHA-256 is {digest}, the header says {sums[tile]}"
+        failed += 1
+        if failed <= MOST:
             findings.append(Finding("checksum", tiles.key(tile), message))
     if failed > MOST:
         findings.append(Finding("checksum", path, f"{failed - MOST:,} more tiles differ"))
@@ -389,105 +355,66 @@ def table_findings(store: ReferenceStore, lost: frozenset[str]) -> list[Finding]
 def _misplaced(
     store: ReferenceStore, folder: str, offsets: Mapping[str, Any], lost: frozenset[str]
 ) -> Iterator[Finding]:
-    for level, told in offsets.items():
-        path = _array_path(store, folder, level)
-        if path is None:
-            continue
-        tiles = Tiles.of(store, path)
-        if _is_lost(tiles, 0, lost):
+    for level, offset in offsets.items():
+        # a level is in its group, or beside the attribute where one level is all there is
+        places = (f"{folder}{level}/data", f"{folder}data" if level == "0" else "")
+        path = next((path for path in places if path in store.manifest.arrays), None)
+        if path is None or Tiles.of(store, path).is_lost(0, lost):
             continue
         # the first chunk begins with the first tile: nothing stands before that, whatever its kind is
-        found = store.manifest.arrays[path].lookup(0)
-        if isinstance(found, list) and found and found[0][1] != told:
-            yield Finding("table", path, f"{LEVEL_OFFSETS} says {told}, the table of tiles {found[0][1]}")
-
-
-def _array_path(store: ReferenceStore, folder: str, level: str) -> str | None:
-    """Return the array of a level: in its group, or beside the attribute where one level is all there is."""
-    for path in (f"{folder}{level}/data", f"{folder}data" if level == "0" else ""):
-        if path in store.manifest.arrays:
-            return path
-    return None
-
-
-def _document(store: ReferenceStore, path: str) -> dict[str, Any]:
-    return store.manifest.documents.node(path)
-
-
-def _wanted(sums: list[Any], sample: int | None) -> list[int]:
-    known = [tile for tile, one in enumerate(sums) if isinstance(one, str)]
-    if sample is None or len(known) <= sample:
-        return known
-    return [known[place] for place in np.unique(np.linspace(0, len(known) - 1, sample).astype(np.int64)).tolist()]
-
-
-def _is_lost(tiles: Tiles, tile: int, lost: frozenset[str]) -> bool:
-    """Whether a tile is in a source that is known to be wrong."""
-    refs = tiles.store.manifest.arrays[tiles.path]
-    number = refs.keys.number(tiles.key(tile))
-    found = [] if number is None or not lost else refs.lookup(number)
-    return isinstance(found, list) and any(url in lost for url, _, _ in found)
-
-
-def _difference(tiles: Tiles, tile: int, expected: str) -> str | None:
-    try:
-        stored = tiles.stored(tile)
-    except JnrrdzError as error:
-        return f"its bytes cannot be told: {error}"
-    if stored is None:
-        return None
-    found = hashlib.sha256(stored).hexdigest()
-    return None if found == expected else f"SHA-256 is {found}, the header says {expected}"
+        ranges = store.manifest.arrays[path].lookup(0)
+        if isinstance(ranges, list) and ranges and ranges[0][1] != offset:
+            yield Finding("table", path, f"{LEVEL_OFFSETS} says {offset}, the table of tiles {ranges[0][1]}")
 
 
 JOBS = 32
 """Sources that are asked for their state at the same time."""
 
-type Options = Mapping[str, Any] | None
 
-
-def verify(  # noqa: PLR0913  what is looked at, and how the sources are reached
+def verify(
     refs: str | os.PathLike[str],
     *,
     drift: bool = False,
     deep: bool = False,
     sample: int = SAMPLE,
     jobs: int = JOBS,
-    allow: Sequence[str] = (),
-    storage_options: Options = None,
-    source_options: Options = None,
+    **choices: Unpack[AccessChoices],
 ) -> Verification:
     """Return what is wrong with a manifest, or with a source that is scanned now.
 
-    With `drift` only the sources' states are compared with those recorded; with `deep` every chunk is
-    read, else `sample` of each array.
+    With `drift` only the sources' states are compared with those recorded, `jobs` at a time; with `deep` every
+    chunk is read, else `sample` of each array.  Keywords are the members of `Access`.
     """
     name = os.fspath(refs)
+    (access,) = with_choices(choices, Access())
     if sample < 0 or jobs < 1:
         raise UnsupportedError(f"sample {sample} and jobs {jobs}; they are at least 0 and 1", field="sample, jobs")
-    store = api.open_stored(name, allow=allow, storage_options=storage_options, source_options=source_options)
+    store = api.open_stored(name, access=access)
     manifest = store.manifest
     columns = {} if drift else {path: refs.columnar() for path, refs in manifest.arrays.items()}
-    pool = SourcePool(manifest, options=source_options, allow=allow, opener=open_source)
+    pool = SourcePool(manifest, options=access.source_options, allow=access.allow, opener=open_source)
     state = states(manifest, pool, _urls(columns), jobs, times=drift)
     if columns and any(record.url.endswith("/") for record in manifest.sources):
-        listed = tree_sizes(manifest, _urls(columns), source_options, tuple(allow))
+        listed = tree_sizes(manifest, _urls(columns), access)
         state.sizes.update(listed.sizes)
         state.findings += listed.findings
         state.asked += listed.asked
     findings = list(state.findings)
+    lost = frozenset(finding.place for finding in state.findings)
     ranges = 0
-    for path, found in columns.items():
-        compared, beyond = range_findings(manifest.arrays[path].keys, found, state.sizes)
+    for path, refs_of_array in columns.items():
+        compared, beyond = range_findings(manifest.arrays[path].keys, refs_of_array, state.sizes)
         ranges += compared
         findings += beyond
-    lost = frozenset(finding.place for finding in state.findings)
-    if drift:
-        return Verification(name, tuple(findings), state.asked, 0, 0, 0)
-    wanted = None if deep else sample
-    chunks, unread = _read(store, lost, wanted)
-    checksums, others = _compared(store, lost, wanted)
-    return Verification(name, tuple(findings + unread + others), state.asked, ranges, chunks, checksums)
+    chunks = checksums = 0
+    if not drift:
+        chunks, unread = _read_all(store, lost, None if deep else sample)
+        findings += [*unread, *table_findings(store, lost)]
+        for path in manifest.arrays:
+            compared, differing = checksum_findings(store, path, lost, None if deep else sample)
+            checksums += compared
+            findings += differing
+    return Verification(name, tuple(findings), state.asked, ranges, chunks, checksums)
 
 
 def _urls(columns: Mapping[str, ChunkRefs]) -> Iterator[str]:
@@ -495,32 +422,18 @@ def _urls(columns: Mapping[str, ChunkRefs]) -> Iterator[str]:
         yield from refs.spelt(refs.source)[0]
 
 
-def _read(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tuple[int, list[Finding]]:
+def _read_all(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tuple[int, list[Finding]]:
     """Return how many chunks of all arrays were read, and what those that could not be raise."""
     count = 0
     findings: list[Finding] = []
-    group = reference_group(store)
+    group: Any = reference_group(store)
     for path, refs in store.manifest.arrays.items():
-        read, failed = _read_array(group, path, Wanted(refs, lost, sample))
+        try:
+            array = group[path]
+        except (JnrrdzError, ValueError, KeyError, TypeError) as error:  # a codec that is not installed, say
+            findings.append(Finding("chunk", path, f"the array cannot be opened: {error}"))
+            continue
+        read, failed = chunk_findings(array, refs, _wanted_chunks(refs, lost, sample))
         count += read
         findings += failed
     return count, findings
-
-
-def _compared(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tuple[int, list[Finding]]:
-    """Return how many tiles were compared with checksums, and what a file's own tables say that is not so."""
-    findings = table_findings(store, lost)
-    count = 0
-    for path in store.manifest.arrays:
-        compared, differing = checksum_findings(store, path, lost, sample)
-        count += compared
-        findings += differing
-    return count, findings
-
-
-def _read_array(group: Any, path: str, wanted: Wanted) -> tuple[int, list[Finding]]:
-    try:
-        array = group[path]
-    except (JnrrdzError, ValueError, KeyError, TypeError) as error:  # a codec that is not installed, say
-        return 0, [Finding("chunk", path, f"the array cannot be opened: {error}")]
-    return chunk_findings(array, wanted)
