@@ -1,8 +1,8 @@
 """The command line: parse, call, print.
 
-May touch click and errors; the rest is imported inside each command, so that help and completion are
-there at once.  Results go to stdout, everything else to stderr; exit codes: 0 fine, 1 failure, 2 usage, 3
-some files of several failed, 4 verification failed, 130 interrupted.  Spec: docs/cli.md
+The library is imported inside each command, so that help and completion are there at once.  Results go to stdout,
+everything else to stderr; exit codes: 0 fine, 1 failure, 2 usage, 3 some files of several failed, 4 verification
+failed, 130 interrupted.  Spec: docs/cli.md
 """
 
 import os

@@ -1,16 +1,16 @@
-"""`jnrrdz batch`: many sources to a manifest each.
-
-May touch click, and inside the command the batch.  Progress goes to stderr, a line every few seconds.
-"""
+"""`jnrrdz batch`: many sources to a manifest each.  Progress goes to stderr, a line every few seconds."""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 from jnrrdz.cli.console import SOME_FAILED, Console, console_of
-from jnrrdz.cli.options import S3Access, ScanCommand, console_options, index_choices, s3_options
+from jnrrdz.cli.options import Reach, ScanCommand, console_options, index_options
+from jnrrdz.errors import redacted
 
 if TYPE_CHECKING:
     from jnrrdz.batches.item import Outcome
@@ -56,7 +56,13 @@ class Shard(click.ParamType[tuple[int, int]]):
 @click.option("-j", "--jobs", type=click.IntRange(1, 4096), default=64, show_default=True, help="Sources at once.")
 @click.option("--processes", type=click.IntRange(1, 256), help="By default one a core, and one for few sources.")
 @click.option("--scheduler", metavar="URL|local", help="Work on this dask.distributed cluster.")
-@click.option("--retries", type=click.IntRange(0, 100), default=3, show_default=True, help="After passing failures.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 100),
+    default=3,
+    show_default=True,
+    help="Tries after a failure that may pass, such as a busy server.",
+)
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each source.")
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop when N sources failed.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
@@ -64,30 +70,10 @@ class Shard(click.ParamType[tuple[int, int]]):
 @click.option("--overwrite", is_flag=True, help="Replace manifests that exist.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written.")
 @click.option("--report", type=click.Path(), metavar="FILE", help="Write a line of JSON for each source.")
-@index_choices
-@s3_options
+@index_options
 @console_options
 @console_of
-@click.pass_context
-def batch(  # noqa: PLR0913  one parameter an option
-    context: click.Context,
-    console: Console,
-    /,
-    sources: Sequence[str],
-    output: str,
-    *,
-    lists: Sequence[str],
-    stac: Sequence[str],
-    assets: Sequence[str],
-    include: Sequence[str],
-    exclude: Sequence[str],
-    since: str | None,
-    shard: tuple[int, int] | None,
-    dry_run: bool,
-    form: str | None,
-    s3: S3Access,
-    **options: Any,
-) -> None:
+def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Reach, **options: Any) -> None:
     """Write a manifest of each of many sources.
 
     SRC is an image, a pattern, a prefix (with a slash at its end) or local directory, @FILE or - for a list,
@@ -95,34 +81,32 @@ def batch(  # noqa: PLR0913  one parameter an option
     """
     from jnrrdz.batches import run  # noqa: PLC0415  see the package
     from jnrrdz.batches.selection import Selection  # noqa: PLC0415  the same
-    from jnrrdz.errors import redacted  # noqa: PLC0415  the same
 
-    if not (sources or lists or stac):
+    names = [each.name for each in fields(Selection) if each.name != "sources"]
+    selected = {name: options.pop(name) for name in names}
+    if not (sources or selected["lists"] or selected["stac"]):
         raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
-    found = run.batch(
+    result = run.batch(
         (),
         output,
-        selection=Selection(sources, lists, stac, assets, include, exclude, since, shard),
-        dry_run=dry_run,
-        format=form,
-        storage_options=s3.options,
-        target_options=s3.options,
-        on_outcome=_teller(console, dry_run=dry_run),
+        selection=Selection(sources, **selected),
+        on_outcome=_teller(console, dry_run=options["dry_run"]),
+        allow=reach.allow,
+        storage_options=reach.options,
+        target_options=reach.options,
         **options,
     )
-    counts = f"{found.ok} ok, {found.skipped} skipped, {found.failed} failed"
-    console.note(f"{counts}, {found.requests} requests, {found.seconds:.1f} s")
-    for reason in found.left_out:
+    counts = f"{result.ok} ok, {result.skipped} skipped, {result.failed} failed"
+    console.note(f"{counts}, {result.requests} requests, {result.seconds:.1f} s")
+    for reason in result.left_out:
         console.note(f"left out {redacted(reason)}")
-    if found.stopped is not None:
-        console.note(f"stopped: {found.stopped}")
-    if found.failed:
-        context.exit(SOME_FAILED)
+    if result.stopped is not None:
+        console.note(f"stopped: {result.stopped}")
+    if result.failed:
+        raise Exit(SOME_FAILED)
 
 
 def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
-    from jnrrdz.errors import redacted  # noqa: PLC0415  see the package
-
     start = last = time.monotonic()
 
     def tell(outcome: "Outcome", so_far: "Batch") -> None:

@@ -1,16 +1,12 @@
-"""What the commands say on stderr: notes, warnings and errors, one line each.
+"""What the commands say: notes, warnings and errors on stderr, one line each; tables and JSON for stdout.
 
-May touch click, errors and Python's warnings.  Results go to stdout and are no business of this module.
-What is printed may come from an untrusted manifest or from a file's name: control characters are
-escaped, so that none of it can drive a terminal.
-
-Facts as text for people: aligned tables, sizes, shapes, codecs in a few words.
-
-May touch the numbers' names in the TIFF layout tables.  Everything returned is printable, whatever a
-manifest holds.
+What is printed may come from an untrusted manifest or from a file's name: control characters are escaped, so that
+none of it can drive a terminal.
 """
 
+import json
 import logging
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from click.exceptions import Exit
 
 from jnrrdz.errors import JnrrdzError, redacted
 from jnrrdz.formats.tiff.tags import Compression, Predictor, name_of
@@ -53,7 +50,10 @@ class Console:
         """Say what went wrong; with `-v` after the traceback."""
         if self.verbose:
             click.echo(redacted("".join(traceback.format_exception(error))), err=True, nl=False)
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(_told(error))}", err=True)
+        text = str(error) or type(error).__name__
+        if isinstance(error, OSError) and error.strerror:  # with the file first, as ours have it
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(text)}", err=True)
 
     def each(self, names: Iterable[str], work: Callable[[str], None]) -> int:
         """Do some work for each name, its warnings told, and return how many failed: none stops the others."""
@@ -66,6 +66,16 @@ class Console:
                 self.error(error)
                 failed += 1
         return failed
+
+    def end_each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
+        """Do the same, and end the program with its code if any failed."""
+        if self.each(names, work):
+            raise Exit(SOME_FAILED if len(names) > 1 else FAILURE)
+
+    def hush_icechunk(self, form: str | None) -> None:
+        """Keep Icechunk's own lines back, which are in colour and concern its developers, unless `-v`."""
+        if form == "icechunk" and not self.verbose:
+            os.environ.setdefault("ICECHUNK_LOG", "error")
 
     @contextmanager
     def warnings_told(self, source: str) -> Iterator[None]:
@@ -93,13 +103,6 @@ class Console:
                 tifffile_log.disabled = False
 
 
-def _told(error: Exception) -> str:
-    """Return an error's text; that of the operating system with the file first, as ours have it."""
-    if isinstance(error, OSError) and not isinstance(error, JnrrdzError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
-
-
 console_of = click.make_pass_decorator(Console, ensure=True)
 
 
@@ -111,6 +114,16 @@ _LONGEST = 40  # characters of a codec's setting that a line can bear
 def counted(number: int, noun: str) -> str:
     """Return `1 chunk`, `2,000 chunks`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def counts(**numbers: int) -> str:
+    """Return `1 array, 2,000 chunks` for `array=1, chunk=2000`."""
+    return ", ".join(counted(number, noun) for noun, number in numbers.items())
+
+
+def echo_json(value: Any) -> None:
+    """Write one JSON document to stdout."""
+    click.echo(json.dumps(value, indent=2))
 
 
 def size(nbytes: int | None) -> str:
@@ -151,15 +164,11 @@ def codec(entry: Mapping[str, Any]) -> str:
     name = str(entry["name"])
     configuration = entry.get("configuration") or {}
     if name.rpartition("/")[2] == "tiff-tile":
-        return f"{name} ({_tiff(configuration)})"
+        compression, predictor = configuration.get("compression", 1), configuration.get("predictor", 1)
+        words = [name_of(Compression, compression) if isinstance(compression, int) else str(compression)]
+        if isinstance(predictor, int) and predictor in Predictor and predictor != Predictor.NONE:
+            words.append(f"predictor {Predictor(predictor).name}")
+        return f"{name} ({', '.join(words)})"
     plain = {key: value for key, value in configuration.items() if isinstance(value, str | int | float)}
     shown = ", ".join(f"{key} {value}" for key, value in plain.items() if len(str(value)) <= _LONGEST)
     return f"{name} ({shown})" if shown else name
-
-
-def _tiff(configuration: Mapping[str, Any]) -> str:
-    compression, predictor = configuration.get("compression", 1), configuration.get("predictor", 1)
-    words = [name_of(Compression, compression) if isinstance(compression, int) else str(compression)]
-    if isinstance(predictor, int) and predictor in Predictor and predictor != Predictor.NONE:
-        words.append(f"predictor {Predictor(predictor).name}")
-    return ", ".join(words)

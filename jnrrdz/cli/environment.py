@@ -1,12 +1,6 @@
-"""Which ways of a NITF to compress an image this environment has decoders for.
+"""Which codecs, libraries and compressions of TIFF and NITF this environment has.
 
-May touch imagecodecs, and what looks for libopenjp2.  A decoder counts as there if the library that
-would be called says so, not because its name is known.
-
-Which codecs, libraries and compressions of TIFF and NITF this environment has.
-
-May touch the codecs, zarr's registry, imagecodecs and installed packages' metadata.  A decoder counts as
-there if the library that would be called says so, not because its name is known.
+A decoder counts as there if the library that would be called says so, not because its name is known.
 """
 
 import importlib.util

@@ -1,15 +1,11 @@
-"""What a manifest's documents and references say, as facts to print.
+"""What a command's argument leads to, and what its metadata and references say, as facts to print.
 
-May touch read's manifests and the model.  A manifest may come from anywhere: its attributes are taken
-where they have the form that jnrrdz writes, and left out where they have another.
-
-What a command's argument leads to: a manifest that is read, or a source that is scanned.
-
-May touch the api and read's manifests.  Imported inside commands only: it costs what xarray and zarr cost.
+A manifest may come from anywhere: its attributes are taken where they have the form that jnrrdz writes, and left out
+where they have another.  Imported inside commands only: it costs what xarray and zarr cost.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from jnrrdz import api
-from jnrrdz.cli.options import S3Access
+from jnrrdz.cli.options import Reach
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, from_group
-from jnrrdz.options import Access, ScanOptions
+from jnrrdz.options import ScanOptions
 from jnrrdz.sources.url import local_path
 
 type Json = dict[str, Any]
@@ -94,7 +90,12 @@ class Node:
         found = self.document.get("codecs")
         entries = found if isinstance(found, list) else []
         named = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
-        if not named or not all(map(_is_codec, named)):
+        if not named or not all(
+            isinstance(entry, dict)
+            and isinstance(entry.get("name"), str)
+            and isinstance(entry.get("configuration", {}), dict)
+            for entry in named
+        ):
             raise MalformedError("no list of codecs with names", field=f"{self.path}/{ZARR_JSON}, codecs".lstrip("/"))
         return named
 
@@ -106,14 +107,6 @@ class Node:
         return self.attributes.get("nodata")
 
 
-def _is_codec(entry: Any) -> bool:
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("name"), str)
-        and isinstance(entry.get("configuration", {}), dict)
-    )
-
-
 def _object(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
@@ -123,9 +116,14 @@ class Facts:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
-        self.nodes = {node.path: node for node in _nodes(manifest)}
+        documents = manifest.documents.nodes().items()
+        self.nodes = {path: Node(path, document, manifest.arrays.get(path)) for path, document in documents}
         self._sizes = {record.url: record.size for record in manifest.sources}
-        self._levels = dict(self._named_levels())
+        self._levels: dict[str, int] = {}
+        for path, node in self.nodes.items():
+            layout = _object(node.attributes.get("multiscales")).get("layout")
+            for number, entry in enumerate(layout if isinstance(layout, list) else ()):
+                self._levels[f"{path}/{_object(entry).get('asset')}".lstrip("/")] = number
 
     def arrays(self) -> Iterator[Node]:
         """Yield the arrays that have axes; scalars (the grid mapping) carry attributes only."""
@@ -137,18 +135,13 @@ class Facts:
             path = path.rpartition("/")[0]
         return self._levels.get(path, 0)
 
-    def _named_levels(self) -> Iterator[tuple[str, int]]:
-        for path, node in self.nodes.items():
-            layout = _object(node.attributes.get("multiscales")).get("layout")
-            assets = [_object(entry).get("asset") for entry in layout] if isinstance(layout, list) else []
-            for number, asset in enumerate(assets):
-                yield f"{path}/{asset}".lstrip("/"), number
-
     def crs(self, node: Node) -> Crs | None:
         """Return the CRS of an array."""
         parent = self.nodes.get(node.path.rpartition("/")[0])
         group = {} if parent is None else parent.attributes
-        mapping = self._grid_mapping(node)
+        named = node.attributes.get("grid_mapping")
+        sibling = self.nodes.get(f"{node.path.rpartition('/')[0]}/{named}".lstrip("/"))
+        mapping = {} if sibling is None else sibling.attributes
         texts = [mapping.get("crs_wkt"), mapping.get("spatial_ref"), node.attributes.get("proj:wkt2")]
         wkt = next((text for text in [*texts, group.get("proj:wkt2")] if isinstance(text, str)), "")
         code = node.attributes.get("proj:code", group.get("proj:code"))
@@ -158,11 +151,6 @@ class Facts:
         called = _WKT_NAME.match(wkt)
         name = None if called is None else called[1].replace('""', '"')
         return None if code is None and name is None else Crs(code, name)
-
-    def _grid_mapping(self, node: Node) -> Json:
-        named = node.attributes.get("grid_mapping")
-        sibling = self.nodes.get(f"{node.path.rpartition('/')[0]}/{named}".lstrip("/"))
-        return {} if sibling is None else sibling.attributes
 
     def stored(self, node: Node) -> Stored:
         """Return how many chunks an array has and how large they are together."""
@@ -202,12 +190,6 @@ def _sum(total: int | None, lengths: Iterator[int | None]) -> int | None:
     return total
 
 
-def _nodes(manifest: Manifest) -> Iterator[Node]:
-    """Yield every node by its document, in the manifest's order."""
-    for path, document in manifest.documents.nodes().items():
-        yield Node(path, document, manifest.arrays.get(path))
-
-
 @dataclass(frozen=True)
 class Opened:
     """Metadata and references, and what finding them took."""
@@ -220,18 +202,14 @@ class Opened:
     bytes_read: int | None = None
 
 
-def opened(name: str, s3: S3Access, allow: Sequence[str] = ()) -> Opened:
+def opened(name: str, reach: Reach) -> Opened:
     """Return what a path or URL holds."""
-    if _is_repository(name):
+    path = local_path(name)
+    if name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file():
         raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
     if api.names_manifest(name):
-        store = api.open_stored(name, allow=allow, storage_options=s3.options(name), source_options=s3.given())
+        store = api.open_stored(name, access=reach.access(name))
         form = "Parquet manifest" if store.manifest.form == "parquet" else "JSON manifest"
         return Opened(name, form, store.manifest)
-    found = scanning.scan(name, ScanOptions(), Access(allow, s3.options(name)))
+    found = scanning.scan(name, ScanOptions(), reach.access(name))
     return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)
-
-
-def _is_repository(name: str) -> bool:
-    path = local_path(name)
-    return name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file()

@@ -1,23 +1,23 @@
 """`jnrrdz index`: sources to manifests.
 
-May touch click, and inside the command the api and the JSON writer.  Several sources become a manifest
-each in one directory; a source that fails does not stop the others.
+Several sources become a manifest each in one directory; a source that fails does not stop the others.
 """
 
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
+from click.exceptions import Exit
 
-from jnrrdz.cli.console import FAILURE, SOME_FAILED, Console, console_of
-from jnrrdz.cli.options import OVERWRITE, S3Access, ScanCommand, console_options, index_choices, s3_options
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.cli.console import SOME_FAILED, Console, console_of, counts
+from jnrrdz.cli.options import OVERWRITE, Reach, ScanCommand, console_options, index_options
+from jnrrdz.options import ScanOptions, WriteOptions, with_choices
 
 if TYPE_CHECKING:
     from jnrrdz.api import Indexed
@@ -37,44 +37,21 @@ Examples:
 class Wish:
     """What the options ask of every manifest."""
 
-    form: str | None
-    single_range: bool
-    relative: bool
-    overwrite: bool
-    allow: Sequence[str]
-    s3: S3Access
-    choices: Mapping[str, Any]
-    """What a scan takes, by the names of `jnrrdz.index`: overviews, physical, ..."""
+    form: WriteOptions
+    scan: ScanOptions
+    reach: Reach
 
 
 @click.command(cls=ScanCommand, epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
 @click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
-@index_choices
+@index_options
 @click.option("--in-place", is_flag=True, help="Write zarr.json beside an N5's attributes.json, no manifest.")
 @click.option("--remove", is_flag=True, help="Remove what --in-place wrote.")
 @OVERWRITE
-@s3_options
 @console_options
 @console_of
-@click.pass_context
-def index(  # noqa: PLR0913  one parameter an option
-    context: click.Context,
-    console: Console,
-    /,
-    sources: Sequence[str],
-    output: str | None,
-    form: str | None,
-    *,
-    in_place: bool,
-    remove: bool,
-    single_range: bool,
-    relative: bool,
-    overwrite: bool,
-    allow: Sequence[str],
-    s3: S3Access,
-    **choices: Any,
-) -> None:
+def index(console: Console, /, sources: Sequence[str], output: str | None, *, reach: Reach, **options: Any) -> None:
     """Write a manifest of each SRC: where its chunks are, and what they mean.
 
     SRC is an image: a path or a URL (https://, s3://, whatever fsspec opens); only its headers are read.
@@ -83,33 +60,36 @@ def index(  # noqa: PLR0913  one parameter an option
     is a directory and gets one manifest for each, named like its source.  A manifest is there whole or
     not at all.
     """
-    wish = Wish(form, single_range, relative, overwrite, allow, s3, choices)
-    _refuse_directory_options(sources, choices)
+    in_place, remove = options.pop("in_place"), options.pop("remove")
+    wish = Wish(*with_choices(options, WriteOptions(), ScanOptions()), reach)
+    _refuse_directory_options(sources, wish.scan)
     if in_place or remove:
-        _refuse_output(output, form)
-        if _in_place_all(console, sources, wish, remove=remove):
-            context.exit(SOME_FAILED if len(sources) > 1 else FAILURE)
-        return
-    if output is None:
+        if output is not None or wish.form.format is not None:
+            raise click.UsageError("--in-place and --remove write no manifest; leave -o and -f out.")
+        _index_in_place(console, sources, wish, remove=remove)
+    elif output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
-    if output == STDOUT:
+    elif output == STDOUT:
         _to_stdout(console, sources, wish)
-        return
-    pairs = planned(sources, output, form)
-    _refuse_to_replace_sources(pairs)
-    if not _is_folder(sources, output):
-        console.note(_line(_index(console, *pairs[0], wish)))
-    elif _index_all(console, pairs, output, wish):
-        context.exit(SOME_FAILED)
+    else:
+        pairs = planned(sources, output, wish.form.format)
+        own = {os.path.realpath(source) for source in sources}
+        for _, place in pairs:
+            if os.path.exists(place) and os.path.realpath(place) in own:  # noqa: PTH110  URLs come here too
+                raise click.UsageError(f"{place} is a source itself and would be replaced; name another OUT.")
+        if _is_folder(sources, output):
+            _index_all(console, pairs, output, wish)
+        else:
+            _index(console, *pairs[0], wish)
 
 
-def _refuse_directory_options(sources: Sequence[str], choices: Mapping[str, Any]) -> None:
+def _refuse_directory_options(sources: Sequence[str], scan: ScanOptions) -> None:
     """Refuse options of directories for what is a file: to leave them out of account would look like having obeyed."""
     from jnrrdz.formats import FORMATS  # noqa: PLC0415  see the package
     from jnrrdz.formats.scanning import is_tree  # noqa: PLC0415  the same
 
     for fmt in FORMATS:
-        flags = [f"--{name.replace('_', '-')}" for name in fmt.options if fmt.is_directory and choices[name]]
+        flags = [f"--{name.replace('_', '-')}" for name in fmt.options if fmt.is_directory and getattr(scan, name)]
         for source in sources:
             if flags and not is_tree(source):
                 raise click.UsageError(
@@ -117,24 +97,20 @@ def _refuse_directory_options(sources: Sequence[str], choices: Mapping[str, Any]
                 )
 
 
-def _refuse_output(output: str | None, form: str | None) -> None:
-    if output is not None or form is not None:
-        raise click.UsageError("--in-place and --remove write no manifest; leave -o and -f out.")
-
-
-def _in_place_all(console: Console, sources: Sequence[str], wish: Wish, *, remove: bool) -> int:
-    """Write the metadata into every source, or remove them, and return how many failed."""
+def _index_in_place(console: Console, sources: Sequence[str], wish: Wish, *, remove: bool) -> None:
+    """Write the metadata into every source, or remove them."""
     from jnrrdz import api  # noqa: PLC0415  see the package
 
     def place(source: str) -> None:
-        options = wish.s3.options(source)
+        options = wish.reach.options(source)
         if remove:
             keys = api.remove_in_place(source, storage_options=options)
         else:
-            keys = api.index_in_place(source, overwrite=wish.overwrite, storage_options=options, **wish.choices)
+            choices: Any = asdict(wish.scan)
+            keys = api.index_in_place(source, overwrite=wish.form.overwrite, storage_options=options, **choices)
         console.note(f"{source}: {len(keys)} zarr.json {'removed' if remove else 'written'}")
 
-    return console.each(sources, place)
+    console.end_each(sources, place)
 
 
 def _is_folder(sources: Sequence[str], output: str) -> bool:
@@ -164,91 +140,59 @@ def _stem(source: str) -> str:
     return name
 
 
-def _refuse_to_replace_sources(pairs: Sequence[tuple[str, str]]) -> None:
-    sources = {os.path.realpath(source): source for source, _ in pairs}
-    for _, place in pairs:
-        if os.path.exists(place) and os.path.realpath(place) in sources:  # noqa: PTH110  URLs come here too
-            raise click.UsageError(f"{place} is a source itself and would be replaced; name another OUT.")
-
-
-def _index(console: Console, source: str, place: str, wish: Wish) -> "Indexed":
-    """Index one source, its warnings told."""
+def _index(console: Console, source: str, place: str, wish: Wish) -> None:
+    """Index one source, and tell of it and of its warnings."""
     from jnrrdz import api  # noqa: PLC0415  see the package
 
+    form = wish.form.format or api.format_of(place)
     # a repository names its sources' endpoint itself, wherever the repository is
-    form = wish.form or api.format_of(place)
-    own = wish.s3.options(source) if form == "icechunk" else None
-    if form == "icechunk" and not console.verbose:
-        os.environ.setdefault("ICECHUNK_LOG", "error")  # its own lines are in colour and concern its developers
+    own = wish.reach.options(source) if form == "icechunk" else None
+    console.hush_icechunk(form)
+    output = replace(wish.form, target_options=wish.reach.options(place) or own)
     with console.warnings_told(source):
-        return api.index(
-            source,
-            place,
-            format=wish.form,
-            single_range=wish.single_range,
-            relative=wish.relative,
-            overwrite=wish.overwrite,
-            allow=wish.allow,
-            storage_options=wish.s3.options(source),
-            target_options=wish.s3.options(place) or own,
-            **wish.choices,
-        )
+        made = api.index(source, place, options=wish.scan, form=output, access=wish.reach.access(source))
+    _tell(console, made)
 
 
-def _index_all(console: Console, pairs: Sequence[tuple[str, str]], folder: str, wish: Wish) -> int:
-    """Index every source, and return how many failed."""
-    failed = 0
-    made = _make_folder(folder)
-    for source, place in pairs:
-        try:
-            console.note(_line(_index(console, source, place, wish)))
-        except (JnrrdzError, OSError) as error:
-            console.error(error)
-            failed += 1
+def _index_all(console: Console, pairs: Sequence[tuple[str, str]], folder: str, wish: Wish) -> None:
+    """Index every source; the folder is made, and stays if anything is in it."""
+    from jnrrdz.sources.url import local_path  # noqa: PLC0415  see the package
+
+    path = local_path(folder)  # stores make theirs as they need them
+    made = None if path is None or Path(path).is_dir() else Path(path)
+    if made is not None:
+        made.mkdir(parents=True)
+    places = dict(pairs)
+    failed = console.each(places, lambda source: _index(console, source, places[source], wish))
     if made is not None and not any(made.iterdir()):
         made.rmdir()
     if failed:
         console.note(f"{failed} of {len(pairs)} sources failed")
-    return failed
-
-
-def _make_folder(folder: str) -> Path | None:
-    """Make a local directory, and return it if it was not there; stores make theirs as they need them."""
-    from jnrrdz.sources.url import local_path  # noqa: PLC0415  see the package
-
-    path = local_path(folder)
-    if path is None or Path(path).is_dir():
-        return None
-    Path(path).mkdir(parents=True)
-    return Path(path)
+        raise Exit(SOME_FAILED)
 
 
 def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     if len(sources) > 1:
         raise click.UsageError("Several sources need a directory for OUT; stdout takes one manifest.")
-    if wish.form not in {None, "json"}:
-        raise click.UsageError(f"{wish.form} is a directory and cannot go to stdout; json can.")
-    if wish.relative:
+    if wish.form.format not in {None, "json"}:
+        raise click.UsageError(f"{wish.form.format} is a directory and cannot go to stdout; json can.")
+    if wish.form.relative:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
     from jnrrdz import api  # noqa: PLC0415  see the package
     from jnrrdz.formats import scanning  # noqa: PLC0415  the same
     from jnrrdz.manifests.json import dump  # noqa: PLC0415  the same
-    from jnrrdz.options import Access, ScanOptions  # noqa: PLC0415  the same
 
     (source,) = sources
     with console.warnings_told(source):
-        options = ScanOptions(**wish.choices)
-        options = options.whole_tiles() if wish.single_range else options
-        found = scanning.scan(source, options, Access(wish.allow, wish.s3.options(source)))
-        dump(found.group, sys.stdout.buffer, single_range=wish.single_range)
+        options = wish.scan.whole_tiles() if wish.form.single_range else wish.scan
+        scanned = scanning.scan(source, options, wish.reach.access(source))
+        dump(scanned.group, sys.stdout.buffer, single_range=wish.form.single_range)
         sys.stdout.buffer.flush()
-    arrays = [array for _, array in found.group.arrays() if array.shape]
+    arrays = [array for _, array in scanned.group.arrays() if array.shape]
     chunks = sum(array.refs.chunks for array in arrays)
-    console.note(_line(api.Indexed(source, STDOUT, "json", len(arrays), chunks, found.requests, found.bytes_read)))
+    _tell(console, api.Indexed(source, STDOUT, "json", len(arrays), chunks, scanned.requests, scanned.bytes_read))
 
 
-def _line(done: "Indexed") -> str:
-    from jnrrdz.cli.console import counted  # noqa: PLC0415  see the package
-
-    parts = [counted(done.arrays, "array"), counted(done.chunks, "chunk"), counted(done.requests, "request")]
-    return f"{done.source} -> {done.output}: {', '.join(parts)}, {counted(done.bytes_read, 'byte')} read"
+def _tell(console: Console, made: "Indexed") -> None:
+    numbers = counts(array=made.arrays, chunk=made.chunks, request=made.requests, byte=made.bytes_read)
+    console.note(f"{made.source} -> {made.output}: {numbers} read")

@@ -1,23 +1,16 @@
-"""`jnrrdz info`: what a source or a manifest holds.
+"""`jnrrdz info`: what a source or a manifest holds; `jnrrdz ls`: its groups and arrays."""
 
-May touch click, and inside the command what reads manifests.
-
-`jnrrdz ls`: the groups and arrays of a manifest or source.
-
-May touch click, and inside the command what reads manifests.
-"""
-
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jnrrdz.cli.console import Console, console_of, printable
-from jnrrdz.cli.options import S3Access, allow_option, console_options, json_option, s3_options
+from jnrrdz.cli import console as text
+from jnrrdz.cli.console import Console, console_of, echo_json, printable
+from jnrrdz.cli.options import Reach, access_options, console_options, json_option
 
 if TYPE_CHECKING:
-    from jnrrdz.cli.facts import Opened
+    from jnrrdz.cli.facts import Facts, Node, Opened
 
 EPILOG = """\b
 Examples:
@@ -34,11 +27,10 @@ type Json = dict[str, Any]
 @click.command(epilog=EPILOG, short_help="Show what an image or a manifest holds.")
 @click.argument("name", metavar="SRC|REFS", type=click.Path())
 @json_option
-@allow_option
-@s3_options
+@access_options()
 @console_options
 @console_of
-def info(console: Console, name: str, *, as_json: bool, allow: Sequence[str], s3: S3Access) -> None:
+def info(console: Console, /, name: str, *, as_json: bool, reach: Reach) -> None:
     """Show what an image (SRC) or a manifest (REFS) holds.
 
     Format, levels, shapes, types, chunks, codecs, CRS, nodata; for an image what reading its header took,
@@ -47,9 +39,9 @@ def info(console: Console, name: str, *, as_json: bool, allow: Sequence[str], s3
     from jnrrdz.cli.facts import opened  # noqa: PLC0415  see the package
 
     with console.warnings_told(name):
-        found = summary(opened(name, s3, allow))
+        found = summary(opened(name, reach))
         if as_json:
-            click.echo(json.dumps(found, indent=2))
+            echo_json(found)
             return
         for line in _lines(found):
             click.echo(line)
@@ -75,7 +67,7 @@ def summary(found: "Opened") -> Json:
     }
 
 
-def _array(facts: Any, node: Any) -> Json:
+def _array(facts: "Facts", node: "Node") -> Json:
     crs, stored = facts.crs(node), facts.stored(node)
     return {
         "path": node.path,
@@ -108,8 +100,6 @@ def _source(record: Any) -> Json:
 
 def _lines(found: Json) -> Iterator[str]:
     """Yield what is true of the whole, then a table of the arrays."""
-    from jnrrdz.cli import console as text  # noqa: PLC0415  see the package
-
     yield from text.table(_head(found))
     if not found["arrays"]:
         return
@@ -131,8 +121,6 @@ def _lines(found: Json) -> Iterator[str]:
 
 
 def _head(found: Json) -> Iterator[tuple[str, str]]:
-    from jnrrdz.cli import console as text  # noqa: PLC0415  see the package
-
     yield "name", found["name"]
     yield "format", found["format"]
     if "requests" in found:
@@ -142,7 +130,7 @@ def _head(found: Json) -> Iterator[tuple[str, str]]:
         ("type", lambda array: array["data_type"]),
         ("dimensions", lambda array: ", ".join(str(name) for name in array["dimension_names"])),
         ("codecs", lambda array: ", ".join(map(text.codec, array["codecs"]))),
-        ("CRS", lambda array: _crs(array["crs"])),
+        ("CRS", lambda array: ", ".join(filter(None, (array["crs"] or {"": "none"}).values()))),
         ("nodata", lambda array: "none" if array["nodata"] is None else str(array["nodata"])),
     ):
         yield from _distinct(label, found["arrays"], value)
@@ -155,18 +143,12 @@ def _distinct(label: str, arrays: Sequence[Json], value: Callable[[Json], str]) 
     by_value: dict[str, list[str]] = {}
     for array in arrays:
         by_value.setdefault(value(array), []).append(array["path"])
-    for number, (text, paths) in enumerate(by_value.items()):
+    for number, (shown, paths) in enumerate(by_value.items()):
         others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        yield "" if number else label, text if len(by_value) == 1 else f"{text}: {paths[0]}{others}"
-
-
-def _crs(crs: Json | None) -> str:
-    return "none" if crs is None else ", ".join(part for part in (crs["code"], crs["name"]) if part)
+        yield "" if number else label, shown if len(by_value) == 1 else f"{shown}: {paths[0]}{others}"
 
 
 def _sources(sources: Sequence[Json]) -> Iterator[tuple[str, str]]:
-    from jnrrdz.cli import console as text  # noqa: PLC0415  see the package
-
     for number, source in enumerate(sources[:SOURCES]):
         facts = [] if source["size"] is None else [text.counted(source["size"], "byte")]
         facts += [f"ETag {source['etag']}"] if source["etag"] else []
@@ -176,9 +158,6 @@ def _sources(sources: Sequence[Json]) -> Iterator[tuple[str, str]]:
     if len(sources) > SOURCES:
         yield "", f"and {len(sources) - SOURCES:,} more; --json lists them all"
 
-
-if TYPE_CHECKING:
-    from jnrrdz.cli.facts import Facts, Node
 
 LS_EPILOG = """\b
 Examples:
@@ -192,20 +171,10 @@ Examples:
 @click.option("-r", "--recursive", is_flag=True, help="Go down into groups.")
 @click.option("-l", "--long", "details", is_flag=True, help="Show type, shape, chunk shape and stored bytes.")
 @json_option
-@allow_option
-@s3_options
+@access_options()
 @console_options
 @console_of
-def ls(  # noqa: PLR0913  one parameter an option
-    console: Console,
-    name: str,
-    *,
-    recursive: bool,
-    details: bool,
-    as_json: bool,
-    allow: Sequence[str],
-    s3: S3Access,
-) -> None:
+def ls(console: Console, /, name: str, *, reach: Reach, as_json: bool, **how: bool) -> None:
     """List the groups and arrays of a manifest (REFS) or of an image (SRC).
 
     Groups end in a slash.  With --json a list of objects with everything that -l shows.
@@ -213,12 +182,12 @@ def ls(  # noqa: PLR0913  one parameter an option
     from jnrrdz.cli.facts import Facts, opened  # noqa: PLC0415  imported where it is needed
 
     with console.warnings_told(name):
-        facts = Facts(opened(name, s3, allow).manifest)
-        nodes = [node for node in facts.nodes.values() if node.path and (recursive or "/" not in node.path)]
+        facts = Facts(opened(name, reach).manifest)
+        nodes = [node for node in facts.nodes.values() if node.path and (how["recursive"] or "/" not in node.path)]
         if as_json:
-            click.echo(json.dumps([_entry(facts, node) for node in nodes], indent=2))
+            echo_json([_entry(facts, node) for node in nodes])
             return
-        for line in _long(facts, nodes) if details else map(_name, nodes):
+        for line in _long(facts, nodes) if how["details"] else map(_name, nodes):
             click.echo(line)
 
 
@@ -243,8 +212,6 @@ def _name(node: "Node") -> str:
 
 
 def _long(facts: "Facts", nodes: Sequence["Node"]) -> list[str]:
-    from jnrrdz.cli import console as text  # noqa: PLC0415  see the package
-
     rows = [
         ("group", "", "", "", _name(node))
         if node.refs is None

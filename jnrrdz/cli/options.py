@@ -1,17 +1,15 @@
-"""Options that several commands share: how much is said, how object stores are reached, what is trusted.
+"""Options that several commands share; their names in Python are those of the library's keywords.
 
-May touch click and URLs.  The S3 options become fsspec's storage options, for `s3://` URLs only, and are
-in no manifest.  The AWS_* variables and ~/.aws work without them.
-Names: https://s3fs.readthedocs.io/en/latest/api.html#s3fs.core.S3FileSystem
+They say how much is printed, how object stores are reached, what is trusted, what a scan takes, and how a manifest is
+written.
 
-Options of what a scan takes and how a manifest refers to it: the same for `index` and `batch`.
-
-May touch click.  Their names in Python are those of `jnrrdz.index`.
+The S3 options become fsspec's storage options, for `s3://` URLs only, and are in no manifest.  The AWS_* variables and
+~/.aws work without them.  Names: https://s3fs.readthedocs.io/en/latest/api.html#s3fs.core.S3FileSystem
 """
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import click
@@ -19,6 +17,7 @@ import click
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
 from jnrrdz.formats import Format
+from jnrrdz.options import Access
 
 S3 = ("s3://", "s3a://")
 
@@ -26,14 +25,15 @@ type Command = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class S3Access:
-    """How the user wants S3 to be reached."""
+class Reach:
+    """How the user wants S3 to be reached, and what may be reached."""
 
     profile: str | None = None
     endpoint_url: str | None = None
     region: str | None = None
     no_sign_request: bool = False
     requester_pays: bool = False
+    allow: Sequence[str] = ()
 
     def given(self) -> dict[str, Any] | None:
         """Return what was asked for as s3fs's options, None where nothing was."""
@@ -55,6 +55,10 @@ class S3Access:
         links = [link.partition("://")[0] for link in url.split("::")[1:] if link.startswith(S3)]
         return {links[0]: given} if links else None
 
+    def access(self, *names: str) -> Access:
+        """Return how manifests, or sources, and the sources that they name are reached."""
+        return Access(self.allow, next(filter(None, map(self.options, names)), None), self.given())
+
 
 S3_OPTIONS = (
     click.option("--profile", metavar="NAME", help="Named profile of ~/.aws for s3:// URLs."),
@@ -65,45 +69,39 @@ S3_OPTIONS = (
 )
 
 
-def s3_options(command: Command) -> Command:
-    """Add the S3 options to a command, which gets them as one `s3`."""
-
-    @functools.wraps(command)
-    def collected(
-        *args: Any,
-        profile: str | None,
-        endpoint_url: str | None,
-        region: str | None,
-        no_sign_request: bool,
-        requester_pays: bool,
-        **others: Any,
-    ) -> Any:
-        s3 = S3Access(profile, endpoint_url, region, no_sign_request, requester_pays)
-        return command(*args, s3=s3, **others)
-
-    return functools.reduce(lambda found, option: option(found), reversed(S3_OPTIONS), collected)
+ALLOW = "Let a manifest reach sources under this path or URL too; * for all. Repeatable."
 
 
-def _say(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001  click's signature
-    if value:
-        setattr(context.find_root().ensure_object(Console), str(parameter.name), True)
+def access_options(allow: str = ALLOW) -> Callable[[Command], Command]:
+    """Return what adds `--allow` and the S3 options to a command, which gets them as one `reach`."""
+
+    def added(command: Command) -> Command:
+        @functools.wraps(command)
+        def collected(*args: Any, **options: Any) -> Any:
+            own = {each.name: options.pop(each.name) for each in fields(Reach)}
+            return command(*args, reach=Reach(**own), **options)
+
+        return _with((click.option("--allow", multiple=True, metavar="PREFIX", help=allow), *S3_OPTIONS), collected)
+
+    return added
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def console_options(command: Command) -> Command:
     """Add `-q` and `-v`, which work before a command's name and after it."""
-    shared: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _say}
+
+    def keep(context: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001  click's signature
+        if value:
+            setattr(context.find_root().ensure_object(Console), str(parameter.name), True)
+
+    shared: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": keep}
     quiet = click.option("-q", "--quiet", help="Say nothing but errors.", **shared)
     verbose = click.option("-v", "--verbose", help="Show tracebacks, and where warnings come from.", **shared)
-    found: Command = quiet(verbose(command))
-    return found
+    return _with((quiet, verbose), command)
 
-
-allow_option = click.option(
-    "--allow",
-    multiple=True,
-    metavar="PREFIX",
-    help="Let a manifest reach sources under this path or URL too; * for all. Repeatable.",
-)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON document to stdout.")
 
@@ -114,7 +112,6 @@ FORMS = (
     click.option(
         "-f",
         "--format",
-        "form",
         type=click.Choice(FORMATS),
         help="Form of the manifest; by default what OUT's ending says, else json.",
     ),
@@ -131,7 +128,7 @@ CHOICES = (
     click.option(
         "--embedded-metadata", "embedded", is_flag=True, help="Take colour profile (ICC), XMP and EXIF along."
     ),
-    click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, wherever SRC is."),
+    click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside a remote SRC too."),
     click.option(
         "--chain",
         type=click.Choice(["auto", "offset", "pad", "n5_default"]),
@@ -144,9 +141,6 @@ CHOICES = (
     ),
     click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t."),
     click.option("--allow-missing", is_flag=True, help="Read tiles whose files are missing as the fill value."),
-    click.option(
-        "--allow", multiple=True, metavar="PREFIX", help="Let a source's header name files under this prefix."
-    ),
 )
 
 
@@ -168,11 +162,11 @@ def _names(fmt: Format) -> str:
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
 
 
-def index_choices(command: Command) -> Command:
-    """Add the options of a scan and of its manifest to a command."""
-    return functools.reduce(lambda found, option: option(found), reversed(CHOICES), command)
+def index_options(command: Command) -> Command:
+    """Add the options of a scan, of its manifest, and of what may be reached to a command."""
+    return _with(CHOICES, access_options("Let a source's header name files under this prefix.")(command))
 
 
-def form_choices(command: Command) -> Command:
+def form_options(command: Command) -> Command:
     """Add the options of how a manifest is written to a command that scans nothing."""
-    return functools.reduce(lambda found, option: option(found), reversed((*FORMS, OVERWRITE)), command)
+    return _with((*FORMS, OVERWRITE), command)

@@ -1,7 +1,4 @@
-"""`jnrrdz tile`: a tiled, multi-resolution JNRRD of anything that jnrrdz opens.
-
-May touch click, and inside the command what tiles.  Progress goes to stderr, on a terminal only.
-"""
+"""`jnrrdz tile`: a tiled, multi-resolution JNRRD of anything that jnrrdz opens."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +7,8 @@ from typing import Any
 
 import click
 
-from jnrrdz.cli.console import Console, console_of
-from jnrrdz.cli.options import S3Access, allow_option, console_options, s3_options
+from jnrrdz.cli.console import Console, console_of, counts
+from jnrrdz.cli.options import Reach, access_options, console_options
 from jnrrdz.errors import JnrrdzError
 
 COMPRESSIONS = ["raw", "gzip", "bzip2", "zstd", "lz4"]
@@ -52,48 +49,35 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @click.option("--group", metavar="PATH", help="Tile this group or array, not the full-resolution image.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Tiles packed at once.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
-@allow_option
-@s3_options
+@access_options()
 @console_options
 @console_of
-def tile(  # noqa: PLR0913  one parameter an option
-    console: Console,
-    /,
-    src: str,
-    output: str,
-    *,
-    tile_sizes: Sequence[int],
-    allow: Sequence[str],
-    s3: S3Access,
-    **options: Any,
+def tile(
+    console: Console, /, src: str, output: str, *, tile_sizes: Sequence[int], reach: Reach, **options: Any
 ) -> None:
     """Write the image of SRC as a tiled JNRRD.
 
     SRC is a manifest, an image that jnrrdz opens, or a .npy file.  Each level is made from the one before.
     """
-    from jnrrdz.cli.console import counted  # noqa: PLC0415  see the package
-    from jnrrdz.commands.tile import tile as run  # noqa: PLC0415  the same
+    from jnrrdz.commands.tile import tile as run  # noqa: PLC0415  see the package
 
     try:
         with console.warnings_told(src), _progress(console) as progress:
-            done = run(
+            made = run(
                 src,
                 output,
                 tile=tile_sizes,
-                allow=allow,
-                storage_options=s3.options(src),
-                source_options=s3.given(),
-                target_options=s3.options(output),
+                target_options=reach.options(output),
                 progress=progress,
+                **vars(reach.access(src)),
                 **options,
             )
     except JnrrdzError as error:
         if error.field in USAGE:
             raise click.UsageError(f"--{error.field}: {error.message}") from error
         raise
-    sizes = "x".join(map(str, done.sizes))
-    parts = [sizes, counted(done.levels, "level"), counted(done.tiles, "tile"), f"{done.nbytes} bytes of tiles"]
-    console.note(f"{output}: {', '.join(parts)}")
+    numbers = counts(level=made.levels, tile=made.tiles)
+    console.note(f"{output}: {'x'.join(map(str, made.sizes))}, {numbers}, {made.nbytes} bytes of tiles")
 
 
 @contextmanager
