@@ -18,7 +18,6 @@ import click
 from click.exceptions import Exit
 
 from jnrrdz.errors import JnrrdzError, redacted
-from jnrrdz.formats.tiff.tags import Compression, Predictor, name_of
 
 FAILURE = 1
 SOME_FAILED = 3
@@ -161,6 +160,8 @@ def table(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> list[s
 
 def codec(entry: Mapping[str, Any]) -> str:
     """Return a codec with what matters of its configuration."""
+    from jnrrdz.formats.tiff.tags import Compression, Predictor, name_of  # noqa: PLC0415  it brings numpy
+
     name = str(entry["name"])
     configuration = entry.get("configuration") or {}
     if name.rpartition("/")[2] == "tiff-tile":
