@@ -1,20 +1,7 @@
-"""What a source of bytes can do.
+"""What a source of bytes can do, and what of it is the same whichever way the bytes come.
 
-May touch errors only.  Everything that opens something implements `ByteSource`; layouts and
-scanners see no more than `read_range`.
-
-Whether an error says that there is no such object, and nothing else.
-
-May touch errors only.  HTTP: 404 (RFC 9110, 15.5.5); 410 tells of
-an object that was there, 403 of one that may be.
-
-Times of modification as RFC 3339 text in UTC.
-
-Pure.
-
-Spans merged into fewer requests, and their bytes handed out again.
-
-Pure: may touch errors and `source.base` only.
+Everything that opens something implements `ByteSource`; layouts and scanners see no more than `read_range`.  Near
+spans share a request (`coalesce`), and their bytes are handed out again (`split`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -95,18 +82,18 @@ class ByteSource(Protocol):
         """Return the bytes of each span, in order, fetched together; shorter only at the source's end."""
 
     async def aread(self, spans: Sequence[Span]) -> list[bytes]:
-        """Do the same without blocking the running event loop (of whichever thread)."""
+        """Return the bytes of each span without blocking the running event loop (of whichever thread)."""
 
     def close(self) -> None:
         """Let go of handles."""
 
 
-_GONE = "HTTP 410"
-
-
 def is_absent(error: JnrrdzError) -> bool:
-    """Whether an object was not found, which is no failure where it need not be there."""
-    return isinstance(error.__cause__, FileNotFoundError) and _GONE not in error.message
+    """Whether an error says that there is no such object, and nothing else.
+
+    HTTP: 404 (RFC 9110, 15.5.5); 410 tells of an object that was there, 403 of one that may be.
+    """
+    return isinstance(error.__cause__, FileNotFoundError) and "HTTP 410" not in error.message
 
 
 def rfc3339(when: datetime, nanoseconds: int = 0) -> str:
@@ -123,7 +110,8 @@ GAP = 64 * 1024
 LIMIT = 16 * 1024 * 1024
 """A merged request stays under this, so that several run at once; one span alone may be longer."""
 
-_FILE_LIMIT = 2**63 - 1
+MOST = 2**63 - 1
+"""Bytes that a file can have."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +131,7 @@ class Merged:
 def check(spans: Sequence[Span]) -> None:
     """Refuse spans that no file can have."""
     for start, stop in spans:
-        if not 0 <= start <= stop <= _FILE_LIMIT:
+        if not 0 <= start <= stop <= MOST:
             raise MalformedError(
                 f"a range from byte {start} to {stop}; a range starts at 0 or later and ends after its start",
                 offset=start,

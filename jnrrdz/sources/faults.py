@@ -1,11 +1,7 @@
-"""What an S3 server's refusals mean, each as one sentence: which bucket, who asked, what would help.
+"""Library exceptions turned into one-line `JnrrdzError`s that say what was tried, and for S3 what would help.
 
-Pure: may touch errors.  No secret and no whole access key stands in any of them.
-https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-
-Library exceptions turned into one-line `JnrrdzError`s that say what was tried.
-
-May touch errors, s3_faults and `sys.modules`; imports no library: what was never imported was never raised.
+No library is imported: what was never imported was never raised.  No secret and no whole access key stands in any
+message.  https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
 """
 
 import sys
@@ -229,12 +225,6 @@ def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError 
     return None
 
 
-def _missing(error: BaseException) -> str | None:
-    """Return the name by which pip installs the package that an import lacked."""
-    names = {getattr(each, "name", None) for each in (error, error.__cause__)}
-    return next((_PACKAGES[name] for name in names if name in _PACKAGES), None)
-
-
 def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
     text = str(error) or type(error).__name__
     if isinstance(error, FileNotFoundError):
@@ -242,8 +232,9 @@ def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
     if isinstance(error, PermissionError) or "redential" in type(error).__name__:
         hint = f"; {_CREDENTIALS}" if url.startswith("s3") else ""
         return JnrrdzError(f"permission denied ({action}): {text}{hint}", url=url)
-    package = _missing(error) if isinstance(error, ImportError) else None
-    if package is not None:
+    missing = {getattr(each, "name", None) for each in (error, error.__cause__)} & _PACKAGES.keys()
+    if isinstance(error, ImportError) and missing:
+        package = _PACKAGES[str(missing.pop())]
         return UnsupportedError(f"needs a package that is not installed: pip install {package}", url=url)
     if isinstance(error, ImportError | NotImplementedError):
         return UnsupportedError(f"cannot be opened ({action}): {text}", url=url)

@@ -1,14 +1,13 @@
 """fsspec's file systems, one for all threads.
 
-May touch fsspec.  fsspec keeps an instance for each thread that asks, and with it connections of its own and,
-for S3, a client that takes a tenth of a second to make.  All of jnrrdz's requests run on fsspec's one event
-loop, so that one instance a process serves every thread.
+fsspec keeps an instance for each thread that asks, and with it connections of its own and, for S3, a client that
+takes a tenth of a second to make.  All of jnrrdz's requests run on fsspec's one event loop, so that one instance a
+process serves every thread.
 """
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 import fsspec
@@ -48,37 +47,34 @@ _KEPT: dict[str, Any] = {}
 def of(protocol: str, options: Mapping[str, Any]) -> Any:
     """Return the file system of a protocol with these options."""
     # fsspec's own cache knows neither threads other than its own nor what AWS_* variables say now
+    options = without_loop(options)
     fresh = {**options, "skip_instance_cache": True}
-    return _kept(lambda: fsspec.filesystem(protocol, **fresh), protocol, options)
-
-
-def opened(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the file system that a URL needs, and the path in it."""
-    if url.startswith("/") and "::" not in url and not options:
-        return _local(), str(LocalFileSystem._strip_protocol(url))  # noqa: SLF001  the same as below
-    if "::" in url:
-        fs, path = fsspec.core.url_to_fs(url, **options)
-        return fs, str(path)
-    protocol, _ = fsspec.core.split_protocol(url)
-    kind = fsspec.get_filesystem_class(protocol or "file")
-    own = kind._get_kwargs_from_urls(url)  # noqa: SLF001  how fsspec itself reads a host or project out of a URL
-    if not issubclass(kind, fsspec.asyn.AsyncFileSystem) or own:
-        fs, path = fsspec.core.url_to_fs(url, **options)
-        return fs, str(path)
-    return of(protocol or "file", options), str(kind._strip_protocol(url))  # noqa: SLF001  the same
-
-
-@cache
-def _local() -> LocalFileSystem:
-    return fsspec.filesystem("file")
-
-
-def _kept(make: Callable[[], Any], protocol: str, options: Mapping[str, Any]) -> Any:
     if options.get("skip_instance_cache"):
-        return make()
+        return fsspec.filesystem(protocol, **fresh)
     environment = [os.environ.get(name) for name in _AWS] if protocol in _S3 else []
     token = tokenize(os.getpid(), protocol, environment, **options)
     with _LOCK:
         if token not in _KEPT:
-            _KEPT[token] = make()
+            _KEPT[token] = fsspec.filesystem(protocol, **fresh)
         return _KEPT[token]
+
+
+def without_loop(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that leave us on fsspec's own loop: `asynchronous` or `loop` would tie us to another."""
+    return {name: value for name, value in options.items() if name not in {"asynchronous", "loop"}}
+
+
+def opened(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str]:
+    """Return the file system that a URL needs, and the path in it."""
+    own = without_loop(options or {})
+    if url.startswith("/") and "::" not in url and not own:
+        if "file" not in _KEPT:
+            _KEPT["file"] = fsspec.filesystem("file")
+        return _KEPT["file"], str(LocalFileSystem._strip_protocol(url))  # noqa: SLF001  the same as below
+    protocol = fsspec.core.split_protocol(url)[0] or "file"
+    kind = None if "::" in url else fsspec.get_filesystem_class(protocol)
+    # how fsspec itself reads a host or project out of a URL
+    if kind is None or not issubclass(kind, fsspec.asyn.AsyncFileSystem) or kind._get_kwargs_from_urls(url):  # noqa: SLF001
+        fs, path = fsspec.core.url_to_fs(url, **own)
+        return fs, str(path)
+    return of(protocol, own), str(kind._strip_protocol(url))  # noqa: SLF001  the same

@@ -1,7 +1,7 @@
 """Bytes at any URL that fsspec opens: object stores, HTTP, memory, chained file systems.
 
-May touch fsspec.  Requests run on fsspec's own event loop, where its sessions live, whichever
-thread or loop asks; file systems without async methods run in threads.
+Requests run on fsspec's own event loop, where its sessions live, whichever thread or loop asks; file systems without
+async methods run in threads.
 """
 
 import asyncio
@@ -18,10 +18,9 @@ import fsspec.core
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources import base as times
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, Span, State, Validators
+from jnrrdz.sources.base import ByteSource, Span, State, Validators, rfc3339
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.retry import Transient, broken, persistently
@@ -48,10 +47,10 @@ def open_source(
 
     `expected` is the state that was recorded: over HTTP and S3 no byte of another one is given out.
     """
-    path = urls.local_path(url)
-    if path is not None:
-        return LocalSource(url, path)
-    if urls.scheme(url) in NOT_BYTES:
+    where = urls.parse(url)
+    if where.path is not None:
+        return LocalSource(url, where.path)
+    if where.scheme in NOT_BYTES:
         raise UnsupportedError("a view of other files; name the file or the manifest itself", url=url, field="scheme")
     return FsspecSource(url, storage_options=storage_options, guard=guard, expected=expected)
 
@@ -75,7 +74,7 @@ class Transport(Protocol):
 class FsspecSource:
     """An object behind fsspec; pickles as its URL and options, and survives a fork."""
 
-    def __init__(  # noqa: PLR0913  how it is reached, and how it is asked
+    def __init__(
         self,
         url: str,
         *,
@@ -83,15 +82,12 @@ class FsspecSource:
         guard: AddressGuard | None = None,
         expected: State | None = None,
         gap: int = ranges.GAP,
-        limit: int = ranges.LIMIT,
     ) -> None:
-        # fsspec's loop is the only one: a caller's `asynchronous` or `loop` would tie us to another
-        self._options = {k: v for k, v in (storage_options or {}).items() if k not in {"asynchronous", "loop"}}
+        self._options = dict(storage_options or {})
         self._url = url
         self._guard = guard
         self._expected = expected
         self._gap = gap
-        self._limit = limit
         self._process = -1
         self._known: Validators | None = None
         self._transport()
@@ -143,10 +139,21 @@ class FsspecSource:
         return self._way
 
     def _connect(self) -> Transport:
-        if urls.origin(self._url) is not None:
-            return _http(self._url, self._options, self._guard)
+        where = urls.parse(self._url)
+        if where.origin is not None:
+            # imported here: aiohttp takes a tenth of a second that local files need not pay
+            from jnrrdz.sources.http import HttpTransport, guarded_client  # noqa: PLC0415
+
+            if self._guard is None:
+                return HttpTransport(filesystems.of("http", self._options), self._url)
+            if "get_client" in self._options:
+                raise UnsupportedError(
+                    "the storage option get_client would bypass the address guard", field="get_client"
+                )
+            client = partial(guarded_client, self._guard)
+            return HttpTransport(filesystems.of("http", {**self._options, "get_client": client}), self._url)
         fs, path = filesystems.opened(self._url, self._options)
-        if urls.scheme(self._url) == "s3" and not urls.is_chained(self._url):
+        if where.scheme == "s3" and not where.is_chained:
             # imported here: botocore takes a third of a second that other sources need not pay
             from jnrrdz.sources import s3  # noqa: PLC0415
 
@@ -158,20 +165,16 @@ class FsspecSource:
     async def _fetch_all(self, spans: Sequence[Span]) -> list[bytes]:
         with faults.told(self._url, "reading"):
             ranges.check(spans)
-            merged = ranges.coalesce(self._clamped(spans), gap=self._gap, limit=self._limit)
+            known = self._transport().validators
+            size = ranges.MOST if known is None else known.size
+            clamped = [(min(start, size), min(stop, size)) for start, stop in spans]
+            merged = ranges.coalesce(clamped, gap=self._gap)
             bodies = await _together([partial(self._transport().fetch, request.span) for request in merged])
         pieces = [b""] * len(spans)
         for request, body in zip(merged, bodies, strict=True):
             for index, piece in ranges.split(request, body, spans):
                 pieces[index] = piece
         return pieces
-
-    def _clamped(self, spans: Sequence[Span]) -> Sequence[Span]:
-        """Return the spans cut at the end of the object, if that is known."""
-        known = self._transport().validators
-        if known is None:
-            return spans
-        return [(min(start, known.size), min(stop, known.size)) for start, stop in spans]
 
     def __getstate__(self) -> dict[str, Any]:
         known = self._known or self._transport().validators
@@ -242,17 +245,6 @@ class _ThreadTransport(_AsyncTransport):
         return data
 
 
-def _http(url: str, options: Mapping[str, Any], guard: AddressGuard | None) -> Transport:
-    # imported here: aiohttp takes a tenth of a second that local files need not pay
-    from jnrrdz.sources.http import HttpTransport, guarded_client  # noqa: PLC0415  imported where it is needed
-
-    if guard is None:
-        return HttpTransport(filesystems.of("http", options), url)
-    if "get_client" in options:
-        raise UnsupportedError("the storage option get_client would bypass the address guard", field="get_client")
-    return HttpTransport(filesystems.of("http", {**options, "get_client": partial(guarded_client, guard)}), url)
-
-
 async def _together(requests: Sequence[partial[Coroutine[Any, Any, bytes]]]) -> list[bytes]:
     """Return every answer, in order; the first failure cancels the rest."""
     if len(requests) == 1:
@@ -276,23 +268,18 @@ def _validators(info: Mapping[str, Any]) -> Validators:
         raise UnsupportedError("a directory where a file is read; name an object in it")
     if info.get("size") is None:
         raise UnsupportedError("the file system does not say the size")
-    version = _first(info, _VERSION)
+    version, modified = _first(info, _VERSION), _first(info, _MODIFIED)
+    if isinstance(modified, int | float):
+        modified = datetime.fromtimestamp(modified).astimezone()
+    elif isinstance(modified, str):
+        modified = datetime.fromisoformat(modified)
     return Validators(
         size=int(info["size"]),
         etag=_first(info, _ETAG),
         version=None if version in {None, "null"} else str(version),
-        modified=_when(_first(info, _MODIFIED)),
+        modified=rfc3339(modified) if isinstance(modified, datetime) else None,
     )
 
 
 def _first(info: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((info[name] for name in names if info.get(name)), None)
-
-
-def _when(value: Any) -> str | None:
-    """Return a time as file systems give it: datetime, seconds or ISO text."""
-    if isinstance(value, int | float):
-        return times.rfc3339(datetime.fromtimestamp(value).astimezone())
-    if isinstance(value, str):
-        return times.rfc3339(datetime.fromisoformat(value))
-    return times.rfc3339(value) if isinstance(value, datetime) else None

@@ -1,7 +1,6 @@
 """Which network addresses a manifest's sources may be fetched from.
 
-Pure decisions: may touch errors, `ipaddress` and the address parser of `socket`.  `source.session`
-asks them at every request, redirect and name lookup of the HTTP client.
+The HTTP client asks at every request, redirect and name lookup (`sources.http`).
 IANA special-purpose address registries (RFC 6890); RFC 4291 (mapped), RFC 3056 (6to4), RFC 6052 (NAT64).
 """
 
@@ -49,9 +48,15 @@ def literal(host: str) -> Address | None:
 
 def local_only(address: Address) -> str | None:
     """Return what kind of address this is if it only reaches this machine or its link, else None."""
-    for form in (address, _embedded(address)):
+    forms = [address]
+    if isinstance(address, IPv6Address):  # the IPv4 address that it stands for
+        embedded = address.ipv4_mapped or address.sixtofour
+        if embedded is None and any(address in network for network in _EMBEDS_IPV4):
+            embedded = IPv4Address(int(address) & 0xFFFFFFFF)
+        forms += [] if embedded is None else [embedded]
+    for form in forms:
         for network, kind in _LOCAL_ONLY.items():
-            if form is not None and form.version == network.version and form in network:
+            if form.version == network.version and form in network:
                 return kind
     return None
 
@@ -95,13 +100,3 @@ class AddressGuard:
             raise UntrustedSourceError(
                 f"leads to {kind} address ({shown}:{port} is {address}); --allow http://{shown}:{port}/ permits it"
             )
-
-
-def _embedded(address: Address) -> IPv4Address | None:
-    """Return the IPv4 address that an IPv6 one stands for."""
-    if isinstance(address, IPv4Address):
-        return None
-    found = address.ipv4_mapped or address.sixtofour
-    if found is None and any(address in network for network in _EMBEDS_IPV4):
-        found = IPv4Address(int(address) & 0xFFFFFFFF)
-    return found

@@ -1,17 +1,12 @@
-"""An aiohttp session that asks an `AddressGuard` before it connects.
+"""Ranges over HTTP, through the session that fsspec keeps, with the answer's status looked at.
 
-May touch aiohttp.  Two places see everything: a client middleware runs for the first request and
-for every redirect, with the parsed URL; the resolver runs for every name, with its addresses.
+fsspec's own `_cat_file` returns the body whatever the status, so that a server without ranges would give wrong
+bytes.  RFC 9110, sections 13 and 14.
 
-How fast a host has answered lately, and so how soon a request to it may be given up as lost.
-
-Pure, but for what it remembers.  A stalled answer costs whoever waits for it the whole patience: five seconds
-are many thousand answers of a near server.  Why these figures: docs/decisions/011-object-stores.md.
-
-Ranges over HTTP, through the session that fsspec keeps, with the answer's status looked at.
-
-May touch aiohttp (through fsspec's session).  fsspec's own `_cat_file` returns the body whatever
-the status, so a server without ranges would give wrong bytes.  RFC 9110, sections 13 and 14.
+An `AddressGuard` is asked before anything is connected, in two places that see everything: a client middleware runs
+for the first request and for every redirect, with the parsed URL; the resolver runs for every name, with its
+addresses.  A `Pace` remembers how fast a host has answered lately, and so how soon a request to it may be given up:
+a stalled answer costs whoever waits for it the whole patience.  Figures: docs/decisions/011-object-stores.md.
 """
 
 import errno
@@ -186,9 +181,12 @@ class HttpTransport:
         # a long body may well pause for longer than an answer takes
         short = span is None or span[1] - span[0] <= _SHORT
         quiet = host.silence(attempt) if short else silence(attempt)
+        headers = {"Accept-Encoding": "identity"}
+        if span is not None:
+            headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
         start = time.monotonic()
         try:
-            async with await self._send(method, _headers(span), patience(silence(attempt), quiet)) as answer:
+            async with await self._send(method, headers, patience(silence(attempt), quiet)) as answer:
                 host.note(time.monotonic() - start)
                 if answer.status in retry.BUSY_STATUSES:
                     raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
@@ -264,7 +262,7 @@ def settled(known: Validators, found: Validators) -> Validators:
     return replace(known, etag=etag, modified=modified, version=known.version or found.version)
 
 
-def patience(connect: float, read: float) -> aiohttp.ClientTimeout:
+def patience(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
     """Return how long is waited for a connection and for each next byte, however long all takes."""
     return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
 
@@ -295,11 +293,6 @@ def _body(answer: aiohttp.ClientResponse, span: Span, size: int) -> tuple[int, i
             offset=start,
         )
     return start, stop - start
-
-
-def _headers(span: Span | None) -> dict[str, str]:
-    identity = {"Accept-Encoding": "identity"}
-    return identity if span is None else {**identity, "Range": f"bytes={span[0]}-{span[1] - 1}"}
 
 
 async def _skip(content: aiohttp.StreamReader, count: int) -> None:

@@ -1,7 +1,7 @@
 """Bytes of a local file, by positioned reads on one descriptor.
 
-May touch the file system.  Safe from any thread: `pread` has no position to share, and a reader
-keeps the descriptor alive until it has finished, whoever closes the source meanwhile.
+Safe from any thread: `pread` has no position to share, and a reader keeps the descriptor alive until it has
+finished, whoever closes the source meanwhile.
 """
 
 import asyncio
@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 
 from jnrrdz.errors import DriftError, UnsupportedError
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources import base as times
 from jnrrdz.sources import faults
-from jnrrdz.sources.base import Span, Validators
+from jnrrdz.sources.base import Span, Validators, rfc3339
 
 
 class LocalSource:
@@ -92,12 +91,14 @@ class _OpenFile:
     def __init__(self, path: str) -> None:
         self.descriptor = -1
         self.path = path
-        _require_regular(os.stat(path))  # noqa: PTH116  # before opening: a named pipe would wait for a writer
+        mode = os.stat(path).st_mode  # noqa: PTH116  # before opening: a named pipe would wait for a writer
+        if stat.S_ISDIR(mode):
+            raise UnsupportedError("a directory where a file is read; name a file in it")
+        if not stat.S_ISREG(mode):
+            raise UnsupportedError("neither a file nor a directory (a pipe, socket or device)")
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        found = os.fstat(self.descriptor)
-        seconds, fraction = divmod(found.st_mtime_ns, 10**9)
-        modified = times.rfc3339(datetime.fromtimestamp(seconds, UTC), fraction)
-        self.validators = Validators(size=found.st_size, modified=modified)
+        state = os.fstat(self.descriptor)
+        self.validators = Validators(size=state.st_size, modified=modified_at(state))
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes of one span; a file that ends before the size it had is an error."""
@@ -116,8 +117,7 @@ class _OpenFile:
             os.close(self.descriptor)
 
 
-def _require_regular(found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise UnsupportedError("a directory where a file is read; name a file in it")
-    if not stat.S_ISREG(found.st_mode):
-        raise UnsupportedError("neither a file nor a directory (a pipe, socket or device)")
+def modified_at(state: os.stat_result) -> str:
+    """Return when a file was last modified, as RFC 3339 text in UTC."""
+    seconds, fraction = divmod(state.st_mtime_ns, 10**9)
+    return rfc3339(datetime.fromtimestamp(seconds, UTC), fraction)

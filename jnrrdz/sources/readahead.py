@@ -1,6 +1,6 @@
 """A block cache over a `ByteSource`, for scanners that walk through headers a few bytes at a time.
 
-May touch errors and the source it is given.  Not for several threads at once: one scan, one reader.
+Not for several threads at once: one scan, one reader.
 """
 
 from bisect import bisect_right
@@ -49,7 +49,11 @@ class ReadAhead:
         if self._head and 0 <= start <= stop <= len(self._head):  # most headers are there
             self._blocks.move_to_end(0)
             return self._head[start:stop]
-        self._check(start, stop)
+        try:
+            check([(start, stop)])
+        except MalformedError as error:
+            error.at(url=self.source.url)
+            raise
         if self.requests == 0:
             self._read_first()
         stop = min(stop, self.size)
@@ -59,13 +63,6 @@ class ReadAhead:
         if held is not None and held[1] >= stop:
             return self._blocks[held[0]][start - held[0] : stop - held[0]]
         return self._assemble(start, stop)
-
-    def _check(self, start: int, stop: int) -> None:
-        try:
-            check([(start, stop)])
-        except MalformedError as error:
-            error.at(url=self.source.url)
-            raise
 
     def _read_first(self) -> None:
         """Read the head before asking for the size: over HTTP its answer tells the size too."""

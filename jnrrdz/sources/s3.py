@@ -1,8 +1,8 @@
 """Ranges of S3 objects: what s3fs knows (credentials, endpoint, region), asked by the HTTP transport.
 
-May touch s3fs, botocore's signer and aiohttp.  Through aiobotocore a request costs four times the CPU, a
-truncated body is not asked for again, and the first answer's validators are thrown away; why not obstore:
-docs/decisions/011-object-stores.md.  What this does not sign (`is_plain`) goes through s3fs itself.
+Through aiobotocore a request costs four times the CPU, a truncated body is not asked for again, and the first
+answer's validators are thrown away; why not obstore: docs/decisions/011-object-stores.md.  What this does not sign
+(`is_plain`) goes through s3fs itself.
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html
 """
 
@@ -23,7 +23,7 @@ import yarl
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources import faults as s3_faults
 from jnrrdz.sources import filesystems
-from jnrrdz.sources.http import HttpTransport
+from jnrrdz.sources.http import HttpTransport, patience
 from jnrrdz.sources.retry import Transient
 
 _CLIENT_OPTIONS = {"region_name", "endpoint_url", "use_ssl", "aws_access_key_id", "aws_secret_access_key"}
@@ -71,21 +71,17 @@ class S3Transport(HttpTransport):
         signed = await self._signed(method, {**headers, **self._condition(method)})
         session = await self._fs.set_session()
         url = yarl.URL(self._url, encoded=True)
+        config = self._s3.config_kwargs  # the user's own time-outs, where there are any
+        timeout = patience(
+            config.get("connect_timeout") or waits.sock_connect, config.get("read_timeout") or waits.sock_read
+        )
         options: dict[str, Any] = {
             "allow_redirects": False,
             "auto_decompress": False,
-            "timeout": self._patience(waits),
+            "timeout": timeout,
         }
         answer: aiohttp.ClientResponse = await session.request(method, url, headers=signed, **options)
         return answer
-
-    def _patience(self, usual: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
-        """Return the time-outs, the user's own where there are any."""
-        given = self._s3.config_kwargs
-        connect, read = given.get("connect_timeout"), given.get("read_timeout")
-        return aiohttp.ClientTimeout(
-            total=None, sock_connect=connect or usual.sock_connect, sock_read=read or usual.sock_read
-        )
 
     async def _prepare(self) -> None:
         """Find out where the bucket is and who asks, once."""
@@ -135,17 +131,12 @@ class S3Transport(HttpTransport):
         name = code[1].decode() if code else str(answer.status)
         error = s3_faults.explained(name, self._bucket, self._key, self._identity(), region=region)
         if region and s3_faults.is_elsewhere(name) and (self._corrected or region != self._region):
-            self._correct(region)
+            if not self._corrected:  # ask where the bucket really is from now on
+                self._corrected = True
+                self._region = region
+                self._url = _AWS_HOST.sub(rf"s3.{region}\1", self._url, count=1)
             raise Transient(error, 0)  # those that were under way meanwhile ask again too
         return error
-
-    def _correct(self, region: str) -> None:
-        """Ask where the bucket really is from now on."""
-        if self._corrected:
-            return
-        self._corrected = True
-        self._region = region
-        self._url = _AWS_HOST.sub(rf"s3.{region}\1", self._url, count=1)
 
     def _identity(self) -> str:
         if self._credentials is None:

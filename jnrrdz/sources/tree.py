@@ -1,17 +1,8 @@
-"""A tree of objects: listed with their sizes, and small ones read.
+"""Trees of objects: listed with their sizes, and small ones read; the sizes of many files by listing their folders.
 
-May touch fsspec and the file system.  A container format (N5) is a directory; its blocks are known from
-listings, a thousand in a request, and never asked for one by one.  HTTP has no listings.
-
-A tree that cannot be listed: over HTTP there are only objects that someone knows the name of.
-
-May touch sources and errors.  What is absent is told from what cannot be had: a server that answers anything
-but 404 to a name does not say that nothing is there.
-
-The sizes of many files at once, by listing their folders where that can be.
-
-May touch fsspec, the file system and the source's own modules.  Local folders are listed one by one, object stores
-by the prefix that the files share; HTTP lists nothing, so that every file is asked for, many at a time.
+A container format (N5) is a directory; its blocks are known from listings, a thousand in a request, and never asked
+for one by one.  HTTP has no listings: there are only objects that someone knows the name of, and a server that
+answers anything but 404 to a name does not say that nothing is there.
 """
 
 import os
@@ -35,7 +26,6 @@ type Page = tuple[list[str], list[int]]
 PER_REQUEST = 1000
 """Objects in one page of an S3 listing."""
 
-_PAGE = 10 * PER_REQUEST
 _TOGETHER = 256
 
 
@@ -57,12 +47,10 @@ class Tree(Protocol):
 
 def open_tree(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Tree:
     """Return the tree at a path or URL; options are fsspec's."""
-    path = urls.local_path(url)
-    if path is not None:
-        return LocalTree(path)
-    if urls.origin(url) is not None:
-        return UnlistedTree(url, storage_options)
-    return FsspecTree(url, storage_options)
+    where = urls.parse(url)
+    if where.path is not None:
+        return LocalTree(where.path)
+    return FsspecTree(url, storage_options) if where.origin is None else UnlistedTree(url, storage_options)
 
 
 class LocalTree:
@@ -93,77 +81,61 @@ class LocalTree:
         with os.scandir(f"{self._path}/{folder}") as entries:
             for entry in entries:
                 if entry.is_dir():
-                    if not entry.is_symlink() or not self._is_loop(entry.path):
+                    # a link to a directory that it is in would be listed without end
+                    real = os.path.realpath(entry.path) if entry.is_symlink() else None
+                    if real is None or not urls.is_under(os.path.realpath(f"{self._path}/{folder}"), real):
                         below.append(f"{folder}{entry.name}/")
                 elif entry.is_file():
                     keys.append(folder + entry.name)
                     sizes.append(entry.stat().st_size)
         return keys, sizes, below
 
-    def _is_loop(self, link: str) -> bool:
-        """Whether a link leads to a directory that it is in, whose listing would never end."""
-        return urls.is_under(os.path.realpath(os.path.dirname(link)), os.path.realpath(link))  # noqa: PTH120
-
     def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
         """Return the first `stop` bytes of each file."""
-        return [self._read(key, stop) for key in keys]
-
-    def _read(self, key: str, stop: int) -> bytes:
-        with faults.told(self.url + key, "reading"):
-            handle = os.open(f"{self._path}/{key}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                found = os.pread(handle, stop, 0)
-            finally:
-                os.close(handle)
-        self.requests += 1
-        self.bytes_read += len(found)
-        return found
+        heads: list[bytes] = []
+        for key in keys:
+            with faults.told(self.url + key, "reading"):
+                handle = os.open(f"{self._path}/{key}", os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    heads.append(os.pread(handle, stop, 0))
+                finally:
+                    os.close(handle)
+            self.requests += 1
+            self.bytes_read += len(heads[-1])
+        return heads
 
 
 class FsspecTree:
     """A prefix of an object store, or a directory of any file system that lists."""
 
     def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
-        given = {name: value for name, value in (options or {}).items() if name not in {"asynchronous", "loop"}}
         self.url = f"{url.rstrip('/')}/"
         self.requests = 0
         self.bytes_read = 0
         with faults.told(self.url, "opening"):
-            self._fs, path = filesystems.opened(self.url, given)
+            self._fs, path = filesystems.opened(self.url, options)
         self._path = path.rstrip("/")
 
     def pages(self) -> Iterator[Page]:
         """Yield pages of one flat listing where the store has that, of each directory elsewhere."""
-        flat = hasattr(self._fs, "_iterdir") and hasattr(self._fs, "split_path")
-        yield from self._flat() if flat else self._walked()
-
-    def _flat(self) -> Iterator[Page]:
-        """Yield the answers of S3's LIST as they come: nothing of a million objects stays but what is taken here."""
-        bucket, key, _ = self._fs.split_path(self._path)
-        prefix = f"{key}/" if key else ""
-        # s3fs offers pages only here; `find` would hold a dictionary for every object
-        entries = self._fs._iterdir(bucket, delimiter="", prefix=prefix)  # noqa: SLF001
-        skipped = len(bucket) + 1 + len(prefix)
-        while True:
-            with faults.told(self.url, "listing", self._fs):
-                keys, sizes = fsspec.asyn.sync(fsspec.asyn.get_loop(), _taken, entries, skipped)
-            self.requests += max(-(-len(keys) // PER_REQUEST), 1)
-            if keys:
-                yield keys, sizes
-            if len(keys) < _PAGE:
-                return
-
-    def _walked(self) -> Iterator[Page]:
+        if has_pages(self._fs):
+            for page in pages_of(self._fs, self._path, self.url):
+                self.requests += 1
+                files = [(key, entry["size"]) for key, entry in page if entry["type"] == "file" and key[-1:] != "/"]
+                if files:
+                    yield [key for key, _ in files], [size for _, size in files]
+            return
         waiting = [self._path]
         while waiting:
-            folder = waiting.pop()
-            with faults.told(self.url, "listing", self._fs):
-                self._fs.invalidate_cache(folder)
-                entries = [entry for entry in self._fs.ls(folder, detail=True) if entry["name"].rstrip("/") != folder]
+            entries = entries_of(self._fs, waiting.pop(), self.url)
             self.requests += 1
             waiting += [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
-            files = [entry for entry in entries if entry["type"] == "file"]
-            yield [entry["name"][len(self._path) + 1 :] for entry in files], [int(entry["size"]) for entry in files]
+            files = [
+                (entry["name"][len(self._path) + 1 :], int(entry["size"]))
+                for entry in entries
+                if entry["type"] == "file"
+            ]
+            yield [key for key, _ in files], [size for _, size in files]
 
     def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
         """Return the first `stop` bytes of each object, many at once."""
@@ -182,17 +154,48 @@ class FsspecTree:
         return found
 
 
-async def _taken(entries: Any, skipped: int) -> Page:
-    """Return the next objects of a listing."""
-    keys: list[str] = []
-    sizes: list[int] = []
-    async for entry in entries:
-        if entry["type"] == "file" and not entry["name"].endswith("/"):
-            keys.append(entry["name"][skipped:])
-            sizes.append(entry["size"])
-        if len(keys) == _PAGE:
-            break
-    return keys, sizes
+def has_pages(fs: Any) -> bool:
+    """Whether a file system tells of objects as the answers of S3's LIST come."""
+    return hasattr(fs, "_iterdir") and hasattr(fs, "split_path")
+
+
+def pages_of(
+    fs: Any, path: str, url: str, *, start: str = "", delimiter: str = ""
+) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
+    """Yield the answers of S3's LIST of all below a path that starts so: keys relative to the path, and entries.
+
+    Nothing of a million objects stays but what is taken here; there is one page at least.
+    """
+    bucket, key, _ = fs.split_path(path)
+    prefix = f"{key.rstrip('/')}/" if key else ""
+    # s3fs offers pages only here; `find` would hold a dictionary for every object
+    entries = fs._iterdir(bucket, delimiter=delimiter, prefix=prefix + start)  # noqa: SLF001
+    skipped = len(bucket) + 1 + len(prefix)
+
+    async def next_page() -> list[tuple[str, Mapping[str, Any]]]:
+        page: list[tuple[str, Mapping[str, Any]]] = []
+        async for entry in entries:
+            page.append((str(entry["name"])[skipped:], entry))
+            if len(page) == PER_REQUEST:
+                break
+        return page
+
+    is_first = True
+    while True:
+        with faults.told(url, "listing", fs):
+            page = fsspec.asyn.sync(fsspec.asyn.get_loop(), next_page)
+        if page or is_first:
+            yield page
+        is_first = False
+        if len(page) < PER_REQUEST:
+            return
+
+
+def entries_of(fs: Any, folder: str, url: str) -> list[dict[str, Any]]:
+    """Return what a folder of any file system holds now."""
+    with faults.told(url, "listing", fs):
+        fs.invalidate_cache(folder)
+        return [entry for entry in fs.ls(folder, detail=True) if entry["name"].rstrip("/") != folder]
 
 
 _UNLISTED_TOGETHER = 16
@@ -243,7 +246,6 @@ class UnlistedTree:
 
 MISSING = -1
 _AT_ONCE = 32
-_ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass
@@ -266,10 +268,11 @@ def file_sizes(
         by_folder.setdefault(url.rpartition("/")[0], []).append(number)
     remote: list[int] = []
     for folder, numbers in by_folder.items():
-        if urls.is_chained(folder) or urls.local_path(f"{folder}/") is None:
+        path = urls.local_path(f"{folder}/")
+        if path is None:
             remote += numbers
         else:
-            _list_local(folder, numbers, wanted, found)
+            _list_local(path, numbers, wanted, found)
     if remote and not _list_remote(remote, wanted, storage_options, found):
         _ask(remote, wanted, opener, found)
     return found
@@ -283,14 +286,13 @@ def common_folder(wanted: Sequence[str]) -> str:
     return "/".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _list_local(folder: str, numbers: Sequence[int], wanted: Sequence[str], found: FileSizes) -> None:
-    path = urls.local_path(f"{folder}/") or "/"
+def _list_local(path: str, numbers: Sequence[int], wanted: Sequence[str], found: FileSizes) -> None:
     found.requests += 1
     try:
-        with faults.told(folder, "listing"), os.scandir(path) as entries:
+        with faults.told(path.rstrip("/"), "listing"), os.scandir(path) as entries:
             known = {entry.name: entry for entry in entries}
     except JnrrdzError as error:
-        if isinstance(error.__cause__, _ABSENT):
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return
         raise
     is_link = os.path.realpath(path) != path.rstrip("/")

@@ -1,13 +1,15 @@
-"""What a source's URL means: its scheme, its local path, its parts made comparable.
+"""What a path or URL means: its scheme, its local path, its parts made comparable.
 
-May touch errors, yarl (the parser that the HTTP client itself uses, so that what is compared is
-what is opened), symbolic links, the home and the working directory; opens nothing.
+`parse` reads a text once into a `Url`; the functions beside it give one member each.  `place` goes further, to where
+a URL leads: symbolic links followed, spellings of one object made equal.  Nothing is opened.  The parser of HTTP is
+the one that the HTTP client uses, so that what is compared is what is opened.
 RFC 3986 (URLs), RFC 8089 (file URLs); what has no `://` is a path, as in fsspec.
 """
 
 import os
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Self
 from urllib.parse import quote, unquote
 
@@ -25,50 +27,81 @@ _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 _BRACKETED_HOST = re.compile(r"^(https?://[^/?#]*?)\[[0-9A-Fa-f:.%]*\]", re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class Url:
+    """A path or URL as it is spelt, and what that means."""
+
+    text: str
+    scheme: str
+    """In lower case, synonyms made one; `file` for every local form."""
+    is_chained: bool
+    """Whether it stacks file systems (`zip://a::s3://b`), as fsspec reads `::`."""
+
+    @property
+    def path(self) -> str | None:
+        """The path that a plain path or a file URL names, None for anything elsewhere.
+
+        A plain path stands for itself; a file URL is percent-decoded (RFC 8089).
+        """
+        # the home may be another the next time
+        return os.path.expanduser(self._path) if self._path and self.text[0] == "~" else self._path  # noqa: PTH111
+
+    @cached_property
+    def _path(self) -> str | None:
+        if self.is_chained or self.scheme != "file":
+            return None
+        match = _FILE.match(self.text)
+        if match is None:
+            return self.text
+        rest = self.text[match.end() :]
+        if rest.startswith("//"):
+            host, slash, path = rest[2:].partition("/")
+            if not slash or host.lower() not in {"", "localhost"}:
+                raise JnrrdzError(f"a file URL on host {host!r}; file:///absolute/path would work", url=self.text)
+            rest = f"/{path}"
+        return unquote(rest)
+
+    @cached_property
+    def origin(self) -> tuple[str, int] | None:
+        """Host and port of an HTTP URL, None for other schemes."""
+        if self.is_chained or self.scheme not in HTTP:
+            return None
+        parsed = _parse_http(self.text)
+        return _host(parsed), parsed.port or 0
+
+
+@lru_cache(4096)
+def parse(text: str) -> Url:
+    """Return what a text says that names a file, an object or a folder."""
+    match = _SCHEME.match(text)
+    name = "file" if match is None else match[1].lower()
+    is_chained = "::" in text and "::" in _BRACKETED_HOST.sub(r"\1", text)
+    return Url(text, _ALIASES.get(name, name), is_chained)
+
+
 def scheme(url: str) -> str:
     """Return the scheme in lower case, synonyms made one; `file` for every local form."""
-    found = _SCHEME.match(url)
-    if found is None:
-        return "file"
-    name = found[1].lower()
-    return _ALIASES.get(name, name)
+    return parse(url).scheme
 
 
 def is_chained(url: str) -> bool:
     """Whether the URL stacks file systems (`zip://a::s3://b`), as fsspec reads `::`."""
-    return "::" in url and "::" in _BRACKETED_HOST.sub(r"\1", url)
+    return parse(url).is_chained
+
+
+def local_path(url: str) -> str | None:
+    """Return the path that a plain path or a file URL names, None for anything elsewhere."""
+    return parse(url).path
+
+
+def origin(url: str) -> tuple[str, int] | None:
+    """Return host and port of an HTTP URL, None for other schemes."""
+    return parse(url).origin
 
 
 def is_absolute(url: str) -> bool:
     """Whether the URL says by itself where it is."""
     return _SCHEME.match(url) is not None or _FILE.match(url) is not None or url.startswith("/")
-
-
-def local_path(url: str) -> str | None:
-    """Return the path that a plain path or a file URL names, None for anything elsewhere.
-
-    A plain path stands for itself; a file URL is percent-decoded (RFC 8089).
-    """
-    if is_chained(url) or scheme(url) != "file":
-        return None
-    found = _FILE.match(url)
-    if found is None:
-        return os.path.expanduser(url)  # noqa: PTH111  # pathlib would also rewrite the path
-    rest = url[found.end() :]
-    if rest.startswith("//"):
-        host, slash, path = rest[2:].partition("/")
-        if not slash or host.lower() not in {"", "localhost"}:
-            raise JnrrdzError(f"a file URL on host {host!r}; file:///absolute/path would work", url=url)
-        rest = f"/{path}"
-    return unquote(rest)
-
-
-def origin(url: str) -> tuple[str, int] | None:
-    """Return host and port of an HTTP URL, None for other schemes."""
-    if is_chained(url) or scheme(url) not in HTTP:
-        return None
-    parsed = _parse_http(url)
-    return _host(parsed), parsed.port or 0
 
 
 @dataclass(frozen=True)
