@@ -1,15 +1,8 @@
 """What passes through a batch: a source that was found, a job made of it, and how the job ended.
 
-May touch nothing.  Tuples, since a batch holds thousands and sends them to processes.
-
-Whether an output is there already, and of the source as it is now.
-
-May touch sources and fsspec.  Of a JSON manifest the first lines and the last bytes are read, of Parquet its
-metadata; a manifest that is not whole (a disk that lost power) counts as none.
-
-Times of modification compared with what the user names.
-
-Pure.
+They are tuples, since a batch holds thousands and sends them to processes.  Also here: whether an output is there
+already, and of the source as it is now.  Of a JSON manifest the first lines and the last bytes are read, of Parquet
+its metadata; a manifest that is not whole (a disk that lost power) counts as none.
 """
 
 import json
@@ -83,7 +76,7 @@ class Outcome(NamedTuple):
 
     def record(self) -> dict[str, Any]:
         """Return the members of a report's line; what is not known is left out."""
-        told = {
+        members = {
             "source": self.job.found.url,
             "output": self.job.output,
             "state": str(self.state),
@@ -97,7 +90,7 @@ class Outcome(NamedTuple):
             "message": self.message,
             "warnings": list(self.warnings),
         }
-        return {name: value for name, value in told.items() if value is not None and value != []}
+        return {name: value for name, value in members.items() if value is not None and value != []}
 
 
 type Options = Mapping[str, Any] | None
@@ -188,32 +181,22 @@ def is_made_of(
 
     Its listing tells, else one request.
     """
-    url = literal(found.url)
-    record = next((one for one in records if one.url == named), None)
+    record = next((record for record in records if record.url == named), None)
     if record is None or record.size is None:
         return False
     now = Validators(found.size or 0, found.etag, None, found.modified)
     if found.size is None or (found.etag is None and record.etag is not None):
-        source = opener(url, storage_options=options)
+        source = opener(literal(found.url), storage_options=options)
         try:
             now = source.validators
         finally:
             source.close()
-    return is_same(record, now)
-
-
-def is_same(record: SourceRecord, now: Validators) -> bool:
-    """Whether a source is as it was: of the same size and ETag, or else of the same time of modification."""
     if record.size != now.size:
         return False
     if record.etag is not None and now.etag is not None:
-        return _bare(record.etag) == _bare(now.etag)
+        # listings and answers spell quotes and the mark of weakness differently
+        return record.etag.removeprefix("W/").strip('"') == now.etag.removeprefix("W/").strip('"')
     return record.modified is not None and record.modified == now.modified
-
-
-def _bare(etag: str) -> str:
-    """Return an ETag without quotes and mark of weakness, which listings and answers spell differently."""
-    return etag.removeprefix("W/").strip('"')
 
 
 def name_in(url: str, output: str, *, is_relative: bool) -> str | None:
@@ -224,17 +207,13 @@ def name_in(url: str, output: str, *, is_relative: bool) -> str | None:
         return None
 
 
-_MODIFIED = "--since"
-
-
 def moment(text: str) -> str:
     """Return a time as the user wrote it as RFC 3339 text in UTC; without a zone it is UTC."""
     try:
-        found = datetime.fromisoformat(text)
+        when = datetime.fromisoformat(text)
     except ValueError as error:
-        raise MalformedError(f"{text!r} is no time such as 2024-06-01T12:00:00Z", field=_MODIFIED) from error
-    aware = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    return aware.isoformat()
+        raise MalformedError(f"{text!r} is no time such as 2024-06-01T12:00:00Z", field="--since") from error
+    return (when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)).isoformat()
 
 
 def is_since(modified: str, earliest: str) -> bool:

@@ -1,22 +1,16 @@
-"""A list of sources: one on each line of a file, or of what comes through a pipe.
+"""What a name stands for, which sources a batch has, and how their outputs are called.
 
-May touch fsspec and stdin.  Empty lines and those that start with `#` are passed over.
-
-An output's name for every source: `s3://out/{path}.json`.
-
-May touch errors, URLs and the model's item.  What a placeholder is filled with may come from a listing or a STAC
-item that someone else wrote: it is never a way out of the folder that the template names.
-
-Which sources a batch has: what was named, found one after another, each once.
-
-May touch everything that finds sources.  A source may be a file, a pattern, a prefix, a list (`-`, `@file`), a
-STAC document or a stac-geoparquet table.
+`kind_of` is what every command asks of a name that you give: a list, a pattern, a folder, a STAC document, a manifest
+or a source.  `Selection` finds the sources of a batch one after another, each once.  `Template` names an output for
+every source, such as `s3://out/{path}.json`; what fills a placeholder may come from a listing or a STAC item that
+someone else wrote, and is never a way out of the folder that the template names.
 """
 
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -29,27 +23,76 @@ from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from jnrrdz.batches import listing
 from jnrrdz.batches.item import Found, is_since, moment
-from jnrrdz.batches.stac import Assets, Reader
+from jnrrdz.batches.stac import Assets, Reader, found_in_rows
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.sources import faults
 from jnrrdz.sources.url import HTTP, local_path, origin, scheme
+
+_STAC = (".json", ".geojson")
+_TABLES = (".parquet", ".geoparquet", ".parq")
+
+
+class Kind(StrEnum):
+    """What a name stands for."""
+
+    LIST = "list"
+    """`-` or `@FILE`: a source on each line."""
+    PATTERN = "pattern"
+    FOLDER = "folder"
+    """A prefix, or a local directory, that is no container."""
+    STAC = "STAC document"
+    TABLE = "stac-geoparquet table"
+    REPOSITORY = "Icechunk repository"
+    MANIFEST = "manifest"
+    SOURCE = "source"
+
+
+def kind_of(name: str, *, many: bool = False) -> Kind:
+    """Return what a name stands for: one thing, or, where `many` sources are asked for, where they are found.
+
+    A remote name is told by its text alone.  Among many, JSON is a STAC document and Parquet a table of STAC items.
+    """
+    path = local_path(name)
+    if not many:
+        from jnrrdz.api import names_manifest  # noqa: PLC0415  it brings xarray, which a batch need not wait for
+
+        if name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file():
+            return Kind.REPOSITORY
+        return Kind.MANIFEST if names_manifest(name) else Kind.SOURCE
+    if name == STDIN or name.startswith("@"):
+        return Kind.LIST
+    if listing.MAGIC.search(name) is not None:
+        # a local file that is really called so is that file; a `?` in an HTTP URL starts its query
+        is_literal = Path(path).exists() if path is not None else origin(name) is not None and "*" not in name
+        if not is_literal:
+            return Kind.PATTERN
+    if name.endswith("/") if path is None else Path(path).is_dir():
+        containers = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
+        if not name.rstrip("/").lower().endswith(containers):
+            return Kind.FOLDER
+    key = source_path(name).lower()
+    return Kind.STAC if key.endswith(_STAC) else Kind.TABLE if key.endswith(_TABLES) else Kind.SOURCE
+
 
 STDIN = "-"
 _LONGEST = 1 << 16
 """Bytes of a line: longer ones are no URL, but a file of another kind."""
 
 
-def lines(name: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[Found]:
-    """Yield the sources that a list names, while it is still being written if need be."""
+def lines(name: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Yield the sources that a list names, while it is still being written if need be.
+
+    Empty lines and those that start with `#` are passed over.
+    """
     if name == STDIN:
-        yield from _found(sys.stdin.buffer, "stdin")
+        yield from _lines(sys.stdin.buffer, "stdin")
         return
     with faults.told(name, "reading the list"), fsspec.open(name, "rb", **(storage_options or {})) as stream:
-        yield from _found(stream, name)
+        yield from _lines(stream, name)
 
 
-def _found(stream: Any, name: str) -> Iterator[Found]:
+def _lines(stream: Any, name: str) -> Iterator[str]:
     number = 0
     while line := stream.readline(_LONGEST):
         number += 1
@@ -60,7 +103,7 @@ def _found(stream: Any, name: str) -> Iterator[Found]:
         except UnicodeDecodeError as error:
             raise MalformedError(f"line {number} is no UTF-8 text: {error}", url=name) from error
         if text and not text.startswith("#"):
-            yield Found(text)
+            yield text
 
 
 PLACEHOLDERS = {
@@ -98,7 +141,16 @@ class Template:
 
     def filled(self, found: Found, number: int) -> str:
         """Return the output of one source."""
-        values = _values(found, number)
+        whole = source_path(found.url)
+        folder, _, name = whole.rpartition("/")
+        values = {
+            "name": name,
+            "stem": _without_ending(name),
+            "path": _without_ending((whole if found.path is None else found.path).strip("/")),
+            "parent": folder.rpartition("/")[2],
+            "index": f"{number:06}",
+            **dict(found.names),
+        }
 
         def value(match: re.Match[str]) -> str:
             if match[1] not in values:
@@ -106,20 +158,6 @@ class Template:
             return _safe(values[match[1]], match[1], found.url)
 
         return _FIELD.sub(value, self.text)
-
-
-def _values(found: Found, number: int) -> dict[str, str]:
-    whole = source_path(found.url)
-    folder, _, name = whole.rpartition("/")
-    below = whole if found.path is None else found.path
-    return {
-        "name": name,
-        "stem": _without_ending(name),
-        "path": _without_ending(below.strip("/")),
-        "parent": folder.rpartition("/")[2],
-        "index": f"{number:06}",
-        **dict(found.names),
-    }
 
 
 def source_path(url: str) -> str:
@@ -150,9 +188,6 @@ def _safe(value: str, name: str, url: str) -> str:
 
 type OptionsOf = Callable[[str], Mapping[str, Any] | None]
 
-_STAC = (".json", ".geojson")
-_TABLES = (".parquet", ".geoparquet", ".parq")
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -182,7 +217,9 @@ class Selection:
     @property
     def is_plain(self) -> bool:
         """Whether all sources are named one by one."""
-        return not (self.lists or self.stac) and all(map(_is_plain, self.sources))
+        return not (self.lists or self.stac) and all(
+            kind_of(source, many=True) is Kind.SOURCE for source in self.sources
+        )
 
     def found(self, options: OptionsOf) -> Iterator[Found]:
         """Yield every source once, as it is found."""
@@ -190,21 +227,20 @@ class Selection:
         chosen = [re.compile(glob_translate(pattern)) for pattern in self.include]
         left_out = [re.compile(glob_translate(pattern)) for pattern in self.exclude]
         for found in self._all(options):
-            if not self._mine(found) or (chosen and not _fits(found, chosen)) or _fits(found, left_out):
+            key = found.url.encode("utf-8", "surrogateescape")
+            if not self._is_due(found, key) or (chosen and not _fits(found, chosen)) or _fits(found, left_out):
                 continue
             # sixteen bytes for each source tell whether it was seen; the URLs themselves would take hundreds
-            digest = xxh3_128_intdigest(found.url.encode("utf-8", "surrogateescape"))
+            digest = xxh3_128_intdigest(key)
             if digest not in seen:
                 seen.add(digest)
                 yield found
 
-    def _mine(self, found: Found) -> bool:
+    def _is_due(self, found: Found, key: bytes) -> bool:
+        """Whether a source is of the time and of the part that are asked for."""
         if self.earliest is not None and found.modified is not None and not is_since(found.modified, self.earliest):
             return False
-        if self.shard is None:
-            return True
-        part, parts = self.shard
-        return xxh3_64_intdigest(found.url.encode("utf-8", "surrogateescape")) % parts == part - 1
+        return self.shard is None or xxh3_64_intdigest(key) % self.shard[1] == self.shard[0] - 1
 
     def _all(self, options: OptionsOf) -> Iterator[Found]:
         for source in self.sources:
@@ -212,69 +248,40 @@ class Selection:
         for name in self.lists:
             yield from self._of_list(name, options)
         for url in self.stac:
-            yield from self._of_stac(url, options)
+            is_table = source_path(url).lower().endswith(_TABLES)
+            yield from self._of_stac(url, Kind.TABLE if is_table else Kind.STAC, options)
 
     def _of_list(self, name: str, options: OptionsOf) -> Iterator[Found]:
-        for found in lines(name, options(name)):
-            yield from self._one(found.url, options)
+        for source in lines(name, options(name)):
+            yield from self._one(source, options)
 
     def _one(self, source: str, options: OptionsOf) -> Iterator[Found]:
         """Yield what one source stands for."""
-        if source == STDIN or source.startswith("@"):
+        kind = kind_of(source, many=True)
+        if kind is Kind.LIST:
             yield from self._of_list(source.removeprefix("@"), options)
-        elif is_pattern(source):
-            yield from _some(listing.listed(listing.within(source), options(source)), source)
-        elif _is_prefix(source):
-            yield from self._below(source, options)
-        elif source_path(source).lower().endswith((*_STAC, *_TABLES)):
-            yield from self._of_stac(source, options)
-        else:
+        elif kind is Kind.PATTERN:
+            found = listing.listed(listing.within(source), options(source))
+            first = next(found, None)
+            if first is None:  # more likely a mistake than meant
+                raise JnrrdzError("nothing is found by this pattern", url=source)
+            yield from chain([first], found)
+        elif kind is Kind.FOLDER:
+            endings = tuple(ending for fmt in FORMATS if not fmt.is_directory for ending in fmt.endings)
+            for below in listing.listed(listing.within(source), options(source)):
+                if self.include or below.url.lower().endswith(endings):
+                    yield below
+        elif kind is Kind.SOURCE:
             yield Found(source)
+        else:
+            yield from self._of_stac(source, kind, options)
 
-    def _below(self, prefix: str, options: OptionsOf) -> Iterator[Found]:
-        found = listing.listed(listing.within(prefix), options(prefix))
-        endings = tuple(ending for fmt in FORMATS if not fmt.is_directory for ending in fmt.endings)
-        yield from found if self.include else (one for one in found if one.url.lower().endswith(endings))
-
-    def _of_stac(self, url: str, options: OptionsOf) -> Iterator[Found]:
+    def _of_stac(self, url: str, kind: Kind, options: OptionsOf) -> Iterator[Found]:
         assets = Assets(self.assets)
-        if source_path(url).lower().endswith(_TABLES):
-            from jnrrdz.batches.stac import found_in_rows  # noqa: PLC0415  pyarrow's reader takes a while to load
-
+        if kind is Kind.TABLE:
             yield from found_in_rows(url, assets, options(url))
         else:
             yield from Reader(assets, options(url)).found(url)
-
-
-def _is_plain(source: str) -> bool:
-    stands_for_more = source == STDIN or source.startswith("@") or is_pattern(source) or _is_prefix(source)
-    return not stands_for_more and not source_path(source).lower().endswith((*_STAC, *_TABLES))
-
-
-def _some(found: Iterator[Found], pattern: str) -> Iterator[Found]:
-    """Yield what was found; a pattern that finds nothing is more likely a mistake than meant."""
-    first = next(found, None)
-    if first is None:
-        raise JnrrdzError("nothing is found by this pattern", url=pattern)
-    yield from chain([first], found)
-
-
-def is_pattern(source: str) -> bool:
-    """Whether a source stands for what a listing finds; a file that is really called so is that file."""
-    if listing.MAGIC.search(source) is None:
-        return False
-    path = local_path(source)
-    if path is not None:
-        return not Path(path).exists()
-    return origin(source) is None or "*" in source  # a `?` in an HTTP URL starts its query
-
-
-def _is_prefix(source: str) -> bool:
-    containers = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
-    if source.rstrip("/").lower().endswith(containers):
-        return False
-    path = local_path(source)
-    return source.endswith("/") if path is None else Path(path).is_dir()
 
 
 def _fits(found: Found, patterns: Sequence[re.Pattern[str]]) -> bool:

@@ -7,12 +7,12 @@ where they have another.  Imported inside commands only: it costs what xarray an
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jnrrdz import api
+from jnrrdz.batches.selection import Kind, kind_of
 from jnrrdz.cli.options import Reach
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON
@@ -21,7 +21,6 @@ from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, from_group
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.url import local_path
 
 type Json = dict[str, Any]
 
@@ -204,10 +203,10 @@ class Opened:
 
 def opened(name: str, reach: Reach) -> Opened:
     """Return what a path or URL holds."""
-    path = local_path(name)
-    if name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file():
+    kind = kind_of(name)
+    if kind is Kind.REPOSITORY:
         raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
-    if api.names_manifest(name):
+    if kind is Kind.MANIFEST:
         store = api.open_stored(name, access=reach.access(name))
         form = "Parquet manifest" if store.manifest.form == "parquet" else "JSON manifest"
         return Opened(name, form, store.manifest)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Unpack
 
 from jnrrdz import api
+from jnrrdz.batches.selection import Kind, kind_of
 from jnrrdz.commands.verify import states
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_member
@@ -51,7 +52,7 @@ def refresh(
     """
     (reach,) = with_choices(choices, access or Access())
     name = os.fspath(refs)
-    if not api.names_manifest(name) or name.rstrip("/").endswith(".icechunk"):
+    if kind_of(name) is not Kind.MANIFEST or name.rstrip("/").endswith(".icechunk"):
         raise UnsupportedError("no manifest of JSON or Parquet, which a refresh writes anew", url=name)
     manifest = api.open_store(name, access=reach).manifest
     pool = SourcePool(manifest, options=reach.source_options, allow=reach.allow, opener=open_source)
