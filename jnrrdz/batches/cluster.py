@@ -1,7 +1,7 @@
 """Jobs on a cluster of dask.distributed, some in each task.
 
-May touch distributed, imported when it is asked for.  Workers write their own outputs and return outcomes; a task
-whose worker died runs again elsewhere and leaves what is done already.
+Workers write their own outputs and return outcomes; a task whose worker died runs again elsewhere and leaves what is
+done already.
 """
 
 import importlib

@@ -125,19 +125,15 @@ class Ahead:
 
     def take(self, most: int, *, wait: bool) -> list[Job]:
         """Return jobs that are listed, up to `most`; a listing that fails is raised when all before it are taken."""
-        found: list[Job] = []
-        while len(found) < most:
+        jobs: list[Job] = []
+        while len(jobs) < most:
             try:
-                found.append(self._queue.get_nowait())
+                jobs.append(self._queue.get_nowait())
             except Empty:
-                if found or not wait or self.ended:
-                    return found
-                self._work_or_look()
-        return found
-
-    def _work_or_look(self) -> None:
-        """Let the listing go on for a moment."""
-        threading.Event().wait(LOOK / 10)
+                if jobs or not wait or self.ended:
+                    return jobs
+                time.sleep(LOOK / 10)  # let the listing go on for a moment
+        return jobs
 
 
 type Later = Callable[[Job, Clock, TimedOpener], "asyncio.Future[Any]"]
@@ -174,22 +170,24 @@ class Heads:
 
     def give(self, jobs: list[tuple[Job, FsspecSource]]) -> None:
         """Take some jobs, from any thread."""
+
+        def take() -> None:
+            self._waiting += jobs
+            self._start()
+
         if jobs:
-            self._loop.call_soon_threadsafe(self._take, jobs)
+            self._loop.call_soon_threadsafe(take)
 
     def close(self) -> None:
         """Give up what is under way."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(_GRACE)
 
-    async def _end(self) -> None:
-        self._waiting.clear()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        async def end() -> None:
+            self._waiting.clear()
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _take(self, jobs: list[tuple[Job, FsspecSource]]) -> None:
-        self._waiting += jobs
-        self._start()
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(_GRACE)
 
     def _start(self) -> None:
         while self._waiting and len(self._tasks) < self._plan.threads:
@@ -224,7 +222,7 @@ class Heads:
             await asyncio.wait([self._later(job, clock, opener)])
 
 
-type Told = tuple[Job, Outcome | None]
+type Result = tuple[Job, Outcome | None]
 
 GATHER = 0.01
 """Seconds in which outcomes come together: to look at each by itself costs the workers their lock each time."""
@@ -253,8 +251,8 @@ class _Work:
         self._plan = plan
         self._stop = stop
         self._pool = ThreadPoolExecutor(plan.threads, thread_name_prefix="jnrrdz-batch")
-        self._results: SimpleQueue[Told] = SimpleQueue()
-        self._heads = Heads(plan, stop, self._later, lambda *told: self._results.put(told))
+        self._results: SimpleQueue[Result] = SimpleQueue()
+        self._heads = Heads(plan, stop, self._later, lambda *result: self._results.put(result))
 
     def give(self, jobs: list[Job]) -> None:
         """Start some jobs."""
@@ -270,17 +268,15 @@ class _Work:
 
     def ended(self) -> list[Outcome]:
         """Return what has ended since, after a moment's wait; nothing where nothing is under way."""
-        found: list[Outcome] = []
-        try:
-            told = self._results.get(timeout=LOOK) if self.count else None
+        outcomes: list[Outcome] = []
+        with suppress(Empty):
+            result = self._results.get(timeout=LOOK) if self.count else None
             time.sleep(GATHER if self.count > 1 else 0)
-            while told is not None:
+            while result is not None:
                 self.count -= 1
-                found += [told[1]] if told[1] is not None else []
-                told = self._results.get_nowait()
-        except Empty:
-            pass
-        return found
+                outcomes += [result[1]] if result[1] is not None else []
+                result = self._results.get_nowait()
+        return outcomes
 
     def close(self) -> None:
         """End the threads; what is under way is given up."""
@@ -337,20 +333,15 @@ class PipedJobs:
     def take(self, most: int, *, wait: bool) -> list[Job]:
         """Return the next jobs; the pipe is looked at even where there is no room, for it tells the end."""
         while not self._over and (self._pipe.poll() or (wait and not self._left)):
-            self._receive()
+            try:
+                jobs = self._pipe.recv()
+            except GONE:
+                self._stop.set()
+                self._left.clear()
+                jobs = None
+            self._over = jobs is None
+            self._left += jobs or []
         return [self._left.popleft() for _ in range(min(most, len(self._left)))]
-
-    def _receive(self) -> None:
-        try:
-            jobs = self._pipe.recv()
-        except GONE:
-            self._stop.set()
-            self._left.clear()
-            jobs = None
-        if jobs is None:
-            self._over = True
-        else:
-            self._left += jobs
 
 
 def main(descriptor: int) -> None:
@@ -441,7 +432,7 @@ class Pool:
         """Give each worker jobs, as many as it works on and as many to wait."""
         most = 2 * self.plan.threads
         idle = not any(worker.under_way for worker in self.workers)
-        for worker in sorted(self.workers, key=lambda one: len(one.under_way)):
+        for worker in sorted(self.workers, key=lambda worker: len(worker.under_way)):
             room = most - len(worker.under_way)
             if room * 4 < most:  # a few at a time cost a message each
                 continue
@@ -449,19 +440,15 @@ class Pool:
             share = room - len(jobs) if worker.under_way else min(room - len(jobs), self.plan.threads)
             jobs += self.jobs.take(share, wait=idle and not jobs)
             idle = idle and not jobs
-            self._give(worker, jobs)
-
-    def _give(self, worker: Worker, jobs: list[Job]) -> None:
-        if not jobs:
-            return
-        worker.under_way.update((job.number, job) for job in jobs)
-        with suppress(*GONE):  # the pipe's end is told when it is read, and the jobs are done again
-            worker.pipe.send(jobs)
+            if jobs:
+                worker.under_way.update((job.number, job) for job in jobs)
+                with suppress(*GONE):  # the pipe's end is told when it is read, and the jobs are done again
+                    worker.pipe.send(jobs)
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what has come in, after a moment's wait."""
         for pipe in wait([worker.pipe for worker in self.workers], LOOK):
-            worker = next(one for one in self.workers if one.pipe is pipe)
+            worker = next(worker for worker in self.workers if worker.pipe is pipe)
             try:
                 while worker.pipe.poll():
                     outcome = worker.pipe.recv()

@@ -1,12 +1,9 @@
-"""The assets of STAC items: a document of an item, of many, of a collection or catalogue, or a search's page.
+"""The assets of STAC items: of a document, of many, of a collection or catalogue, of a search's page, of a table.
 
-May touch fsspec and errors.  Documents are followed by their links (`item`, `child`, `next`), each once; an
-asset is taken by its key or its media type.  Spec: https://github.com/radiantearth/stac-spec/tree/v1.1.0
-
-The assets of items in stac-geoparquet: a row for each item, `assets` as a struct or as JSON.
-
-May touch pyarrow and fsspec.  Row groups are read one after another, and of their columns only those needed.
-Spec: https://github.com/stac-utils/stac-geoparquet/blob/main/spec/stac-geoparquet-spec.md
+Documents are followed by their links (`item`, `child`, `next`), each once; an asset is taken by its key or its media
+type.  Of stac-geoparquet, row groups are read one after another, and of their columns only those needed.
+Specs: https://github.com/radiantearth/stac-spec/tree/v1.1.0,
+https://github.com/stac-utils/stac-geoparquet/blob/main/spec/stac-geoparquet-spec.md
 """
 
 import importlib.util
@@ -70,12 +67,8 @@ def _type(asset: Any) -> str:
 
 def _is_type(asset: Json, want: str) -> bool:
     """Whether an asset has a media type; parameters count where the wanted one has some."""
-    have, wanted = (_parts(text) for text in (_type(asset), want))
+    have, wanted = ([part.strip().lower() for part in text.split(";")] for text in (_type(asset), want))
     return have[0] == wanted[0] and set(wanted[1:]) <= set(have[1:])
-
-
-def _parts(media_type: str) -> list[str]:
-    return [part.strip().lower() for part in media_type.split(";")]
 
 
 def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import fsspec.asyn
@@ -384,10 +384,8 @@ def _write(plan: Plan, output: str, scanned: Scanned, *, overwrite: bool) -> Non
         DURABLE.reset(durable)
 
 
-@lru_cache(1024)
-def _make_folder(folder: str) -> None:
-    """Make a folder, once for all that is written into it."""
-    os.makedirs(folder, exist_ok=True)  # noqa: PTH103  the same
+_make_folder = lru_cache(1024)(partial(os.makedirs, exist_ok=True))
+"""Makes a folder, once for all that is written into it."""
 
 
 @contextmanager

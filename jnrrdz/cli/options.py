@@ -128,7 +128,7 @@ CHOICES = (
     click.option(
         "--embedded-metadata", "embedded", is_flag=True, help="Take colour profile (ICC), XMP and EXIF along."
     ),
-    click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside a remote SRC too."),
+    click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, local or remote."),
     click.option(
         "--chain",
         type=click.Choice(["auto", "offset", "pad", "n5_default"]),
