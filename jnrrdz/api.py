@@ -1,6 +1,6 @@
 """The library's functions: scan, write, index, open.
 
-Each function takes paths or URLs as text, whatever fsspec opens,
+Each takes paths or URLs as text, whatever fsspec opens,
 and raises JnrrdzError alone for what is wrong with them.
 """
 
@@ -35,7 +35,6 @@ from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 from jnrrdz.store.store import open_store as _open_store
-from jnrrdz.store.xarray import dataset, datasets
 
 MAGIC_BYTES = 4
 
@@ -237,8 +236,6 @@ def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -
 
 __all__ = [
     "Indexed",
-    "dataset",
-    "datasets",
     "format_of",
     "index",
     "index_in_place",

@@ -1,8 +1,7 @@
 """The xarray engine `jnrrdz`, found without naming it.
 
-May touch xarray and the api.  It claims what it recognises by content: reference manifests with
-Zarr v3 metadata.  kerchunk's own v2 files are left to kerchunk, and image files to whoever asks for
-them by `engine="jnrrdz"`.
+It claims what it recognises by content: reference manifests with Zarr v3 metadata.  kerchunk's own v2 files are left
+to kerchunk, and image files to whoever asks for them by `engine="jnrrdz"`.
 Interface: https://docs.xarray.dev/en/stable/internals/how-to-add-new-backend.html
 """
 
@@ -65,14 +64,14 @@ class JnrrdzBackend(BackendEntrypoint):
         **options: Any,
     ) -> xr.Dataset:
         """Return the full-resolution image, or the group that is named; options are `open_store`'s and xarray's."""
-        store = _opened(filename_or_obj, options)
+        store = _open(filename_or_obj, options)
         return dataset(store, group=group, drop_variables=drop_variables, **options)
 
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
         """Return the dataset of every group, by path; options are `open_store`'s and xarray's."""
-        store = _opened(filename_or_obj, options)
+        store = _open(filename_or_obj, options)
         return datasets(store, group=group, **options)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -80,7 +79,7 @@ class JnrrdzBackend(BackendEntrypoint):
         return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
 
-def _opened(filename_or_obj: Any, options: dict[str, Any]) -> ReferenceStore:
+def _open(filename_or_obj: Any, options: dict[str, Any]) -> ReferenceStore:
     """Return the store, taking from the options what is for opening it."""
     if not isinstance(filename_or_obj, str | os.PathLike | VirtualGroup):
         kind = type(filename_or_obj).__name__

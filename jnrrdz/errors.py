@@ -1,13 +1,9 @@
-"""URLs and text without the credentials that URLs may carry.
+"""What can go wrong, as exceptions that say where and never show a credential.
 
-Pure.  Signed URLs have them in the query (AWS, Google, Azure, tokens of services), old ones before the host.
-AWS: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html; Azure:
-https://learn.microsoft.com/rest/api/storageservices/create-service-sas; userinfo: RFC 3986, section 3.2.1.
-
-What can go wrong, as exceptions that say where.
-
-May touch nothing but what hides credentials.  Every error that jnrrdz raises on purpose is a `JnrrdzError`;
-its text is one line that names the source, the field and the byte offset as far as they are known.
+Every error that jnrrdz raises on purpose is a `JnrrdzError`; its text is one line that names the source, the field
+and the byte offset as far as they are known.  Signed URLs have credentials in their query (AWS, Google, Azure, tokens
+of services), old ones before the host.  AWS: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html;
+Azure: https://learn.microsoft.com/rest/api/storageservices/create-service-sas; userinfo: RFC 3986, section 3.2.1.
 """
 
 import re
@@ -42,7 +38,7 @@ def redacted(text: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """Return the URL of the same object as somebody else may be told it, who has credentials of their own.
+    """Return the URL of the same object for somebody else, who has credentials of their own.
 
     Only HTTP has a query: in the key of an object store a question mark is a letter.
     """
@@ -52,13 +48,14 @@ def without_credentials(url: str) -> str:
 
 
 def _unsigned(link: str) -> str:
+    """Return one link of a chain of URLs without the parameters that are credentials, or belong to a signature."""
     path, mark, query = link.partition("?")
     if not mark or not path.lower().startswith(("http://", "https://")):
         return link
-    given = query.split("&")
-    kept = [one for one in given if not _is_secret(*one.partition("=")[::2])]
-    if len(kept) < len(given):
-        kept = [one for one in kept if not _WITH_SIGNATURE.fullmatch(one.partition("=")[0])]
+    parameters = query.split("&")
+    kept = [parameter for parameter in parameters if not _is_secret(*parameter.partition("=")[::2])]
+    if len(kept) < len(parameters):
+        kept = [parameter for parameter in kept if not _WITH_SIGNATURE.fullmatch(parameter.partition("=")[0])]
     return f"{path}?{'&'.join(kept)}" if kept else path
 
 
@@ -93,7 +90,7 @@ class JnrrdzError(Exception):
         return type(self), (self.message,), state
 
     def at(self, *, url: str | None = None, offset: int | None = None, field: str | None = None) -> Self:
-        """Return the same error, with the places that it did not know yet filled in."""
+        """Return this error, with the places filled in that it did not know yet."""
         self.url = self.url if self.url is not None else url
         self.offset = self.offset if self.offset is not None else offset
         self.field = self.field if self.field is not None else field

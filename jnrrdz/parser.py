@@ -1,6 +1,5 @@
-"""A VirtualiZarr parser over every scanner.
+"""A VirtualiZarr parser over every scanner; it stands apart from what makes the manifest, which needs VirtualiZarr.
 
-May touch the api and VirtualiZarr's types.
 Interface: https://virtualizarr.readthedocs.io/en/stable/custom_parsers.html
 """
 
@@ -45,12 +44,12 @@ class Parser:
 
 def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:
     """Return the named group, or the first one on the way down that holds an image."""
-    found = root
+    chosen = root
     for name in (group or "").strip("/").split("/") if group else ():
-        child = found.children.get(name)
+        child = chosen.children.get(name)
         if not isinstance(child, VirtualGroup):
             raise JnrrdzError("no such group", url=url, field=group)
-        found = child
-    while group is None and not any(isinstance(child, VirtualArray) for child in found.children.values()):
-        found = next(child for child in found.children.values() if isinstance(child, VirtualGroup))
-    return VirtualGroup(found.children, found.attributes, root.sources)
+        chosen = child
+    while group is None and not any(isinstance(child, VirtualArray) for child in chosen.children.values()):
+        chosen = next(child for child in chosen.children.values() if isinstance(child, VirtualGroup))
+    return VirtualGroup(chosen.children, chosen.attributes, root.sources)

@@ -1,7 +1,7 @@
 """Files beside a source that a scanner may ask for, opened the same way as the source itself.
 
-May touch the source protocol.  One that is not there (or may not be read, which is how object
-stores say the same to a stranger) is None, not an error; each that was read is recorded once.
+One that is not there (or may not be read, which is how object stores say the same to a stranger) is None, not an
+error; each that was read is recorded once.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class Neighbours:
     lister: Lister | None = None
     allow: tuple[str, ...] = ()
     """Paths and URLs under which a header may name files that are not below its own folder; `*` for all."""
-    found: dict[str, ReadAhead | None] = field(default_factory=dict)
+    opened: dict[str, ReadAhead | None] = field(default_factory=dict)
     listed: list[SourceRecord] = field(default_factory=list)
     """Files that were never opened, as listings showed them."""
     requests: int = 0
@@ -36,20 +36,20 @@ class Neighbours:
 
     def open(self, url: str) -> ReadAhead | None:
         """Return a reader of a neighbour, None where there is none."""
-        if url not in self.found:
-            self.found[url] = None if self.opener is None else _opened(self.opener, url)
-        return self.found[url]
+        if url not in self.opened:
+            self.opened[url] = None if self.opener is None else _open_if_there(self.opener, url)
+        return self.opened[url]
 
     def sizes(self, urls: Sequence[str]) -> FileSizes:
         """Return the sizes of many files, none of which is opened."""
-        found = FileSizes([MISSING] * len(urls)) if self.lister is None else self.lister(urls)
-        self.requests += found.requests
-        return found
+        sizes = FileSizes([MISSING] * len(urls)) if self.lister is None else self.lister(urls)
+        self.requests += sizes.requests
+        return sizes
 
     @property
     def readers(self) -> list[ReadAhead]:
         """The readers of all neighbours that are there."""
-        return [reader for reader in self.found.values() if reader is not None]
+        return [reader for reader in self.opened.values() if reader is not None]
 
     @property
     def records(self) -> tuple[SourceRecord, ...]:
@@ -62,7 +62,7 @@ class Neighbours:
             reader.source.close()
 
 
-def _opened(opener: Opener, url: str) -> ReadAhead | None:
+def _open_if_there(opener: Opener, url: str) -> ReadAhead | None:
     try:
         source = opener(url)
         reader = ReadAhead(source)
