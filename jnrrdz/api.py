@@ -1,7 +1,6 @@
 """The library's functions: scan, write, index, open.
 
-Each takes paths or URLs as text, whatever fsspec opens,
-and raises JnrrdzError alone for what is wrong with them.
+Each takes paths or URLs as text, whatever fsspec opens, and raises JnrrdzError alone for what is wrong with them.
 """
 
 import os
@@ -67,8 +66,8 @@ def scan(
 
     Keywords are the members of `ScanOptions` and of `Access`, in place of the records or beside them.
     """
-    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
-    return scanning.scan(os.fspath(src), wanted, reach).group
+    records = with_choices(choices, options or ScanOptions(), access or Access())
+    return scanning.scan(os.fspath(src), *records).group
 
 
 def write(
@@ -83,8 +82,7 @@ def write(
 
     Keywords are the members of `WriteOptions`; `storage_options` are fsspec's for the output.
     """
-    (wanted,) = with_choices(choices, options or WriteOptions(target_options=storage_options))
-    write_form(group, os.fspath(out), wanted)
+    write_form(group, os.fspath(out), *with_choices(choices, options or WriteOptions(target_options=storage_options)))
 
 
 def index(
@@ -109,7 +107,7 @@ def index(
     if output.single_range or name == "icechunk":
         wanted = wanted.whole_tiles()
     scanned = scanning.scan(source, wanted, reach)
-    write(scanned.group, target, output)
+    write_form(scanned.group, target, output)
     arrays = [array for _, array in scanned.group.arrays() if array.shape]
     return Indexed(
         source,

@@ -39,10 +39,10 @@ def names(lines):
     return {canonical(re.match(r"[A-Za-z0-9._-]+", line)[0]) for line in lines}
 
 
-def imported():
-    """The distributions that the package's modules import, `import_module` of a literal included."""
-    modules = set()
+def imports():
+    """Every module of the package with what it imports, `import_module` of a literal included."""
     for path in (ROOT / "jnrrdz").rglob("*.py"):
+        modules = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
                 modules |= {alias.name for alias in node.names}
@@ -50,6 +50,12 @@ def imported():
                 modules.add(node.module)
             elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
                 modules |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+        yield path.relative_to(ROOT / "jnrrdz").as_posix(), modules
+
+
+def imported():
+    """The distributions that the package's modules import."""
+    modules = set().union(*(modules for _, modules in imports()))
     tops = {module.partition(".")[0] for module in modules} - set(sys.stdlib_module_names) - {"jnrrdz"}
     homes = importlib.metadata.packages_distributions()
     return {canonical(homes[top][0]) for top in tops}
@@ -58,6 +64,15 @@ def imported():
 def test_what_is_imported_is_declared_and_the_other_way_round():
     declared = names(PROJECT["dependencies"]).union(*map(names, EXTRAS.values()))
     assert imported() | set(BY_OTHERS) == declared
+
+
+@pytest.mark.parametrize(
+    ("inner", "rooms"), [("zarr.core", ("codecs/", "store/")), ("zarr.abc.codec", ("codecs/", "store/"))]
+)
+def test_zarrs_inner_modules_are_known_to_two_rooms(inner, rooms):
+    """import-linter sees other packages as a whole."""
+    knowing = {path for path, modules in imports() if any(f"{name}.".startswith(f"{inner}.") for name in modules)}
+    assert {path for path in knowing if not path.startswith(rooms)} == set()
 
 
 def test_all_is_every_extra():
