@@ -1,0 +1,59 @@
+"""What documents, examples and benchmarks say of the package is there: modules, names, links."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted(
+    path for folder in ("docs", ".") for path in (ROOT / folder).glob("**/*.md" if folder == "docs" else "*.md")
+)
+SCRIPTS = sorted(path for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("**/*.py"))
+GONE = re.compile(
+    r"`(?:jnrrdz[./])?(?:layout|model|read|write|scan|source|batch|merging|tiling|verifying)[./][a-z]\w*[^`]*`"
+)
+PLACES = re.compile(
+    r"`(?:jnrrdz/)?((?:core|formats|codecs|sources|manifests|store|commands|batches|cli)/[\w/]*(?:\.py)?)`"
+)
+HISTORY = {"008-the-house-as-built.md"}
+"""Documents that tell of a house that is gone."""
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=named)
+def test_scripts_import_what_is_there(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "jnrrdz":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path.name not in HISTORY], ids=named)
+def test_documents_name_modules_that_are_there(path):
+    text = path.read_text(encoding="utf-8")
+    assert [place for place in PLACES.findall(text) if not (ROOT / "jnrrdz" / place.replace("NAME", "")).exists()] == []
+    assert GONE.findall(text) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_every_decision_has_a_number_of_its_own_and_stands_in_the_index():
+    folder = ROOT / "docs" / "decisions"
+    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [name[:3] for name in records] == [f"{number:03}" for number in range(1, len(records) + 1)]
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\((\d{3}[^)]*)\)", index) == records
+    for name in records:
+        assert (folder / name).read_text(encoding="utf-8").startswith(f"# {name[:3]}: "), name
