@@ -22,10 +22,10 @@ from jnrrdz.formats.nitf.decode import (
     BlockDecoder,
     JpegDecoder,
     VqDecoder,
-    codes_of,
-    completed,
-    header_markers,
-    unpacked,
+    complete_stream,
+    list_markers,
+    unpack_codes,
+    unpack_samples,
 )
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
@@ -95,14 +95,14 @@ def test_any_width_is_unpacked(bits, samples):
     kept = [sample & ((1 << bits) - 1) for sample in samples]
     text = "".join(f"{sample:0{bits}b}" for sample in kept)
     data = int(text.ljust(-(-len(text) // 8) * 8, "0"), 2).to_bytes(-(-len(text) // 8), "big")
-    assert unpacked(memoryview(data), bits, len(kept)).tolist() == kept
+    assert unpack_samples(memoryview(data), bits, len(kept)).tolist() == kept
 
 
 @given(codes=st.lists(st.integers(0, 4095), min_size=1, max_size=40))
 def test_codes_of_12_bits(codes):
     text = "".join(f"{code:03x}" for code in codes)
     data = bytes.fromhex(text + "0" * (len(text) % 2))
-    assert codes_of(data, len(codes)).tolist() == codes
+    assert unpack_codes(data, len(codes)).tolist() == codes
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_stream_without_tables_gets_those_of_its_quality(quality):
     decoder = JpegDecoder(JpegConfig(quality), (16, 16), np.dtype("u1"), 0)
     np.testing.assert_array_equal(decoder.decode(bare), expected)
     np.testing.assert_array_equal(decoder.decode(without(bare, 0xC4)), expected)
-    assert {0xDB, 0xC4} <= header_markers(completed(without(bare, 0xC4), quality))
-    assert completed(whole, quality) == whole
+    assert {0xDB, 0xC4} <= list_markers(complete_stream(without(bare, 0xC4), quality))
+    assert complete_stream(whole, quality) == whole
 
 
 @pytest.mark.parametrize("quality", [1, 2, 3, 4, 5])

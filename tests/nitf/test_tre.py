@@ -11,7 +11,7 @@ import pytest
 import rasterio
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.nitf.tre import Tre, describe_tre, layout_of, read_fields
+from jnrrdz.formats.nitf.tre import Tre, describe_tre, parse_layout, read_fields
 from jnrrdz.formats.nitf.tre_tables import DES, TRES
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -198,7 +198,7 @@ def test_every_cut_is_a_problem_and_never_an_error(tag):
     ],
 )
 def test_the_words_of_a_layout(text, data, expected):
-    assert read_fields("TEST", layout_of(text), data, {"SIZE": 4}) == expected
+    assert read_fields("TEST", parse_layout(text), data, {"SIZE": 4}) == expected
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_the_words_of_a_layout(text, data, expected):
 )
 def test_what_does_not_follow_a_layout_is_refused(text, data, message):
     with pytest.raises(MalformedError, match=message):
-        read_fields("TEST", layout_of(text), data)
+        read_fields("TEST", parse_layout(text), data)
 
 
 @pytest.mark.parametrize("name", DES)
 def test_layouts_of_headers_are_words(name):
-    assert layout_of(DES[name])
+    assert parse_layout(DES[name])
 
 
 @pytest.mark.parametrize("text", [*TRES.values(), *DES.values()])
@@ -232,9 +232,9 @@ def test_no_list_takes_the_name_of_a_field_beside_it(text):
         for item in body:
             check(getattr(item, "body", ()))
 
-    check(layout_of(text))
+    check(parse_layout(text))
 
 
 def test_a_word_that_is_none():
     with pytest.raises(ValueError, match="no word"):
-        layout_of("A5")
+        parse_layout("A5")

@@ -9,7 +9,7 @@ import random
 import jbpy.core
 import pytest
 
-from jnrrdz.formats.nitf.tre import Tre, describe_tre, layout_of
+from jnrrdz.formats.nitf.tre import Tre, describe_tre, parse_layout
 from jnrrdz.formats.nitf.tre_tables import STRICT, TRES
 
 KNOWN = jbpy.core.available_tres()
@@ -139,4 +139,4 @@ def test_a_value_of_the_wrong_type_is_named():
 
 @pytest.mark.parametrize("text", STRICT.values())
 def test_strict_layouts_are_words(text):
-    assert layout_of(text)
+    assert parse_layout(text)

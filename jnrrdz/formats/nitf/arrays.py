@@ -40,9 +40,9 @@ from jnrrdz.formats.nitf.image import (
     missing_index,
     pad_value,
     pair_dtype,
+    parse_colours,
     parse_mask,
     sample_dtype,
-    table_of,
 )
 from jnrrdz.sources.readahead import ReadAhead
 
@@ -60,8 +60,8 @@ CHANNELS = 3
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a scan is asked for beyond the pixels."""
+class Presentation:
+    """What an array has beside its pixels: their source, its attributes, and the colours of indices."""
 
     url: str
     attributes: Mapping[str, Any]
@@ -82,7 +82,7 @@ class Stored:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def mask_of(read: ReadAhead, image: NitfImage) -> Mask | None:
+def read_mask(read: ReadAhead, image: NitfImage) -> Mask | None:
     """Return the mask of a segment, None where it has none."""
     if not image.is_masked:
         return None
@@ -96,7 +96,7 @@ def is_complex(image: NitfImage) -> bool:
     return pairs > 0 and names == ["I", "Q"] * pairs and image.mode in {"P", "R"} and image.text("PVTYPE") != "C"
 
 
-def segment_array(read: ReadAhead, image: NitfImage, wanted: Wanted) -> VirtualArray:
+def segment_array(read: ReadAhead, image: NitfImage, presentation: Presentation) -> VirtualArray:
     """Return the array of a segment that is no codestream."""
     reader = READERS.get(image.compression)
     if reader is None:
@@ -104,8 +104,8 @@ def segment_array(read: ReadAhead, image: NitfImage, wanted: Wanted) -> VirtualA
         raise UnsupportedError(
             f"{image.compression!r}; {known} are read", offset=image.segment.start, field=f"{image.what} IC"
         )
-    mask = mask_of(read, image)
-    stored = reader(read, image, mask, wanted.url)
+    mask = read_mask(read, image)
+    stored = reader(read, image, mask, presentation.url)
     refs, dtype = stored.refs, stored.dtype
     end = int((refs.offset + refs.length).max(initial=0))
     if end > image.segment.stop:
@@ -115,17 +115,17 @@ def segment_array(read: ReadAhead, image: NitfImage, wanted: Wanted) -> VirtualA
             field=f"{image.what} blocks",
         )
     pad = pad_value(mask, image, dtype)
-    index = missing_index(image, table_of(image))
+    index = missing_index(image, parse_colours(image))
     if pad is None and index is not None and (refs.counts == 0).any():
         pad = dtype.type(index)
-    return _array(image, stored, wanted, pad)
+    return _array(image, stored, presentation, pad)
 
 
-def _array(image: NitfImage, stored: Stored, wanted: Wanted, pad: Any = None) -> VirtualArray:
+def _array(image: NitfImage, stored: Stored, presentation: Presentation, pad: Any = None) -> VirtualArray:
     """Return the array of an image; its pad pixels are what is missing."""
-    dtype, palette = stored.dtype, wanted.palette
+    dtype, palette = stored.dtype, presentation.palette
     bands = len(image.bands) // (2 if dtype.kind == "c" and is_complex(image) else 1)
-    attributes = {**wanted.attributes, **stored.attributes}
+    attributes = {**presentation.attributes, **stored.attributes}
     if pad is not None:
         attributes["_FillValue"] = pad
     many = bands > 1
@@ -139,10 +139,12 @@ def _array(image: NitfImage, stored: Stored, wanted: Wanted, pad: Any = None) ->
         fill_value=dtype.type(0) if pad is None else pad,
         attributes=attributes,
     )
-    return array if palette is None else expanded(array, replace(stored.config, palette=palette.tobytes()), palette)
+    return (
+        array if palette is None else expand_palette(array, replace(stored.config, palette=palette.tobytes()), palette)
+    )
 
 
-def expanded(array: VirtualArray, codec: Config, palette: Palette) -> VirtualArray:
+def expand_palette(array: VirtualArray, codec: Config, palette: Palette) -> VirtualArray:
     """Return an array of indices as one of colours: bands red, green and blue; the codec has the palette."""
     attributes = {name: value for name, value in array.attributes.items() if name != "_FillValue"}
     if "_FillValue" in array.attributes:
@@ -248,7 +250,7 @@ CORNERS, HALF = 60, 30
 _PART = re.compile(r"(SICD|SIDD[0-9]{3})([0-9]{3})")
 
 
-def joined_images(images: Sequence[NitfImage]) -> Iterator[tuple[int, list[NitfImage]]]:
+def join_images(images: Sequence[NitfImage]) -> Iterator[tuple[int, list[NitfImage]]]:
     """Yield each image's number, and the segments that are parts of it, in order."""
     groups: dict[tuple[object, ...], list[NitfImage]] = {}
     for image in images:
@@ -294,16 +296,16 @@ def _row_bits(image: NitfImage) -> int:
     return image.columns * len(image.bands) * image.bits
 
 
-def joined_array(members: Sequence[NitfImage], wanted: Wanted) -> VirtualArray:
+def joined_array(members: Sequence[NitfImage], presentation: Presentation) -> VirtualArray:
     """Return the array of an image of several segments."""
     image, row = whole_image(members), _row_bits(members[0]) // BYTE
     for member in members:
         check_data(member, member.rows * row)
     step = _chunk_rows([member.rows for member in members], row)
-    refs = _refs(members, row, step, wanted.url)
+    refs = _refs(members, row, step, presentation.url)
     config, dtype = _block_codec(image)
     chunk = (len(image.bands), step, image.columns)
-    return _array(image, Stored(chunk, refs, replace(config, image_rows=image.rows), dtype), wanted)
+    return _array(image, Stored(chunk, refs, replace(config, image_rows=image.rows), dtype), presentation)
 
 
 def _chunk_rows(heights: Sequence[int], row: int) -> int:

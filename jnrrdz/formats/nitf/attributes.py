@@ -54,13 +54,15 @@ class Notes:
 
 def split_security(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a header's fields with those of security apart, and without empty ones and lengths."""
-    kept = {name: value for name, value in filled(fields).items() if name not in HIDDEN and not _LENGTH.fullmatch(name)}
+    kept = {
+        name: value for name, value in drop_empty(fields).items() if name not in HIDDEN and not _LENGTH.fullmatch(name)
+    }
     security = {name: value for name, value in kept.items() if name in SECURITY}
     header = {name: value for name, value in kept.items() if name not in SECURITY}
     return {"nitf": header, **({"security": security} if security else {})}
 
 
-def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+def drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value != ""}
 
@@ -99,7 +101,7 @@ def _header(read: ReadRange, layout: NitfLayout, segment: Segment) -> dict[str, 
     cursor.take(tables[0])
     version.read_security(cursor, prefix)
     cursor.take(tables[1])
-    fields = {name: value for name, value in filled(cursor.fields).items() if not name.endswith("HDL")}
+    fields = {name: value for name, value in drop_empty(cursor.fields).items() if not name.endswith("HDL")}
     if segment.kind in {"text", "label"} and segment.data_length <= MAX_TEXT and segment.stop <= layout.size:
         fields["text"] = read(segment.data, segment.stop).decode("latin-1")
     return fields
@@ -109,7 +111,7 @@ def image_attributes(image: NitfImage, overflow: bytes, notes: Notes) -> tuple[d
     """Return what a segment's header says, and its extensions."""
     problems: list[str] = []
     tres = split_tres(image.tres, problems) + split_tres(overflow, problems)
-    attributes = split_security(image.fields) | {"bands": [filled(band.fields) for band in image.bands]}
+    attributes = split_security(image.fields) | {"bands": [drop_empty(band.fields) for band in image.bands]}
     luts = [[base64_text(lut) for lut in band.luts] for band in image.bands]
     if any(luts):
         attributes["luts"] = luts
@@ -142,7 +144,7 @@ class Extras:
             key = (str(fields.get("DESOFLW", "")), item if isinstance(item, int) else 0)
             self.overflow[key] = self.overflow.get(key, b"") + read(segment.data, stop)
             return
-        self.others.append(filled(fields))
+        self.others.append(drop_empty(fields))
         if extension.name in {XML, *SICD_20} and is_short:
             self.xml.append(read(segment.data, stop).decode("utf-8", "replace").rstrip("\0 "))
 
@@ -155,7 +157,7 @@ class Extras:
         return b"".join(self.overflow.get((kind, 0), b"") for kind in ("UDHD", "XHD"))
 
 
-def extras_of(read: ReadRange, layout: NitfLayout, notes: Notes) -> Extras:
+def read_extras(read: ReadRange, layout: NitfLayout, notes: Notes) -> Extras:
     """Return what the data extension segments hold."""
     extras = Extras()
     for segment in layout.of("extension"):

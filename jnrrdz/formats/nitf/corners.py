@@ -22,7 +22,7 @@ import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.header import ReadRange
-from jnrrdz.formats.nitf.tre import Tre, field_bytes, first_tre, layout_of
+from jnrrdz.formats.nitf.tre import Tre, field_bytes, find_tre
 from jnrrdz.formats.nitf.tre_tables import STRICT, TRES
 
 LATITUDE_BANDS = "CDEFGHJKLMNPQRSTUVWX"
@@ -166,7 +166,7 @@ def _sexagesimal(text: str, kind: str) -> Point:
             raise MalformedError(f"{text.upper()!r} is no corner", field=FIELD)
         degrees.append(sum(_number(part, text.upper()) / 60.0**power for power, part in enumerate(known)))
     latitude, longitude = degrees
-    x, y = checked(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
+    x, y = check_degrees(longitude * (-1 if values[7] == "W" else 1), latitude * (-1 if values[3] == "S" else 1), text)
     if kind == "C":
         y = math.degrees(math.atan(math.tan(math.radians(y)) / (1 - FLATTENING) ** 2))
     return x, y
@@ -175,10 +175,10 @@ def _sexagesimal(text: str, kind: str) -> Point:
 def _decimal(text: str) -> Point:
     """Return degrees of `+dd.ddd+ddd.ddd`."""
     latitude, longitude = _matched(_DECIMAL, text)
-    return checked(_number(longitude, text), _number(latitude, text), text)
+    return check_degrees(_number(longitude, text), _number(latitude, text), text)
 
 
-def checked(longitude: float, latitude: float, text: str) -> Point:
+def check_degrees(longitude: float, latitude: float, text: str) -> Point:
     """Return a place in degrees, if it is one on the Earth."""
     if not (-180 <= longitude <= 180 and -90 <= latitude <= 90):  # noqa: PLR2004  degrees
         raise MalformedError(f"{text!r} is no place on the Earth", field=FIELD)
@@ -222,10 +222,10 @@ _BLOCKA_DECIMAL = re.compile(r"([+-]\d\d\.\d{6})([+-]\d{3}\.\d{6})")
 
 def blocka_corners(tres: Sequence[Tre], rows: int) -> Corners | None:
     """Return the corners of the first BLOCKA, None where it gives none or is of another block than the image."""
-    data = first_tre(tres, BLOCKA)
+    data = find_tre(tres, BLOCKA)
     if data is None or len(data) != BLOCKA_BYTES:
         return None
-    fields = field_bytes(layout_of(STRICT[BLOCKA]), data)
+    fields = field_bytes(STRICT[BLOCKA], data)
     places = [fields[name].decode("latin-1") for name in BLOCKA_ORDER]
     if fields["L_LINES"] != f"{rows:05}".encode() or any(place[0] == " " for place in places):
         return None
@@ -237,30 +237,30 @@ def _blocka_place(text: str) -> Point:
     """Return degrees of `Xddmmss.ssYdddmmss.ss` or `+dd.dddddd+ddd.dddddd`."""
     decimal = _BLOCKA_DECIMAL.fullmatch(text)
     if decimal is not None:
-        return checked(float(decimal[2]), float(decimal[1]), text)
+        return check_degrees(float(decimal[2]), float(decimal[1]), text)
     match = _BLOCKA_DEGREES.fullmatch(text)
     if match is None:
         raise MalformedError(f"{text!r} is no corner", field=BLOCKA)
     north, east = (
         float(match[start + 1]) + float(match[start + 2]) / 60 + float(match[start + 3]) / 3600 for start in (1, 5)
     )
-    return checked(-east if match[5] == "W" else east, -north if match[1] == "S" else north, text)
+    return check_degrees(-east if match[5] == "W" else east, -north if match[1] == "S" else north, text)
 
 
 def geolob_corners(tres: Sequence[Tre], rows: int, columns: int) -> Corners | None:
     """Return the corners that GEOLOB's origin and pixels to the circle make, None without it."""
-    data = first_tre(tres, GEOLOB)
+    data = find_tre(tres, GEOLOB)
     if data is None or len(data) != GEOLOB_BYTES:
         return None
-    across, down, west, north = (finite(text, GEOLOB) for text in field_bytes(layout_of(TRES[GEOLOB]), data).values())
+    across, down, west, north = (parse_number(text, GEOLOB) for text in field_bytes(TRES[GEOLOB], data).values())
     if across <= 0 or down <= 0:
         raise MalformedError(f"{across:g} and {down:g} pixels to the circle", field=GEOLOB)
     east, south = west + columns * CIRCLE / across, north - rows * CIRCLE / down
-    checked(west, north, f"{west:g}, {north:g}")
+    check_degrees(west, north, f"{west:g}, {north:g}")
     return Corners(((west, north), (east, north), (east, south), (west, south)), WGS84, at_edges=True)
 
 
-def finite(text: bytes, field: str) -> float:
+def parse_number(text: bytes, field: str) -> float:
     """Return the number that a field of an extension holds."""
     try:
         number = float(text)
@@ -277,7 +277,7 @@ def rpf_corners(tres: Sequence[Tre], read: ReadRange, igeolo: Corners | None) ->
     Files that were edited have tables whose places are no longer right: the header of the frame has to
     be where its table says, if it does, or the corners have to be IGEOLO's.
     """
-    places = _rpf_locations(first_tre(tres, RPFIMG) or b"")
+    places = _rpf_locations(find_tre(tres, RPFIMG) or b"")
     if COVERAGE_SECTION not in places or igeolo is None:
         return None
     data = read(places[COVERAGE_SECTION], places[COVERAGE_SECTION] + COVERAGE.size)
@@ -308,7 +308,7 @@ def _rpf_locations(data: bytes) -> dict[int, int]:
     return {number: place for number, _, place in LOCATION.iter_unpack(table)}
 
 
-def unwound(corners: Corners) -> Corners:
+def unwind(corners: Corners) -> Corners:
     """Return corners on both sides of the antimeridian as ones that follow each other: beyond 180 degrees."""
     if corners.epsg != WGS84:
         return corners
@@ -340,7 +340,7 @@ def is_crossed(points: Sequence[Point]) -> bool:
     return set(_turns((first, second, fourth, third))) in ({1.0}, {-1.0})
 
 
-def by_quadrant(points: Sequence[Point]) -> tuple[Point, ...]:
+def order_by_quadrant(points: Sequence[Point]) -> tuple[Point, ...]:
     """Return corners as upper left, upper right, lower right, lower left; as they are if not one lies in each."""
     xs, ys = zip(*points, strict=True)
     x, y = (max(xs) + min(xs)) / 2, (max(ys) + min(ys)) / 2

@@ -120,12 +120,12 @@ class BlockDecoder:
         length = len(data) // runs
         parts = []
         for start in range(0, len(data), length):
-            run = unpacked(data[start : start + length], config.bits_per_pixel, samples)
-            parts.append(signed(run, config.bits_per_pixel, self._sample) if config.pixel_type == "SI" else run)
+            run = unpack_samples(data[start : start + length], config.bits_per_pixel, samples)
+            parts.append(extend_sign(run, config.bits_per_pixel, self._sample) if config.pixel_type == "SI" else run)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def unpacked(data: memoryview, bits: int, samples: int) -> Pixels:
+def unpack_samples(data: memoryview, bits: int, samples: int) -> Pixels:
     """Return unsigned samples of any number of bits, the most significant first."""
     if bits == 1:
         return np.unpackbits(np.frombuffer(data, np.uint8), count=samples)
@@ -139,7 +139,7 @@ def unpacked(data: memoryview, bits: int, samples: int) -> Pixels:
     return values[:samples].astype(wide, copy=False)
 
 
-def signed(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
+def extend_sign(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
     """Return values of so many bits as two's complement."""
     spare = 64 - bits
     return ((values.astype(np.int64) << spare) >> spare).astype(dtype)
@@ -181,11 +181,11 @@ class VqDecoder:
         if len(data) != need:
             raise MalformedError(f"{len(data)} bytes of codes where {need} belong", field=NITF_VQ)
         rows, columns = self.shape
-        kernels = self._kernels[codes_of(data, self._codes)].reshape(rows // SIDE, columns // SIDE, SIDE, SIDE)
+        kernels = self._kernels[unpack_codes(data, self._codes)].reshape(rows // SIDE, columns // SIDE, SIDE, SIDE)
         return np.ascontiguousarray(kernels.transpose(0, 2, 1, 3)).reshape(self.shape)
 
 
-def codes_of(data: bytes | memoryview, count: int) -> NDArray[np.uint16]:
+def unpack_codes(data: bytes | memoryview, count: int) -> NDArray[np.uint16]:
     """Return codes of 12 bits, two in three bytes, the first one's bits first."""
     padded = np.zeros(-(-len(data) // 3) * 3, np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)
@@ -283,9 +283,9 @@ def _segment(marker: int, body: bytes) -> bytes:
     return bytes((MARK, marker)) + (len(body) + 2).to_bytes(2, "big") + body
 
 
-def completed(data: bytes, quality: int) -> bytes:
+def complete_stream(data: bytes, quality: int) -> bytes:
     """Return a baseline stream with the tables that it leaves out; one that has all comes back as it is."""
-    present = header_markers(data)
+    present = list_markers(data)
     if BASELINE not in present or {DQT, DHT} <= present:
         return data
     missing = b"" if DHT in present else huffman_segment()
@@ -296,7 +296,7 @@ def completed(data: bytes, quality: int) -> bytes:
     return data[: len(SOI)] + missing + data[len(SOI) :]
 
 
-def header_markers(data: bytes) -> set[int]:
+def list_markers(data: bytes) -> set[int]:
     """Return the markers of the segments before the first scan's data."""
     markers: set[int] = set()
     at = len(SOI)
@@ -331,7 +331,7 @@ class JpegDecoder:
         stream = bytes(data)
         size = self._checked(stream)
         try:
-            planes = self._planes(completed(stream, self.config.quality), size)
+            planes = self._planes(complete_stream(stream, self.config.quality), size)
         except DECODER_ERRORS as error:
             raise MalformedError(f"JPEG data of {len(data)} bytes do not decode: {error}", field=JPEG) from error
         if planes.dtype.itemsize > self.dtype.itemsize:
@@ -356,7 +356,7 @@ class JpegDecoder:
 
     def _planes(self, data: bytes, size: tuple[int, int, int]) -> Pixels:
         """Return the pixels band by band."""
-        if LOSSLESS in header_markers(data):
+        if LOSSLESS in list_markers(data):
             pixels = np.asarray(imagecodecs.ljpeg_decode(data))
         elif size[2] == COLOURS and self.dtype == np.uint8:
             return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=False)

@@ -27,18 +27,18 @@ from jnrrdz.formats.nitf.corners import (
     WGS84,
     Corners,
     blocka_corners,
-    by_quadrant,
     check_order,
-    finite,
     geolob_corners,
     is_crossed,
+    order_by_quadrant,
     parse_igeolo,
+    parse_number,
     rpf_corners,
-    unwound,
+    unwind,
 )
 from jnrrdz.formats.nitf.header import ReadRange
 from jnrrdz.formats.nitf.image import NitfImage
-from jnrrdz.formats.nitf.tre import Tre, field_bytes, first_tre, layout_of
+from jnrrdz.formats.nitf.tre import Tre, field_bytes, find_tre
 from jnrrdz.formats.nitf.tre_tables import STRICT, TRES
 
 GEOPSB, PRJPSB, MAPLOB = "GEOPSB", "PRJPSB", "MAPLOB"
@@ -68,18 +68,18 @@ class MapPlace(NamedTuple):
 
 def map_place(file_tres: Sequence[Tre], tres: Sequence[Tre]) -> MapPlace | None:
     """Return a map's CRS and affine, None where one of the three extensions is missing."""
-    geodesy, projection, origin = first_tre(file_tres, GEOPSB), first_tre(file_tres, PRJPSB), first_tre(tres, MAPLOB)
+    geodesy, projection, origin = find_tre(file_tres, GEOPSB), find_tre(file_tres, PRJPSB), find_tre(tres, MAPLOB)
     if geodesy is None or projection is None or origin is None:
         return None
-    datum = field_bytes(layout_of(STRICT[GEOPSB]), geodesy)["DCD"].strip()
+    datum = field_bytes(STRICT[GEOPSB], geodesy)["DCD"].strip()
     if datum != DATUM:
         raise UnsupportedError(f"datum {datum.decode('latin-1')!r}; WGE is read", field=f"{GEOPSB} DCD")
     proj = _proj(projection)
-    fields = field_bytes(layout_of(TRES[MAPLOB]), origin)
+    fields = field_bytes(TRES[MAPLOB], origin)
     unit = fields.pop("UNILOA")
     if unit.strip() != METRES:
         raise UnsupportedError(f"{unit.decode('latin-1')!r}; M is read", field=f"{MAPLOB} UNILOA")
-    across, down, west, north = (finite(text, f"{MAPLOB} {name}") for name, text in fields.items())
+    across, down, west, north = (parse_number(text, f"{MAPLOB} {name}") for name, text in fields.items())
     if across <= 0 or down <= 0:
         raise MalformedError(f"pixels of {across:g} by {down:g}", field=f"{MAPLOB} LOD, LAD")
     crs_in_words(proj)  # parameters may contradict each other
@@ -88,20 +88,20 @@ def map_place(file_tres: Sequence[Tre], tres: Sequence[Tre]) -> MapPlace | None:
 
 def _proj(data: bytes) -> str:
     """Return PRJPSB's projection in PROJ's words."""
-    fields = field_bytes(layout_of(STRICT[PRJPSB]), data)
+    fields = field_bytes(STRICT[PRJPSB], data)
     code = fields["PCO"]
     if code not in PROJECTIONS:
         known = ", ".join(name.decode() for name in PROJECTIONS)
         raise UnsupportedError(f"{code.decode('latin-1')!r}; {known} are read", field=f"{PRJPSB} PCO")
     name, words = PROJECTIONS[code]
     names = words.split()
-    count = int(finite(fields["NUM_PRJ"], f"{PRJPSB} NUM_PRJ"))
+    count = int(parse_number(fields["NUM_PRJ"], f"{PRJPSB} NUM_PRJ"))
     if count < len(names):
         raise MalformedError(f"{count} parameters, {name} has {len(names)}", field=f"{PRJPSB} NUM_PRJ")
     values = []
     for number in range(count + 2):
         start = PARAMETERS + PARAMETER_BYTES * number
-        values.append(finite(data[start : start + PARAMETER_BYTES], f"{PRJPSB} parameter {number + 1}"))
+        values.append(parse_number(data[start : start + PARAMETER_BYTES], f"{PRJPSB} parameter {number + 1}"))
     parts = [*zip(names, values, strict=False), ("x_0", values[-2]), ("y_0", values[-1])]
     return " ".join([f"+proj={name}", *(f"+{key}={value!r}" for key, value in parts), "+datum=WGS84 +units=m"])
 
@@ -124,21 +124,21 @@ A_TO_B = (0, 1, 2, 3, 4, 5, 6, 10, 7, 8, 9, 11, 14, 17, 12, 15, 18, 13, 16, 19)
 """For each term of RPC00B, the place of the same term in RPC00A."""
 
 
-def rpc_of(tre: Tre) -> Rpc | None:
+def parse_rpc(tre: Tre) -> Rpc | None:
     """Return the coefficients of an extension, None where it says that it has none."""
     if len(tre.data) != RPC_BYTES:
         raise MalformedError(f"{len(tre.data)} bytes where {RPC_BYTES} belong", field=tre.tag)
-    fields = field_bytes(layout_of(STRICT["RPC00B"]), tre.data)
+    fields = field_bytes(STRICT["RPC00B"], tre.data)
     if fields.pop("SUCCESS") != b"1":
         return None
-    rpc: Rpc = {name: finite(text, f"{tre.tag} {name}") for name, text in fields.items() if "COEFF" not in name}
+    rpc: Rpc = {name: parse_number(text, f"{tre.tag} {name}") for name, text in fields.items() if "COEFF" not in name}
     for name in POLYNOMIALS:
-        terms = [finite(fields[f"{name}_{number + 1}"], f"{tre.tag} {name}") for number in range(TERMS)]
+        terms = [parse_number(fields[f"{name}_{number + 1}"], f"{tre.tag} {name}") for number in range(TERMS)]
         rpc[name] = [terms[place] for place in A_TO_B] if tre.tag == "RPC00A" else terms
     return rpc
 
 
-def chipped(rpc: Rpc, chip: Mapping[str, Any]) -> Rpc:
+def chip_rpc(rpc: Rpc, chip: Mapping[str, Any]) -> Rpc:
     """Return the coefficients of the full image for a chip of it, as ICHIPB describes that."""
     if chip.get("XFRM_FLG") not in {0, "00"}:
         return rpc
@@ -175,7 +175,7 @@ class PlaceSources:
     is_20: bool = False
 
 
-def place_of(image: NitfImage, sources: PlaceSources) -> tuple[Corners | MapPlace | None, list[str], str | None]:
+def choose_place(image: NitfImage, sources: PlaceSources) -> tuple[Corners | MapPlace | None, list[str], str | None]:
     """Return the best place of an image that can be understood, why others cannot, and what was done with it.
 
     The order is GDAL's: a map's projection, an RPF frame's own corners, GEOLOB, BLOCKA, and last
@@ -191,7 +191,7 @@ def place_of(image: NitfImage, sources: PlaceSources) -> tuple[Corners | MapPlac
             return None
 
     def in_order(corners: Corners | None) -> Corners | None:
-        return None if corners is None else check_order(unwound(corners))
+        return None if corners is None else check_order(unwind(corners))
 
     igeolo, remark = attempt(lambda: _igeolo(image, is_20=sources.is_20)) or (None, None)
     ways: tuple[Callable[[], Corners | MapPlace | None], ...] = (
@@ -212,9 +212,9 @@ def _igeolo(image: NitfImage, *, is_20: bool) -> tuple[Corners | None, str | Non
     corners = parse_igeolo(image.text("IGEOLO"), image.text("ICORDS"), is_20=is_20)
     if corners is None or not any(number for point in corners.points for number in point):  # zeros say nothing
         return None, None
-    corners, remark = unwound(corners), None
+    corners, remark = unwind(corners), None
     if is_crossed(corners.points):
-        corners, remark = replace(corners, points=by_quadrant(corners.points)), REORDERED
+        corners, remark = replace(corners, points=order_by_quadrant(corners.points)), REORDERED
     return check_order(corners), remark
 
 
@@ -245,9 +245,9 @@ TOLERANCE = 0.25
 """Of a pixel, by which a corner may lie beside where an affine puts it."""
 
 
-def geo_of(image: NitfImage, rpc: Rpc | None, sources: PlaceSources) -> Georeference:
+def find_georeference(image: NitfImage, rpc: Rpc | None, sources: PlaceSources) -> Georeference:
     """Return where an image lies, as far as that can be understood."""
-    place, reasons, remark = place_of(image, sources)
+    place, reasons, remark = choose_place(image, sources)
     for reason in reasons:
         warnings.warn(f"a georeference is left out: {reason}", stacklevel=2)
     refused = "; ".join(reasons) or None
@@ -260,7 +260,7 @@ def geo_of(image: NitfImage, rpc: Rpc | None, sources: PlaceSources) -> Georefer
         crs = Crs(wkt, f"EPSG:{place.epsg}")
     else:
         crs = crs_in_words(place.proj)
-    affine = affine_of(place, (image.rows, image.columns))
+    affine = fit_affine(place, (image.rows, image.columns))
     gcps = () if affine is not None else control_points(place, (image.rows, image.columns))
     return Georeference(crs, affine, gcps, rpc, None if affine is None else "Area", refused, remark)
 
@@ -280,7 +280,7 @@ def control_points(corners: Corners, shape: Shape) -> tuple[GroundControlPoint, 
     )
 
 
-def affine_of(corners: Corners, shape: Shape) -> Affine | None:
+def fit_affine(corners: Corners, shape: Shape) -> Affine | None:
     """Return the affine that has the corners where they are; None where there is none."""
     rows, columns = shape
     high, wide = rows - 2 * corners.inset, columns - 2 * corners.inset

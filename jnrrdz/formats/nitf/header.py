@@ -24,7 +24,7 @@ from jnrrdz.formats.nitf.fields import (
     SegmentLengths,
     Version,
 )
-from jnrrdz.formats.nitf.tre import layout_of, read_fields
+from jnrrdz.formats.nitf.tre import parse_layout, read_fields
 from jnrrdz.formats.nitf.tre_tables import DES
 
 type ReadRange = Callable[[int, int], bytes]
@@ -189,5 +189,5 @@ def parse_extension(read: ReadRange, layout: NitfLayout, segment: Segment) -> Ex
     words = DES.get(name.removesuffix(" DES"))
     with suppress(MalformedError):
         if words is not None:
-            fields = read_fields(name, layout_of(words), own, cursor.fields)
+            fields = read_fields(name, parse_layout(words), own, cursor.fields)
     return Extension(segment, name, {**cursor.fields, **fields})

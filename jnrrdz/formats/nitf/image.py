@@ -281,7 +281,7 @@ BANDS = {"R": "red", "G": "green", "B": "blue", "M": "gray", "Y": "Y", "Cb": "Cb
 """IREPBAND to the names that rasterio gives to interpretations."""
 
 
-def table_of(image: NitfImage) -> Table | None:
+def parse_colours(image: NitfImage) -> Table | None:
     """Return the colours of an image of one band, None where it has none."""
     if len(image.bands) != 1:
         return None

@@ -20,18 +20,18 @@ from jnrrdz.formats.jpeg2000.scan import level_arrays, read_codestream
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.nitf.arrays import (
     CODESTREAMS,
-    Wanted,
+    Presentation,
+    join_images,
     joined_array,
-    joined_images,
-    mask_of,
+    read_mask,
     segment_array,
     whole_image,
 )
-from jnrrdz.formats.nitf.attributes import Extras, Notes, extras_of, file_attributes, image_attributes
+from jnrrdz.formats.nitf.attributes import Extras, Notes, file_attributes, image_attributes, read_extras
 from jnrrdz.formats.nitf.fields import NITF20
-from jnrrdz.formats.nitf.georeference import PlaceSources, chipped, geo_of, rpc_of
+from jnrrdz.formats.nitf.georeference import PlaceSources, chip_rpc, find_georeference, parse_rpc
 from jnrrdz.formats.nitf.header import NitfLayout, parse_nitf
-from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_image, table_of
+from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_colours, parse_image
 from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
@@ -92,7 +92,7 @@ def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str
     if not segments:
         raise UnsupportedError("no image segment in it", field="NUMI")
     notes = Notes()
-    extras = extras_of(read, layout, notes)
+    extras = read_extras(read, layout, notes)
     attributes = file_attributes(read, layout, extras.of_file(), notes)
     # what is wrong with the extensions is among the notes
     file = File(read, url, options, layout, extras, split_tres(layout.tres + extras.of_file(), []))
@@ -104,7 +104,7 @@ def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str
             parsed.append(parse_image(read, layout, segment))
         except (MalformedError, UnsupportedError) as error:
             failures.append((f"{IMAGE}{segment.number}", error))
-    for number, members in joined_images(parsed):
+    for number, members in join_images(parsed):
         try:
             images[f"{IMAGE}{number}"] = read_image(file, members)
         except (MalformedError, UnsupportedError) as error:
@@ -126,7 +126,7 @@ def read_image(file: File, members: Sequence[NitfImage]) -> Image:
         tres,
         file.layout.version is NITF20,
     )
-    geo = geo_of(whole_image(members), _rpc(tres, notes), sources)
+    geo = find_georeference(whole_image(members), _rpc(tres, notes), sources)
     if len(members) > 1:
         attributes["segments"] = [member.segment.number for member in members]
     levels = _levels(file, members)
@@ -138,12 +138,12 @@ def read_image(file: File, members: Sequence[NitfImage]) -> Image:
 def _rpc(tres: Sequence[Tre], notes: Notes) -> Rpc | None:
     """Return the sensor's model for the pixels of this image."""
     try:
-        rpc = next((rpc_of(tre) for tre in tres if tre.tag in RPCS), None)
+        rpc = next((parse_rpc(tre) for tre in tres if tre.tag in RPCS), None)
     except JnrrdzError as error:
         notes.add([str(error)])
         return None
     chip = next((describe_tre(tre, []).get("fields") for tre in tres if tre.tag == CHIP), None)
-    return rpc if rpc is None or chip is None else chipped(rpc, chip)
+    return rpc if rpc is None or chip is None else chip_rpc(rpc, chip)
 
 
 def _size(arrays: Sequence[VirtualArray]) -> tuple[int, int]:
@@ -162,18 +162,20 @@ def level_group(arrays: Sequence[VirtualArray], geo: Georeference) -> VirtualGro
 def _levels(file: File, members: Sequence[NitfImage]) -> list[list[VirtualArray]]:
     """Return the arrays of every level, finest first."""
     image = members[0]
-    table = table_of(image)
+    table = parse_colours(image)
     expand = file.options.expand_palette and table is not None and len(image.bands[0].luts) > 1
     attributes = {"colorinterp": ["red", "green", "blue"]} if expand else colour_attributes(image, table)
-    wanted = Wanted(file.url, attributes, table if expand else None)
+    presentation = Presentation(file.url, attributes, table if expand else None)
     if image.compression in CODESTREAMS:
-        return _codestream_levels(file, image, wanted)
-    return [[joined_array(members, wanted) if len(members) > 1 else segment_array(file.read, image, wanted)]]
+        return _codestream_levels(file, image, presentation)
+    return [
+        [joined_array(members, presentation) if len(members) > 1 else segment_array(file.read, image, presentation)]
+    ]
 
 
-def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[list[VirtualArray]]:
+def _codestream_levels(file: File, image: NitfImage, presentation: Presentation) -> list[list[VirtualArray]]:
     """Return the arrays of a JPEG 2000 codestream, which may stand bare or in a whole JP2."""
-    mask = mask_of(file.read, image)
+    mask = read_mask(file.read, image)
     begin = image.segment.data if mask is None else mask.start
     start, stop, _ = find_codestream(file.read, begin, min(image.segment.stop, file.layout.size))
     windows = read_codestream(file.read, start, stop, file.url, file.options)
@@ -182,8 +184,8 @@ def _codestream_levels(file: File, image: NitfImage, wanted: Wanted) -> list[lis
         level_arrays(
             windows,
             components,
-            attributes=_of_components(wanted.attributes, components, count),
-            palette=None if wanted.palette is None else wanted.palette.tobytes(),
+            attributes=_of_components(presentation.attributes, components, count),
+            palette=None if presentation.palette is None else presentation.palette.tobytes(),
             overviews=file.options.overviews,
         )
         for components in windows.codestream.component_groups

@@ -81,7 +81,7 @@ type Body = tuple[Value | Group | When, ...]
 
 
 @cache
-def layout_of(text: str) -> Body:
+def parse_layout(text: str) -> Body:
     """Return the layout that a text says."""
     return tuple(_items(iter(text.split())))
 
@@ -294,10 +294,10 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
 """The value of a field by the letter that its layout gives."""
 
 
-def field_bytes(layout: Body, data: bytes) -> dict[str, bytes]:
+def field_bytes(layout: str, data: bytes) -> dict[str, bytes]:
     """Return the bytes of each field by its name, up to the first field that is not always there."""
     fields, at = {}, 0
-    for item in layout:
+    for item in parse_layout(layout):
         if not isinstance(item, Value):
             break
         fields[item.name] = data[at : at + int(item.width)]
@@ -340,7 +340,7 @@ def split_tres(data: bytes, problems: list[str]) -> list[Tre]:
     return tres
 
 
-def first_tre(tres: Iterable[Tre], tag: str) -> bytes | None:
+def find_tre(tres: Iterable[Tre], tag: str) -> bytes | None:
     """Return the bytes of the first extension of a tag, None without one."""
     return next((tre.data for tre in tres if tre.tag == tag), None)
 
@@ -350,7 +350,7 @@ def describe_tre(tre: Tre, problems: list[str]) -> Fields:
     layout = STRICT.get(tre.tag) or TRES.get(tre.tag)
     if layout is not None:
         try:
-            fields = read_fields(tre.tag, layout_of(layout), tre.data, exact=tre.tag in STRICT)
+            fields = read_fields(tre.tag, parse_layout(layout), tre.data, exact=tre.tag in STRICT)
         except MalformedError as error:
             problems.append(str(error))
         else:
