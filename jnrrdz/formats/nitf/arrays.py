@@ -22,7 +22,6 @@ from jnrrdz.core.codecs import JbpBlockConfig, JpegConfig, NitfVqConfig, TiffTil
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.blocks import (
-    BYTE,
     DOWNSAMPLED,
     PIECE_BYTES,
     block_count,
@@ -34,12 +33,12 @@ from jnrrdz.formats.nitf.blocks import (
     whole_block_chunks,
     with_frame_size,
 )
+from jnrrdz.formats.nitf.fields import BYTE, pair_dtype
 from jnrrdz.formats.nitf.image import (
     Mask,
     NitfImage,
     missing_index,
     pad_value,
-    pair_dtype,
     parse_colours,
     parse_mask,
     sample_dtype,

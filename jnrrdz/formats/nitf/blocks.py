@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nitf.fields import BYTE
 from jnrrdz.formats.nitf.header import ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
 
@@ -33,7 +34,6 @@ MAX_CHUNK_BYTES = 1 << 31
 SPARE_CHUNKS = 1 << 16
 """Chunks that any image may have, however few bytes it has; of others each is a byte at least."""
 
-BYTE = 8
 PLANAR = {"B", "S"}
 
 

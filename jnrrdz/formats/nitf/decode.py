@@ -23,11 +23,11 @@ from jnrrdz.core.codecs import JBP_BLOCK, JPEG, NITF_VQ, JbpBlockConfig, JpegCon
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
+from jnrrdz.formats.nitf.fields import BYTE, pair_dtype, sample_type
 
 type Shape = tuple[int, ...]
 type Pixels = NDArray[Any]
 
-BYTE = 8
 NATIVE: dict[str, dict[int, str]] = {
     "INT": {8: "u1", 16: ">u2", 32: ">u4", 64: ">u8"},
     "B": {8: "u1"},
@@ -37,23 +37,17 @@ NATIVE: dict[str, dict[int, str]] = {
 }
 """Samples that are whole bytes, as numpy types."""
 
-PACKED = {"INT", "SI", "B"}
-MAX_PACKED_BITS = 64
-SINGLE_BYTES = 4
 ORDER = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
 """The axes of a block as stored: band, row (height), column (width)."""
 
 
 def sample_dtype(pixel_type: str, bits: int) -> np.dtype[Any]:
     """Return the type that holds a sample: its own, or the next one that has room."""
-    native = NATIVE.get(pixel_type, {}).get(bits)
-    if native is not None:
-        return np.dtype(native).newbyteorder("=")
-    if pixel_type not in PACKED or not 1 <= bits <= MAX_PACKED_BITS:
+    dtype = sample_type(pixel_type, bits)
+    if dtype is None:
         known = "; ".join(f"{kind} of {', '.join(map(str, sizes))}" for kind, sizes in NATIVE.items())
         raise UnsupportedError(f"{pixel_type} of {bits} bits; {known} are read, INT, SI and B of 1 to 64", field="NBPP")
-    kind = "i" if pixel_type == "SI" else "u"
-    return np.dtype(f"{kind}{next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)}")
+    return dtype
 
 
 def block_bytes(bits: int, mode: str, bands: int, pixels: int) -> int:
@@ -143,12 +137,6 @@ def extend_sign(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
     """Return values of so many bits as two's complement."""
     spare = 64 - bits
     return ((values.astype(np.int64) << spare) >> spare).astype(dtype)
-
-
-def pair_dtype(sample: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the complex type that holds two samples."""
-    exact = sample.itemsize < SINGLE_BYTES or sample == np.dtype("f4")
-    return np.dtype("c8" if exact else "c16")
 
 
 SIDE = 4

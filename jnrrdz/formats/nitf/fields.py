@@ -11,7 +11,9 @@ MIL-STD-2500A (NITF 2.0), MIL-STD-2500C, https://gwg.nga.mil/gwg/focus-groups/nt
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from jnrrdz.errors import MalformedError
 
@@ -138,6 +140,30 @@ IMAGE_BLOCKS = table("ISYNC:1# IMODE:1 NBPR:4# NBPC:4# NPPBH:4# NPPBV:4# NBPP:2#
 BAND = table("IREPBAND:2 ISUBCAT:6 IFC:1 IMFLT:3 NLUTS:1#")
 EXTENSION = table("DE:2 DESID:25 DESVER:2#")
 OVERFLOWED = table("DESOFLW:6 DESITEM:3#")
+
+BYTE = 8
+KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
+"""PVTYPE to numpy's kinds."""
+
+FLOATS = {"R": {16, 32, 64}, "C": {64, 128}}
+MAX_BITS = 64
+SINGLE_BYTES = 4
+
+
+def sample_type(pixel_type: str, bits: int) -> np.dtype[Any] | None:
+    """Return the narrowest type that holds a sample of a PVTYPE and NBPP, None where there is none."""
+    known = bits in FLOATS[pixel_type] if pixel_type in FLOATS else pixel_type in KINDS and 1 <= bits <= MAX_BITS
+    if not known:
+        return None
+    width = bits // BYTE if pixel_type in FLOATS else next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)
+    return np.dtype(f"{KINDS[pixel_type]}{width}")
+
+
+def pair_dtype(sample: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the complex type that holds two samples without loss."""
+    exact = sample.itemsize < SINGLE_BYTES or sample == np.dtype("f4")
+    return np.dtype("c8" if exact else "c16")
+
 
 DOWNGRADING_EVENT = "999998"
 EVENT_BYTES = 40

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.fields import BAND, IMAGE_BLOCKS, IMAGE_SHAPE, Cursor, Fields
+from jnrrdz.formats.nitf.fields import BAND, BYTE, IMAGE_BLOCKS, IMAGE_SHAPE, Cursor, Fields, sample_type
 from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, Segment, header_cursor, read_tres
 
 UNCOMPRESSED = {"NC", "NM"}
@@ -217,31 +217,17 @@ def _table(read: ReadRange, at: int, stop: int, blocks: int) -> tuple[NDArray[np
     return values, at + len(data)
 
 
-BYTE = 8
-KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
-FLOATS = {"R": {16, 32, 64}, "C": {64, 128}}
-MAX_BITS = 64
-SINGLE_BYTES = 4
-
-
 def sample_dtype(image: NitfImage) -> np.dtype[Any]:
     """Return the narrowest type that holds a sample."""
-    kind, bits = image.text("PVTYPE"), image.bits
-    known = kind in KINDS and (bits in FLOATS[kind] if kind in FLOATS else bits <= MAX_BITS)
-    if not known:
+    dtype = sample_type(image.text("PVTYPE"), image.bits)
+    if dtype is None:
         raise UnsupportedError(
-            f"{kind!r} of {bits} bits; INT, SI and B of up to 64, R of 16, 32 and 64, C of 64 and 128 are read",
+            f"{image.text('PVTYPE')!r} of {image.bits} bits; INT, SI and B of up to 64, R of 16, 32 and 64, "
+            "C of 64 and 128 are read",
             offset=image.segment.start,
             field=f"{image.what} PVTYPE, NBPP",
         )
-    width = bits // BYTE if kind in FLOATS else next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)
-    return np.dtype(f"{KINDS[kind]}{width}")
-
-
-def pair_dtype(sample: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the complex type that holds two samples without loss."""
-    exact = sample.itemsize < SINGLE_BYTES or sample == np.dtype("f4")
-    return np.dtype("c8" if exact else "c16")
+    return dtype
 
 
 def pad_value(mask: Mask | None, image: NitfImage, dtype: np.dtype[Any]) -> Any:
