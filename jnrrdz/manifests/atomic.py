@@ -1,6 +1,6 @@
 """Outputs that are there whole or not at all.
 
-May touch the file system and fsspec.  A local file or directory is made beside its place and renamed
+A local file or directory is made beside its place and renamed
 into it; a remote one is made in a local temporary directory first and uploaded when it is complete.
 Whatever goes wrong in between (a signal too), nothing is left behind and an older output stays.
 """
@@ -45,11 +45,6 @@ def leftovers(folder: str) -> dict[str, list[str]]:
     return found
 
 
-def remove(path: str) -> None:
-    """Remove a file or a directory with all that is in it, if it is there."""
-    _remove(Path(path))
-
-
 @contextmanager
 def new_file(
     target: str, *, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
@@ -63,7 +58,9 @@ def new_file(
     with _workplace(fs, place, target) as work:
         with work.open("wb", _BUFFER) as stream:
             yield stream
-            _sync(stream)
+            stream.flush()
+            if DURABLE.get():
+                os.fsync(stream.fileno())
         if isinstance(fs, LocalFileSystem):
             work.replace(place)
             _sync_directory(Path(place).parent)
@@ -86,7 +83,11 @@ def new_directory(
         raise _exists(target)
     if kind is not None:
         with faults.told(target, "looking for the output", fs):
-            _check_manifest(fs, place, target, kind, last)
+            if kind != "directory":
+                message = "is a file, and a directory would replace it; remove it or name another place"
+                raise JnrrdzError(message, url=target)
+            if fs.ls(place, detail=False) and not fs.exists(f"{place}/{last}"):
+                raise JnrrdzError(f"is a directory without {last}, not a manifest, and is not replaced", url=target)
     with _workplace(fs, place, target) as work:
         work.mkdir()
         yield work
@@ -104,18 +105,14 @@ def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any
         fs, place = filesystems.opened(target, storage_options or {})
     if not isinstance(fs, LocalFileSystem):
         with faults.told(target, "looking for the output", fs):
-            return fs, place, _kind(fs, place)
+            fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state
+            try:
+                return fs, place, str(fs.info(place)["type"])
+            except FileNotFoundError:
+                return fs, place, None
     if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  a path object costs more than the call
         raise JnrrdzError("the directory to write to does not exist", url=target)
     return fs, place, _local_kind(place, target)
-
-
-def _kind(fs: Any, place: str) -> str | None:
-    fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state
-    try:
-        return str(fs.info(place)["type"])
-    except FileNotFoundError:
-        return None
 
 
 def _local_kind(place: str, target: str) -> str | None:
@@ -134,13 +131,6 @@ def _exists(target: str) -> JnrrdzError:
     return JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
 
 
-def _check_manifest(fs: Any, place: str, target: str, kind: str, last: str) -> None:
-    if kind != "directory":
-        raise JnrrdzError("is a file, and a directory would replace it; remove it or name another place", url=target)
-    if fs.ls(place, detail=False) and not fs.exists(f"{place}/{last}"):
-        raise JnrrdzError(f"is a directory without {last}, not a manifest, and is not replaced", url=target)
-
-
 @contextmanager
 def _workplace(fs: Any, place: str, target: str) -> Iterator[Path]:
     """Yield a path where nothing is yet, on the same volume as a local place; what is left there goes."""
@@ -155,12 +145,14 @@ def _workplace(fs: Any, place: str, target: str) -> Iterator[Path]:
         raise JnrrdzError(f"cannot be written: {error.strerror or error}", url=target) from error
     finally:
         if not local:
-            _remove(parent)
+            remove(parent)
         elif os.path.lexists(work):  # whatever is renamed is there no more
-            _remove(work)
+            remove(work)
 
 
-def _remove(path: Path) -> None:
+def remove(path: str | Path) -> None:
+    """Remove a file or a directory with all that is in it, if it is there."""
+    path = Path(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -178,7 +170,7 @@ def _swap(work: Path, place: Path) -> None:
         if old.exists() and not place.exists():
             old.rename(place)
     _sync_directory(place.parent)
-    _remove(old)
+    remove(old)
 
 
 def _upload(fs: Any, work: Path, place: str, last: str) -> None:
@@ -196,12 +188,6 @@ def _upload(fs: Any, work: Path, place: str, last: str) -> None:
     finally:
         if not done and fs.exists(place):
             fs.rm(place, recursive=True)
-
-
-def _sync(stream: BinaryIO) -> None:
-    stream.flush()
-    if DURABLE.get():
-        os.fsync(stream.fileno())
 
 
 def _sync_tree(root: Path) -> None:

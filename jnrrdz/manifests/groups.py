@@ -8,6 +8,7 @@ blocks would lead elsewhere, so where there is one, each file is looked at by it
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import batched
 from typing import Any
@@ -219,12 +220,9 @@ def _is_plain(folder: str, index: NDArray[np.int32]) -> bool:
     known = {
         row[:depth] for row in map(tuple, np.unique(index[:, :-1], axis=0).tolist()) for depth in range(len(row) + 1)
     }
-    return not any(_has_links("/".join([place, *map(str, row)])) for row in known)
-
-
-def _has_links(folder: str) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return any(entry.is_symlink() for entry in entries)
-    except OSError:  # what is not there is no link, and is told when it is read
-        return False
+    for row in known:
+        # what is not there is no link, and is told when it is read
+        with suppress(OSError), os.scandir("/".join([place, *map(str, row)])) as entries:
+            if any(entry.is_symlink() for entry in entries):
+                return False
+    return True

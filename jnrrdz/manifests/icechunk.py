@@ -1,13 +1,11 @@
 """A tree of virtual arrays as a commit of an Icechunk repository.
 
-May touch the model, icechunk, zarr's bridge from async code and the writers' shared modules.  Follows
-https://icechunk.io/en/stable/guides/virtual/.  The repository names the directory of every source as a
+Follows https://icechunk.io/en/stable/guides/virtual/.  The repository names the directory of every source as a
 container of virtual chunks; its reader has to authorise them (`authorize_virtual_chunk_access`).  Every
 reference carries what is known of its source's state, the ETag on S3 or else the time of modification, and
 Icechunk refuses to read a source that is no longer in it.
 """
 
-import importlib
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import fsspec
+import icechunk
 import numpy as np
 from fsspec.asyn import get_loop, sync
 from numpy.typing import NDArray
@@ -76,82 +75,65 @@ def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
 # The repository
 
 
-def _icechunk() -> Any:
-    try:
-        return importlib.import_module("icechunk")
-    except ImportError as error:
-        raise UnsupportedError(f"Icechunk is not installed ({error}); pip install 'jnrrdz[icechunk]'") from error
-
-
 @contextmanager
 def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, overwrite: bool) -> Iterator[Any]:
     """Yield a repository that knows the containers; a new one is gone if the block fails."""
-    icechunk = _icechunk()
-    containers = _containers(icechunk, root, options)
+    prefixes = {f"{_uri(url).rpartition('/')[0]}/" for url in _urls(root)}
+    stores = {prefix: _container_store(prefix, options) for prefix in sorted(prefixes)}
     try:
-        storage = _storage(icechunk, target, options)
+        containers = [icechunk.VirtualChunkContainer(prefix, store) for prefix, store in stores.items()]
+        storage = _storage(target, options)
         if overwrite and icechunk.Repository.exists(storage):
-            yield _existing(icechunk, storage, containers)
+            config = icechunk.Repository.fetch_config(storage) or icechunk.RepositoryConfig.default()
+            repository = icechunk.Repository.open(storage, _with_containers(config, containers))
+            repository.save_config()
+            yield repository
         elif is_local(target):
             with new_directory(target, last=_LAST, overwrite=overwrite) as work:
-                yield _new(icechunk, icechunk.local_filesystem_storage(str(work)), containers)
+                yield _new(icechunk.local_filesystem_storage(str(work)), containers)
         else:
-            with _new_remote(icechunk, storage, containers, target, options) as repository:
+            with _new_remote(storage, containers, target, options) as repository:
                 yield repository
     except icechunk.IcechunkError as error:
         raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
 
 
-def _new(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
-    config = icechunk.RepositoryConfig.default()
-    for container in containers:
-        config.set_virtual_chunk_container(container)
-    return icechunk.Repository.create(storage, config)
+def _new(storage: Any, containers: list[Any]) -> Any:
+    return icechunk.Repository.create(storage, _with_containers(icechunk.RepositoryConfig.default(), containers))
 
 
-def _existing(icechunk: Any, storage: Any, containers: list[Any]) -> Any:
-    config = icechunk.Repository.fetch_config(storage) or icechunk.RepositoryConfig.default()
+def _with_containers(config: Any, containers: list[Any]) -> Any:
     for container in containers:
         config.set_virtual_chunk_container(container)
-    repository = icechunk.Repository.open(storage, config)
-    repository.save_config()
-    return repository
+    return config
 
 
 @contextmanager
-def _new_remote(
-    icechunk: Any, storage: Any, containers: list[Any], target: str, options: dict[str, Any]
-) -> Iterator[Any]:
+def _new_remote(storage: Any, containers: list[Any], target: str, options: dict[str, Any]) -> Iterator[Any]:
     """Yield a new repository under a prefix that holds nothing yet.  If the block fails, its own objects go by name."""
     fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
     if icechunk.Repository.exists(storage):
         raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
     with faults.told(target, "looking for the output", fs):
-        if _holds_objects(fs, place):
+        # a bucket is there even if it is empty
+        if fs.ls(place) if "/" not in place.strip("/") else fs.exists(place):
             raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
-    repository = _new(icechunk, storage, containers)
+    repository = _new(storage, containers)
     done = False
     try:
         yield repository
         done = True
     finally:
         if not done:
-            own = [path for path in fs.find(place) if _is_own(path.removeprefix(f"{place.rstrip('/')}/"))]
+            names = {path.removeprefix(f"{place.rstrip('/')}/"): path for path in fs.find(place)}
+            # by their names below the prefix: others may have put something there meanwhile
+            folders = tuple(f"{name}/" for name in _FOLDERS)
+            own = [path for name, path in names.items() if name in _FILES or name.startswith(folders)]
             if own:
                 fs.rm(own)
 
 
-def _holds_objects(fs: Any, place: str) -> bool:
-    """Return whether anything is below a prefix; a bucket is there even if it is empty."""
-    return bool(fs.ls(place)) if "/" not in place.strip("/") else fs.exists(place)
-
-
-def _is_own(name: str) -> bool:
-    """Return whether an object is one that Icechunk writes, by its name below the repository's prefix."""
-    return name in _FILES or ("/" in name and name.partition("/")[0] in _FOLDERS)
-
-
-def _storage(icechunk: Any, target: str, options: dict[str, Any]) -> Any:
+def _storage(target: str, options: dict[str, Any]) -> Any:
     if is_local(target):
         return icechunk.local_filesystem_storage(local_path(target))
     parts = urlsplit(target)
@@ -170,15 +152,7 @@ def _s3(options: dict[str, Any]) -> dict[str, Any]:
     return known | ({"force_path_style": True, "allow_http": endpoint.startswith("http:")} if endpoint else {})
 
 
-def _containers(icechunk: Any, root: VirtualGroup, options: dict[str, Any]) -> list[Any]:
-    prefixes = {f"{_uri(url).rpartition('/')[0]}/" for url in _urls(root)}
-    return [
-        icechunk.VirtualChunkContainer(prefix, _container_store(icechunk, prefix, options))
-        for prefix in sorted(prefixes)
-    ]
-
-
-def _container_store(icechunk: Any, prefix: str, options: dict[str, Any]) -> Any:
+def _container_store(prefix: str, options: dict[str, Any]) -> Any:
     scheme = urlsplit(prefix).scheme
     if scheme == "file":
         return icechunk.local_filesystem_store(local_path(prefix))

@@ -1,7 +1,7 @@
 """Zarr metadata beside a format's own, so that its objects are Zarr's chunks where they are.
 
-May touch the model, fsspec and the file system.  Only files called zarr.json are written, all or none of them,
-and only such as this module wrote are ever replaced or removed: they carry the attribute `jnrrdz.in_place`.
+Only files called zarr.json are written, all or none of them, and only such as this module wrote are ever replaced or
+removed: they carry the attribute `jnrrdz.in_place`.
 """
 
 import json
@@ -28,7 +28,11 @@ def write(root: Node, url: str, *, overwrite: bool = False, storage_options: Opt
     place = _Place(url, storage_options)
     older = place.read(list(documents))
     for key, data in older.items():
-        _refuse_to_replace(data, place.url(key), overwrite=overwrite)
+        if not _is_ours(data):
+            raise JnrrdzError("is there already and not of jnrrdz's making; it is left alone", url=place.url(key))
+        if not overwrite:
+            message = "exists already; --overwrite (overwrite=True) replaces it, --remove removes it"
+            raise JnrrdzError(message, url=place.url(key))
     done: list[str] = []
     finished = False
     try:
@@ -76,13 +80,6 @@ def _is_ours(data: bytes) -> bool:
         return bool(own[MARK])
     except (ValueError, KeyError, TypeError, RecursionError):
         return False
-
-
-def _refuse_to_replace(data: bytes, url: str, *, overwrite: bool) -> None:
-    if not _is_ours(data):
-        raise JnrrdzError("is there already and not of jnrrdz's making; it is left alone", url=url)
-    if not overwrite:
-        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it, --remove removes it", url=url)
 
 
 class _Place:

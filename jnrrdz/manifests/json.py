@@ -132,21 +132,17 @@ def _values(refs: ChunkRefs, part: Spans, first: int, inline: Ints) -> list[byte
     for row in np.flatnonzero((part.length == WHOLE) & (part.source != MISSING)).tolist():
         values[row] = urls[numbers[row]] + b"]"
     if len(part.scattered):
-        lists = _range_lists(refs, part.scattered + first)
-        for row, text in zip(part.scattered.tolist(), lists, strict=True):
-            values[row] = b"%b,[%b]]" % (urls[numbers[row]], text)
+        chunks = part.scattered + first
+        counts = refs.counts[chunks]
+        ends = np.cumsum(counts)
+        rows = np.arange(ends[-1]) + np.repeat(refs.indptr[chunks] - (ends - counts), counts)
+        pairs = decimals([refs.offset[rows], refs.length[rows]], [b"[", b",", b"]\n"]).split(b"\n")
+        own = itertools.pairwise([0, *ends.tolist()])
+        for row, (start, stop) in zip(part.scattered.tolist(), own, strict=True):
+            values[row] = b"%b,[%b]]" % (urls[numbers[row]], b",".join(pairs[start:stop]))
     for chunk in inline.tolist():
         values[chunk - first] = b'"base64:%b"' % base64.b64encode(refs.inline[chunk])
     return values
-
-
-def _range_lists(refs: ChunkRefs, chunks: Ints) -> list[bytes]:
-    """Return `[offset,length],...` of each of some chunks."""
-    counts = refs.counts[chunks]
-    ends = np.cumsum(counts)
-    rows = np.arange(ends[-1]) + np.repeat(refs.indptr[chunks] - (ends - counts), counts)
-    pairs = decimals([refs.offset[rows], refs.length[rows]], [b"[", b",", b"]\n"]).split(b"\n")
-    return [b",".join(pairs[start:stop]) for start, stop in itertools.pairwise([0, *ends.tolist()])]
 
 
 def decimals(columns: Sequence[NDArray[np.integer]], between: Sequence[bytes]) -> bytes:
@@ -206,24 +202,19 @@ def _read_lines(source: ByteSource) -> Contents:
     except MalformedError as error:
         raise OtherLayoutError("not the first line of references") from error
     gatherer = Gatherer(top.get("templates", {}))
-    for lines in _pieces(_data(source, rest, len(head))):
+    for lines in _pieces(source, rest, len(head)):
         gatherer.add_lines(lines)
     return gatherer.finish()
 
 
-def _data(source: ByteSource, head: bytes, start: int) -> Iterator[bytes]:
-    """Yield some bytes that are there already, and those of the source from `start` on, in large pieces."""
-    for first, stop in itertools.pairwise([0, *range(_FIRST_PIECE, len(head), _PIECE), len(head)]):
-        yield head[first:stop]
-    spans = itertools.pairwise([*range(start, source.validators.size, _PIECE), source.validators.size])
-    for group in itertools.batched(spans, _AT_ONCE):
-        yield from source.read(group)
-
-
-def _pieces(data: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield whole lines, without the two braces at the end."""
+def _pieces(source: ByteSource, head: bytes, start: int) -> Iterator[bytes]:
+    """Yield whole lines in large pieces, without the two braces at the end: `head`, and the source from `start` on."""
+    cuts = itertools.pairwise([0, *range(_FIRST_PIECE, len(head), _PIECE), len(head)])
+    size = source.validators.size
+    groups = itertools.batched(itertools.pairwise([*range(start, size, _PIECE), size]), _AT_ONCE)
+    heads = (head[first:stop] for first, stop in cuts)
     rest = b""
-    for some in data:
+    for some in itertools.chain(heads, itertools.chain.from_iterable(map(source.read, groups))):
         lines, end, rest = (rest + some).rpartition(b"\n")
         # the last line may be the braces: it waits for what follows
         cut = max(lines.rfind(b"\n"), 0)

@@ -14,7 +14,7 @@ import binascii
 import json
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Annotated, Any, NamedTuple
@@ -201,16 +201,11 @@ class Gatherer:
         if chunks is not None:
             whole.pieces.append(Piece(chunks, source, offset, length))
             return
-        for columns, start, stop in self._runs(keys):
-            chunks = columns.keys.numbers(keys[start:stop])
-            columns.pieces.append(Piece(chunks, source[start:stop], offset[start:stop], length[start:stop]))
-
-    def _runs(self, keys: Sequence[str]) -> Iterator[tuple[Columns, int, int]]:
-        """Yield the stretches of keys that belong to one array."""
-        at = 0
-        for path, run in groupby(map(self._array_path, keys)):
-            start, at = at, at + sum(1 for _ in run)
-            yield self.columns[path], start, at
+        stop = 0
+        for path, run in groupby(map(self._array_path, keys)):  # the stretches of keys that belong to one array
+            part = slice(stop, stop := stop + sum(1 for _ in run))
+            columns = self.columns[path]
+            columns.pieces.append(Piece(columns.keys.numbers(keys[part]), source[part], offset[part], length[part]))
 
     def _add_any(self, items: Mapping[str, Any]) -> None:
         """Take references and documents of any form."""

@@ -121,26 +121,34 @@ os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock",
 
 def load(url: str, *, storage_options: Options = None) -> Manifest:
     """Return the manifest at a path or URL, the one that the process has already if it has not changed."""
-    source, parquet = _open(url, storage_options)
+    source, is_parquet = _open(url, storage_options)
     state = (url, source.validators, pickle.dumps(storage_options))
     with _recent_lock:
-        found = _recent.get(state)
-    if found is None:
-        found = _read(url, source, storage_options, parquet=parquet)
+        manifest = _recent.get(state)
+    if manifest is None:
+        arrays: Mapping[str, ArrayRefs]
+        try:
+            if is_parquet:
+                documents, arrays = form_module("parquet").read_parquet(url, source, storage_options)
+            else:
+                documents, arrays = read_json(source)
+            manifest = Manifest(url, documents, arrays, documents.sources(), "parquet" if is_parquet else "json")
+        except JnrrdzError as error:
+            raise error.at(url=url) from error.__cause__
     with _recent_lock:
-        _recent[state] = found
+        _recent[state] = manifest
         _recent.move_to_end(state)
         while len(_recent) > _KEPT:
             _recent.popitem(last=False)
-    return found
+    return manifest
 
 
 def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
     """Return the file that tells what a manifest holds, and whether it is a Parquet directory's."""
     path, metadata = local_path(url), f"{url.rstrip('/')}/{METADATA}"
     if path is not None:
-        parquet = Path(path).is_dir()
-        return open_source(metadata if parquet else url, storage_options=options), parquet
+        is_parquet = Path(path).is_dir()
+        return open_source(metadata if is_parquet else url, storage_options=options), is_parquet
     if url.endswith(".json"):
         return open_source(url, storage_options=options), False
     try:
@@ -149,18 +157,6 @@ def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
     except JnrrdzError:
         return open_source(url, storage_options=options), False
     return source, True
-
-
-def _read(url: str, source: ByteSource, options: Options, *, parquet: bool) -> Manifest:
-    arrays: Mapping[str, ArrayRefs]
-    try:
-        if parquet:
-            documents, arrays = form_module("parquet").read_parquet(url, source, options)
-        else:
-            documents, arrays = read_json(source)
-        return Manifest(url, documents, arrays, documents.sources(), "parquet" if parquet else "json")
-    except JnrrdzError as error:
-        raise error.at(url=url) from error.__cause__
 
 
 def is_reference_manifest(url: str | os.PathLike[str]) -> bool:

@@ -112,18 +112,14 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
     index[part.scattered] += len(spelt)
     path = pa.DictionaryArray.from_arrays(integers(index, index != MISSING), texts(urls))
     columns = [path, integers(part.start), integers(np.where(part.length == WHOLE, 0, part.length))]
-    return pa.Table.from_arrays([*columns, _raw(raw, len(index))], schema=_REFERENCES)
-
-
-def _raw(raw: Mapping[int, bytes], rows: int) -> pa.Array:
-    if not raw:
-        return pa.nulls(rows, pa.binary())
-    return pa.array([_literal(raw[row]) if row in raw else None for row in range(rows)], pa.binary())
-
-
-def _literal(data: bytes) -> bytes:
-    """Return bytes such that fsspec, which decodes what begins like base64, gives them back."""
-    return _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data
+    inline = pa.nulls(len(index), pa.binary())
+    if raw:
+        # fsspec decodes what begins like base64, and then has to find the bytes themselves
+        encoded = {
+            row: _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data for row, data in raw.items()
+        }
+        inline = pa.array([encoded.get(row) for row in range(len(index))], pa.binary())
+    return pa.Table.from_arrays([*columns, inline], schema=_REFERENCES)
 
 
 def _ranges(refs: ChunkRefs, scattered: NDArray[np.int64], first: int) -> pa.Table:
@@ -339,14 +335,11 @@ def _inline(table: pa.Table) -> dict[int, bytes]:
     if "raw" not in table.column_names or table["raw"].null_count == table.num_rows:
         return {}
     column = table["raw"].cast(pa.binary()).combine_chunks()
-    rows = np.flatnonzero(valid(column)).tolist()
-    return {row: _plain(column[row].as_py(), row) for row in rows}
-
-
-def _plain(value: bytes, row: int) -> bytes:
-    if not value.startswith(b"base64:"):
-        return value
-    return inline_bytes(value.decode("ascii", "replace"), f"row {row}") or b""
+    values = {row: column[row].as_py() for row in np.flatnonzero(valid(column)).tolist()}
+    return {
+        row: (inline_bytes(data.decode("ascii", "replace"), f"row {row}") or b"") if data.startswith(_BASE64) else data
+        for row, data in values.items()
+    }
 
 
 # numpy's columns as Arrow's and back; `pa.array`, `to_numpy` and `fill_null` import pandas when they are called first,

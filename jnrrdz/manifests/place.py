@@ -1,8 +1,7 @@
-"""Where a manifest's sources are, seen from the manifest.
+"""How a manifest spells where its sources are: without credentials, and as seen from the manifest where asked for.
 
-May touch the model, and of fsspec only how it takes URLs apart.  A relative URL is relative to the
-directory that holds the manifest, be that a JSON file or a Parquet directory, and is no URI: nothing in
-it is percent-encoded.
+A relative URL is relative to the directory that holds the manifest, be that a JSON file or a Parquet directory, and
+is no URI: nothing in it is percent-encoded.
 """
 
 import os
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 from fsspec.utils import get_protocol
 
 from jnrrdz.core.arrays import Node, VirtualGroup
-from jnrrdz.core.refs import ChunkRefs, TreeFiles
+from jnrrdz.core.refs import TreeFiles
 from jnrrdz.errors import UnrepresentableError, without_credentials
 
 _LOCAL = ("file", "local")
@@ -48,8 +47,8 @@ def shareable(root: VirtualGroup) -> VirtualGroup:
 
 def named_urls(root: VirtualGroup) -> set[str]:
     """Return the URLs of all sources that references or records name."""
-    named = {url for _, array in root.arrays() for url in array.refs.named}
-    return named | {record.url for record in root.sources}
+    every = [array.refs for _, array in root.arrays()]
+    return {url for refs in every for url in refs.named} | {record.url for record in root.sources}
 
 
 def _relocated(group: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
@@ -57,15 +56,11 @@ def _relocated(group: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
     for name, child in group.children.items():
         if isinstance(child, VirtualGroup):
             children[name] = _relocated(child, urls)
-        else:
-            children[name] = replace(child, refs=_relocated_refs(child.refs, urls))
+            continue
+        files = child.refs.sources
+        places = files.moved(urls[files.tree]) if isinstance(files, TreeFiles) else tuple(urls[url] for url in files)
+        children[name] = replace(child, refs=replace(child.refs, sources=places))
     return replace(group, children=children)
-
-
-def _relocated_refs(refs: ChunkRefs, urls: dict[str, str]) -> ChunkRefs:
-    if isinstance(refs.sources, TreeFiles):
-        return replace(refs, sources=refs.sources.moved(urls[refs.sources.tree]))
-    return replace(refs, sources=tuple(urls[url] for url in refs.sources))
 
 
 def relative(url: str, target: str) -> str:

@@ -1,7 +1,7 @@
 """One span for each chunk, as references know no more than that.
 
-May touch numpy, errors and the model.  Turns the rows of `ChunkRefs` into dense columns, a value for each
-chunk of the grid, and says which chunks need several ranges.
+Turns the rows of `ChunkRefs` into dense columns, a value for each chunk of the grid, and says which chunks need
+several ranges.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,11 @@ def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
     stop = np.maximum.reduceat(refs.offset + refs.length, first) if len(first) else first
     if single_range:
         _refuse_overlapping(refs, source, path)
-    scattered = _scattered(refs) if not single_range else np.empty(0, np.int64)
+        scattered = np.empty(0, np.int64)
+    else:  # some range does not begin where the one before it ends
+        chunk = np.repeat(np.arange(refs.chunks), refs.counts)
+        apart = refs.offset[1:] != refs.offset[:-1] + refs.length[:-1]
+        scattered = np.unique(chunk[1:][apart & (chunk[1:] == chunk[:-1])])
     return Spans(source, _spread(refs, filled, start, 0), _spread(refs, filled, stop - start, 0), scattered)
 
 
@@ -76,13 +80,6 @@ def _spread(refs: ChunkRefs, filled: NDArray[np.int64], values: NDArray[Any], ab
     column = np.full(refs.chunks, absent, values.dtype)
     column[filled] = values
     return column
-
-
-def _scattered(refs: ChunkRefs) -> NDArray[np.int64]:
-    """Return the chunks in which some range does not begin where the one before it ends."""
-    chunk = np.repeat(np.arange(refs.chunks), refs.counts)
-    apart = refs.offset[1:] != refs.offset[:-1] + refs.length[:-1]
-    return np.unique(chunk[1:][apart & (chunk[1:] == chunk[:-1])])
 
 
 def remedy(refs: ChunkRefs) -> str:

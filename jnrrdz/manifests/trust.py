@@ -1,7 +1,6 @@
 """Which sources a manifest may reach, decided before anything is opened.
 
-May touch errors, `source.url` (which follows symbolic links) and `source.guard`; opens nothing.
-The rules and their reasons: docs/decisions/001-sources-and-trust.md.
+Opens nothing, but follows symbolic links.  The rules and their reasons: docs/decisions/001-sources-and-trust.md.
 """
 
 from collections.abc import Sequence

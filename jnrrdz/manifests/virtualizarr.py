@@ -64,17 +64,14 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> Chu
     paths[inline] = INLINED_CHUNK_PATH
     lengths = found.length.astype(np.uint64)
     lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
+    indices = np.column_stack(np.unravel_index(inline, array.grid)).tolist() if array.grid else [()] * len(inline)
     return ChunkManifest.from_arrays(
         paths=paths.reshape(array.grid),
         offsets=found.start.astype(np.uint64).reshape(array.grid),
         lengths=lengths.reshape(array.grid),
         validate_paths=False,
-        inlined={_index(chunk, array.grid): refs.inline[chunk] for chunk in inline.tolist()},
+        inlined={tuple(index): refs.inline[chunk] for index, chunk in zip(indices, inline.tolist(), strict=True)},
     )
-
-
-def _index(chunk: int, grid: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(index) for index in np.unravel_index(chunk, grid)) if grid else ()
 
 
 def _uri(url: str) -> str:

@@ -92,25 +92,20 @@ def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, sou
     """Add the grid mapping of the source, whose affine is that of the level's larger elements."""
     name = (source.get("attributes") or {}).get("grid_mapping")
     mapping = nodes.get(f"{path}{level.source}/{name}/{ZARR_JSON}")
-    affine = _numbers((mapping or {}).get("attributes", {}).get("GeoTransform"))
+    text = str((mapping or {}).get("attributes", {}).get("GeoTransform"))
+    try:
+        affine = [float(word) for word in text.split()]  # in GDAL's order
+    except ValueError:
+        affine = []
     if mapping is None or mapping.get("shape") or (source.get("dimension_names") or [])[-2:] != ["y", "x"]:
         return
     attributes = dict(mapping["attributes"])
-    if affine is not None:
+    if len(affine) == AFFINE:
         c, a, b, f, d, e = affine
         rows, columns = level.factors[-2:]
         attributes["GeoTransform"] = " ".join(map(repr, (c, a * columns, b * rows, f, d * columns, e * rows)))
     nodes[f"{path}{level.name}/{name}/{ZARR_JSON}"] = mapping | {"attributes": attributes}
     nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"]["grid_mapping"] = name
-
-
-def _numbers(text: Any) -> list[float] | None:
-    """Return the six numbers of an affine in GDAL's order."""
-    try:
-        found = [float(word) for word in str(text).split()]
-    except ValueError:
-        return None
-    return found if len(found) == AFFINE else None
 
 
 def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Document:
@@ -484,7 +479,8 @@ class MovedRefs:
 
 def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
     nodes = _nodes(manifest.documents)
-    images = {folder: found for folder in _groups(nodes) if (found := _image(nodes, folder)) is not None}
+    folders = [key[: -len(ZARR_JSON)] for key, node in nodes.items() if node.get("node_type") == "group"]
+    images = {folder: image for folder in folders if (image := _image(nodes, folder)) is not None}
     if not images:
         return manifest
     documents, arrays = dict(manifest.documents), dict(manifest.arrays)
@@ -502,12 +498,6 @@ def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
     return replace(manifest, documents=Documents(documents), arrays=arrays)
 
 
-def _groups(nodes: Mapping[str, Document]) -> Iterator[str]:
-    for key, node in nodes.items():
-        if node.get("node_type") == "group":
-            yield key[: -len(ZARR_JSON)]
-
-
 def _image(nodes: Mapping[str, Document], folder: str) -> tuple[str, Document] | None:
     """Return the only image of a group that is no level of a pyramid; None where there is none."""
     above = folder.rstrip("/").rpartition("/")[0]
@@ -518,12 +508,8 @@ def _image(nodes: Mapping[str, Document], folder: str) -> tuple[str, Document] |
     if any(name.count("/") > 1 or nodes[folder + name].get("node_type") == "group" for name in below - {ZARR_JSON}):
         return None
     found = [(name.partition("/")[0], nodes[folder + name]) for name in below if "/" in name]
-    images = [(name, array) for name, array in found if _is_image(array)]
+    images = [(name, array) for name, array in found if _plane(array) is not None]
     return images[0] if len(images) == 1 else None
-
-
-def _is_image(array: Document) -> bool:
-    return tuple(array.get("dimension_names") or ())[-2:] == PLANE or _plane(array) is not None
 
 
 def _plane(array: Document) -> list[int] | None:

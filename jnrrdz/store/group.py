@@ -1,27 +1,16 @@
-"""zarr's fused pipeline, its chunks handed to threads some at a time.
+"""zarr groups over references whose arrays read on zarr's fused pipeline: all that depends on how zarr is made inside.
 
-May touch zarr's pipeline only.  zarr gives its pool a task for each chunk: a future, its locks and a waking of
-whoever waits for it, all of it while the threads that decode wait for the interpreter.  Here each thread
-takes the next few chunks until none are left.
+The fused pipeline reads, decodes and places a chunk in one task of a thread; for local files it costs a fifth of
+the default one a chunk.  zarr knows one setting for the whole process; it is left alone, and set on the arrays that
+come out of these groups only.  zarr gives its pool a task for each chunk: a future, its locks and a waking of
+whoever waits for it, all of it while the threads that decode wait for the interpreter.  Here each thread takes the
+next few chunks until none are left.
 
-Chains of a compressor alone, read by a codec that never holds more than the chunk.
-
-May touch zarr's codec registry and the model's codec names.  zarr's own decompressors hold whatever a chunk
-inflates to: a few kilobytes can fill all memory.  `jnrrdz.tile` decodes the same bytes to the same elements, and
-stops where the chunk ends.  The array's metadata stay as they are.
-
-Chains that pass over an N5 block's header, read by the codec that looks at it.
-
-May touch zarr's codec registry, the layout of block headers and the model's codec names.  `offset` and `pad` drop
-a header unread, and zarr's own decompressors hold whatever a block inflates to.  Where the bytes that a chain
-would write are the header of a full block, `n5_default` reads the same chunks: it checks what each block
-declares, decodes no more than that, and names the block in its errors.  The array's metadata stay as they are.
-
-zarr groups over references whose arrays read on zarr's fused pipeline.
-
-May touch zarr and read's store.  The fused pipeline reads, decodes and places a chunk in one task of
-a thread; for local files it costs a fifth of the default one a chunk.  zarr knows one setting for the
-whole process; it is left alone, and set on the arrays that come out of these groups only.
+zarr's own decompressors hold whatever a chunk inflates to: a few kilobytes can fill all memory.  Chains of a
+compressor alone are read by `jnrrdz.tile`, which decodes the same bytes to the same elements and stops where the
+chunk ends.  `offset` and `pad` drop the header of an N5 block unread; where the bytes that such a chain would write
+are the header of a full block, `n5_default` reads the same chunks: it checks what each block declares, decodes no more
+than that, and names the block in its errors.  The arrays' metadata stay as they are.
 """
 
 import base64
@@ -92,7 +81,11 @@ def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> No
 
     def drain(worker: int) -> None:
         try:
-            while (first := _next(pending)) is not None:
+            while True:
+                try:
+                    first = pending.popleft()
+                except IndexError:  # another thread took the last
+                    return
                 begun[worker] = first
                 work(first)
         finally:
@@ -103,14 +96,6 @@ def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> No
     wait(tasks)
     for worker in sorted(begun, key=begun.__getitem__):
         tasks[worker].result()
-
-
-def _next(pending: deque[int]) -> int | None:
-    """Return the next that is pending, None where another thread took the last."""
-    try:
-        return pending.popleft()
-    except IndexError:
-        return None
 
 
 _COMPRESSIONS: Mapping[str, str] = {codec_n5.GZIP: "gzip", codec_n5.BZ2: "bzip2", codec_n5.ZSTD: "zstd"}

@@ -1,13 +1,9 @@
-"""The keys of a manifest, spelt only as far as they are asked for.
+"""The keys of a manifest as zarr lists them, and files that are referred to as a whole because nobody could list them.
 
-May touch numpy, read.manifest and read.keys.
-
-Files of a container that are referred to as a whole, because nobody could list them: there or not.
-
-May touch read.pool, read.manifest and errors.  Only files below a tree that the manifest's table of sources names are
-such, and only "not found" makes one absent: its chunk is missing, and reads as the fill value.  Anything else is
-an error, as is a whole file that the table names by itself, and a dataset that is not there any more: moved away,
-it would read as nothing but fill values.
+Keys are spelt only as far as they are asked for.  Of whole files only those below a tree that the manifest's table of
+sources names may be absent, and only "not found" makes one so: its chunk is missing, and reads as the fill value.
+Anything else is an error, as is a whole file that the table names by itself, and a dataset that is not there any
+more: moved away, it would read as nothing but fill values.
 """
 
 import asyncio

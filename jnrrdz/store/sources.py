@@ -1,16 +1,9 @@
 """The sources of one manifest: trusted, opened once, and still what they were when scanned.
 
-May touch sources, read.trust, read.manifest and errors.  Everything here waits for its bytes;
-read.batches is the way not to.
-
-The bytes of chunks that were fetched last, so that windows that overlap do not fetch them twice.
-
-May touch nothing.  For remote sources only: the operating system keeps the pages of local files.
-
-Requests that one event loop makes in one turn, merged where they are neighbours.
-
-May touch asyncio, read.pool, read.recent, source.ranges and errors.  Zarr asks for every chunk by itself; in one
-turn of the loop it asks for as many as `async.concurrency` lets it, and those share requests here.
+`SourcePool` waits for its bytes; `Batches` is the way not to.  Zarr asks for every chunk by itself; in one turn of
+the loop it asks for as many as `async.concurrency` lets it, and those that are neighbours share requests.  The
+bytes of the last chunks are kept, so that windows that overlap do not fetch them twice: of remote sources only, as
+the operating system keeps the pages of local files.
 """
 
 import asyncio

@@ -1,11 +1,6 @@
-"""Parts of a value that zarr asks for, as the first byte and the byte after the last one.
+"""A read-only Zarr store over references.
 
-May touch zarr's store interface only.
-
-A read-only Zarr store over references.
-
-May touch zarr's store interface, read's other modules, sources and errors.  Follows
-https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface.  What was
+Follows https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#abstract-store-interface.  What was
 decided about it, and why: docs/decisions/002-reference-store.md.
 """
 

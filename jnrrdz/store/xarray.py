@@ -1,8 +1,7 @@
 """Datasets from a reference store: which group is meant, and coordinates from the affine.
 
-x and y are computed from the grid mapping's
-GeoTransform, as 1-D coordinates with an ordinary index, so that `sel` works by slices; no manifest
-holds them.  A band's coordinate is its name.
+x and y are computed from the grid mapping's GeoTransform, as 1-D coordinates with an ordinary index, so that `sel`
+works by slices; no manifest holds them.  A band's coordinate is its name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -72,15 +71,12 @@ def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
         result = result.assign_coords(_axes(result, result[name].attrs))
     result = result.assign_coords(_bands(result))
     for variable in found.data_vars.values():
-        result = result.assign_coords(_steps(result, variable.attrs.get("axes")))
+        axes = variable.attrs.get("axes")
+        for name, meaning in axes.items() if isinstance(axes, dict) else ():
+            step = _step(result.sizes[name], name, meaning) if name in result.sizes else None
+            if step is not None and name not in result.coords:
+                result = result.assign_coords({name: step})
     return result
-
-
-def _steps(found: xr.Dataset, axes: Any) -> dict[str, xr.Variable]:
-    """Return the coordinates that a variable's `axes` attribute tells: labels, or a start and a step with a unit."""
-    known = axes if isinstance(axes, dict) else {}
-    made = {name: _step(found.sizes[name], name, meaning) for name, meaning in known.items() if name in found.sizes}
-    return {name: axis for name, axis in made.items() if axis is not None and name not in found.coords}
 
 
 def _step(size: int, name: str, meaning: Any) -> xr.Variable | None:
@@ -123,15 +119,10 @@ def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> dict[str, xr.Variabl
 
 def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
     """Return CF attributes of an axis."""
-    geographic = mapping.get("grid_mapping_name") == "latitude_longitude"
-    names = (
-        {"x": "longitude", "y": "latitude"}
-        if geographic
-        else {
-            "x": "projection_x_coordinate",
-            "y": "projection_y_coordinate",
-        }
-    )
+    if mapping.get("grid_mapping_name") == "latitude_longitude":
+        names = {"x": "longitude", "y": "latitude"}
+    else:
+        names = {"x": "projection_x_coordinate", "y": "projection_y_coordinate"}
     return {"axis": axis.upper(), "standard_name": names[axis]}
 
 
