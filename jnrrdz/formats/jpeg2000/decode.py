@@ -267,33 +267,27 @@ def decode_components(codestream: bytes, level: int) -> list[NDArray[np.int32]]:
     with ExitStack() as stack:
         path = stack.enter_context(_path(codestream))
         try:
-            image = _decoded(library, stack, path, level, handler)
+            stream = library.stream_create_default_file_stream(path, True)  # noqa: FBT003  glymur's own signature: to read
+            stack.callback(library.stream_destroy, stream)
+            codec = library.create_decompress(library.CODEC_J2K)
+            stack.callback(library.destroy_codec, codec)
+            library.set_error_handler(codec, handler)
+            parameters = library.set_default_decoder_parameters()
+            parameters.cp_reduce = level
+            library.setup_decoder(codec, parameters)
+            image = library.read_header(stream, codec)
+            stack.callback(library.image_destroy, image)
+            library.decode(codec, stream, image)
+            library.end_decompress(codec, stream)
         except (library.OpenJPEGLibraryError, RuntimeError) as error:
             said = "; ".join(messages) or str(error)
             raise MalformedError(f"libopenjp2 does not decode the codestream: {said}", field="jpeg2000") from error
         planes = []
-        for component in image.comps[: image.numcomps]:
+        for component in image.contents.comps[: image.contents.numcomps]:
             if not component.data:
                 raise MalformedError("a component without samples", field="jpeg2000")
             planes.append(np.ctypeslib.as_array(component.data, (component.h, component.w)).copy())
         return planes
-
-
-def _decoded(library: Any, stack: ExitStack, path: str, level: int, handler: Any) -> Any:
-    """Return the decoded image, which lives as long as `stack` does."""
-    stream = library.stream_create_default_file_stream(path, True)  # noqa: FBT003  glymur's own signature: to read
-    stack.callback(library.stream_destroy, stream)
-    codec = library.create_decompress(library.CODEC_J2K)
-    stack.callback(library.destroy_codec, codec)
-    library.set_error_handler(codec, handler)
-    parameters = library.set_default_decoder_parameters()
-    parameters.cp_reduce = level
-    library.setup_decoder(codec, parameters)
-    image = library.read_header(stream, codec)
-    stack.callback(library.image_destroy, image)
-    library.decode(codec, stream, image)
-    library.end_decompress(codec, stream)
-    return image.contents
 
 
 @contextmanager

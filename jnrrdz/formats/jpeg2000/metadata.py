@@ -130,23 +130,11 @@ CRS_NAME = re.compile(
 EASTING = {"easting", "e", "long", "lon", "longitude"}
 
 
-@dataclass(frozen=True)
-class GmlGrid:
-    """An affine in the order in which the coordinates are written, and the CRS's code."""
+def parse_gml(text: str) -> tuple[Affine, int | None, bool] | None:
+    """Return the grid of a GML document, its CRS's code, and whether points have the order of the CRS's own axes.
 
-    affine: Affine
-    epsg: int | None
-    by_register: bool
-    """Whether the coordinates stand in the order of the CRS's own axes."""
-
-    def turned(self) -> "GmlGrid":
-        """Return the grid with the two coordinates of every point exchanged."""
-        a, b, c, d, e, f = self.affine
-        return replace(self, affine=(d, e, f, a, b, c))
-
-
-def parse_gml(text: str) -> GmlGrid | None:
-    """Return the grid of a GML document, None where it has none."""
+    None of a document without a grid.
+    """
     root = parse_xml(text.rstrip("\0 \r\n\t"), FIELD)
     grid = next(_all(root, GRID), None)
     if grid is None:
@@ -168,10 +156,10 @@ def parse_gml(text: str) -> GmlGrid | None:
     if srs and name is None:
         raise UnsupportedError(f"a CRS named {srs[0]!r}, which is no EPSG code", field=FIELD)
     if name is None:
-        return GmlGrid(affine, None, by_register=False)
+        return affine, None, False
     axes = [one.text.strip().lower() for one in grid.children if _local(one.tag) == "axisName"]
     is_easting = bool(axes) and axes[0] in EASTING
-    return GmlGrid(affine, int(name["code"]), by_register=name["register"] is not None and not is_easting)
+    return affine, int(name["code"]), name["register"] is not None and not is_easting
 
 
 def _all(element: Element, name: str) -> Iterator[Element]:
@@ -314,8 +302,9 @@ def _gmljp2(boxes: Boxes) -> Georeference:
         grid = parse_gml(text) if GRID in text else None
         if grid is None:
             continue
-        crs = None if grid.epsg is None else crs_from_epsg(grid.epsg, FIELD)
-        if crs is not None and grid.by_register and is_north_first(crs):
-            grid = grid.turned()
-        return Georeference(crs, grid.affine, registration="Area")
+        affine, epsg, by_register = grid
+        crs = None if epsg is None else crs_from_epsg(epsg, FIELD)
+        if crs is not None and by_register and is_north_first(crs):
+            affine = (*affine[3:], *affine[:3])
+        return Georeference(crs, affine, registration="Area")
     return Georeference()

@@ -331,24 +331,27 @@ class Windows:
             raise UnsupportedError(f"a window of {chunk} costs {grid.cost} samples of {math.prod(side)}", field="COD")
         if len(np.unique(parts.tile)) != len(tiles):
             raise MalformedError("not every tile is there", field="SOT")
-        packets = 0
         read = Walk(self.read, self.codestream.stop, far=True, block=LONG) if self.far else self.read
         for number in tiles:
             rows = np.flatnonzero(parts.tile == number)
-            bodies = []
-            for start, length in zip(parts.offset[rows].tolist(), parts.length[rows].tolist(), strict=True):
-                body = tile_part(self.read, start, start + length)
-                if self.wish == "auto" and not body.plt and body.start < body.stop:
-                    if self.far:
-                        raise UnsupportedError(
-                            "no lengths of packets (PLT), and the file is far", offset=start, field="PLT"
-                        )
-                    packets = packets or sum(sum(packet_counts(self._coding, tile)) for tile in tiles)
-                    if packets > MAX_PARSED:
-                        raise UnsupportedError(f"{packets} packets without their lengths (PLT)", offset=start)
-                bodies.append(body)
+            spans = zip(parts.offset[rows].tolist(), parts.length[rows].tolist(), strict=True)
+            bodies = [self._part(start, start + length) for start, length in spans]
             table = packet_table(read, self._coding, self._coding.tile_box(number), bodies)
             yield _Tile(number, int(parts.offset[rows[0]]), table)
+
+    def _part(self, start: int, stop: int) -> TilePart:
+        """Return where the packets of a tile-part are; refuse to look for each of many that no PLT tells."""
+        part = tile_part(self.read, start, stop)
+        if self.wish == "auto" and not part.plt and part.start < part.stop:
+            if self.far:
+                raise UnsupportedError("no lengths of packets (PLT), and the file is far", offset=start, field="PLT")
+            if self._packets > MAX_PARSED:
+                raise UnsupportedError(f"{self._packets} packets without their lengths (PLT)", offset=start)
+        return part
+
+    @cached_property
+    def _packets(self) -> int:
+        return sum(sum(packet_counts(self._coding, tile)) for tile in range(self.codestream.siz.tiles))
 
     def _refs(self, level: int, chunk: tuple[int, int], tiles: list[_Tile]) -> ChunkRefs:
         """Return the ranges of all tiles' windows, in the order of the level's own grid."""
