@@ -93,7 +93,7 @@ class Codestream:
         """The components that can share an array, those of equal subsampling, in order."""
         groups: dict[tuple[int, int], list[int]] = {}
         for number, component in enumerate(self.siz.components):
-            groups.setdefault((component.dx, component.dy), []).append(number)
+            groups.setdefault(component.sampling, []).append(number)
         return [tuple(numbers) for numbers in groups.values()]
 
     def bodies(self, marker: Marker) -> list[bytes]:
@@ -140,7 +140,7 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     if tile in tiles.heads and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
         del tiles.heads[tile]
     end = int((parts.offset + parts.length).max())
-    ht = any(int.from_bytes(one.body[:4], "big") & HT_BIT for one in main if one.marker == Marker.CAP)
+    ht = any(int.from_bytes(segment.body[:4], "big") & HT_BIT for segment in main if segment.marker == Marker.CAP)
     return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, ht, parts, tiles.heads)
 
 
@@ -165,7 +165,7 @@ def _described(main: list[Segment], start: int) -> tuple[Siz, Style]:
     """Return what SIZ and COD say; refuse extensions that are not read."""
     if not main or main[0].marker != Marker.SIZ:
         raise MalformedError("a main header that does not begin with SIZ", offset=start + 2, field="SIZ")
-    cod = next((one for one in main if one.marker == Marker.COD), None)
+    cod = next((segment for segment in main if segment.marker == Marker.COD), None)
     if cod is None:
         raise MalformedError("a main header without COD", offset=start, field="COD")
     try:
@@ -199,7 +199,7 @@ class TileHeaders:
         self.levels = min(self.levels, levels_of(header, 0, self._siz, self.levels) or 0)
         own = list(segments(header, 0))
         plt = [segment.body for segment in own if segment.marker == Marker.PLT]
-        if self._coding is None or not plt or any(one.marker in IN_TILES for one in own):
+        if self._coding is None or not plt or any(segment.marker in IN_TILES for segment in own):
             return
         try:
             lengths = plt_lengths(plt)

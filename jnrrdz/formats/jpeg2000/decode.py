@@ -87,7 +87,7 @@ class Composite:
         """Refuse what has no one answer."""
         self.finest = check_composite(siz, level)
         self.is_rgb = is_rgb
-        self.steps = [(one.dy, one.dx) for one in siz.components]
+        self.steps = [(component.dy, component.dx) for component in siz.components]
         if is_rgb and not is_sycc(siz.components):
             raise MalformedError("sycc_to_rgb where the components are not those of sYCC", field="jpeg2000")
         self.bits = siz.components[0].bits
@@ -190,7 +190,7 @@ class Header:
         """Return a codestream of the tile-parts of one tile, its samples declared as signed ones of so many bits."""
         siz = self.siz.tile(*divmod(parts[0].tile, self.siz.x.tiles))
         if signed_bits is not None:
-            wide = tuple(replace(one, bits=signed_bits, signed=True) for one in siz.components)
+            wide = tuple(replace(component, bits=signed_bits, signed=True) for component in siz.components)
             siz = replace(siz, components=wide)
         pieces = [SOC, siz.encode(), self.kept, *self._ppm(parts)]
         for part in parts:
@@ -350,7 +350,7 @@ class Jpeg2000Decoder:
             return Composite(siz, config.resolution_level, is_rgb=config.sycc_to_rgb)
         if config.sycc_to_rgb:
             raise MalformedError("sycc_to_rgb without upsample", field=JPEG2000)
-        if len({(siz.components[one].dx, siz.components[one].dy) for one in self._components}) > 1:
+        if len({siz.components[number].sampling for number in self._components}) > 1:
             raise MalformedError("components of several sizes in one array", field=JPEG2000)
         return None
 
@@ -410,7 +410,7 @@ class Jpeg2000Decoder:
         if not self._is_regular and not is_rgb:
             components = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
             if self._composite is None:
-                return np.stack([components[one] for one in self._components])
+                return np.stack([components[number] for number in self._components])
             (top, bottom), (left, right) = self._grid.tile_box(parts[0].tile)
             return self._composite.joined(components, (bottom - top, right - left), self.dtype)
         try:

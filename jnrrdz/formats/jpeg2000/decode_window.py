@@ -108,7 +108,7 @@ def inverse_components(planes: list[Samples], *, reversible: bool) -> list[Sampl
     return [red, green, y + u * np.float32(1.772), *planes[3:]]
 
 
-ALONE = {one: Progression.RLCP if one.name.endswith("CP") else Progression.RPCL for one in Progression}
+ALONE = {order: Progression.RLCP if order.name.endswith("CP") else Progression.RPCL for order in Progression}
 """The progression in which a resolution's packets follow each other as in the source, after those of LL."""
 TRANSFORMED = 3
 """Components that the component transform mixes."""
@@ -125,7 +125,7 @@ def decode_window(grid: Grid, sot: bytes, data: bytes | memoryview) -> Samples:
     for (number, components), packets in zip(grid.sections(), sections, strict=True):
         decoded = coefficients(grid.coding, shares[number], number, components, packets)
         parts.setdefault(number, []).extend(decoded)
-    planes = [assembled(grid.coding, shares, one, parts) for one in range(len(grid.coding.siz.components))]
+    planes = [assembled(grid.coding, shares, component, parts) for component in range(len(grid.coding.siz.components))]
     window = grid.window(*place)
     return finished(grid.coding, [crop(plane, shares[-1].need, window) for plane in planes])
 
@@ -260,7 +260,7 @@ class WindowedDecoder:
                 f"chunks of shape {shape} where the main header has {len(components)} components",
                 field=JPEG2000_WINDOW,
             )
-        if self._table is None and not all(_holds(dtype, one) for one in components):
+        if self._table is None and not all(_holds(dtype, component) for component in components):
             raise MalformedError(f"{dtype} does not hold the samples", field=JPEG2000_WINDOW)
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:

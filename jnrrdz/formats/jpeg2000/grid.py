@@ -92,7 +92,7 @@ class ChunkGrid:
         """Return the samples of a tile, likewise."""
         row, column = divmod(number, self.siz.x.tiles)
         down, across = self.factors
-        return self.siz.y.part(row, 1).samples(down), self.siz.x.part(column, 1).samples(across)
+        return self.siz.y.part(row).samples(down), self.siz.x.part(column).samples(across)
 
     def numbers(self, tiles: Tiles) -> set[int]:
         """Return tiles by their numbers, those without any sample left out."""
@@ -156,13 +156,12 @@ SYCC_BITS = 16
 
 def check_composite(siz: Siz, level: int) -> int:
     """Return the finest component where all can be brought to its grid at a level; say why not elsewhere."""
-    number = next((number for number, one in enumerate(siz.components) if one.dx == one.dy == 1), None)
-    if number is None:
+    if (1, 1) not in siz.samplings:
         raise UnsupportedError("no component has a sample at every point of the reference grid", field="SIZ")
-    steps = {one.dx for one in siz.components} | {one.dy for one in siz.components}
+    steps = {step for sampling in siz.samplings for step in sampling}
     if not steps <= STEPS:
         raise UnsupportedError(f"a sample every {max(steps)} points: up to {max(STEPS)} are repeated", field="SIZ")
-    for axis, most in ((siz.x, max(one.dx for one in siz.components)), (siz.y, max(one.dy for one in siz.components))):
+    for axis, most in zip((siz.x, siz.y), map(max, zip(*siz.samplings, strict=True)), strict=True):
         starts = [axis.start] if axis.tiles == 1 else [axis.start, axis.tile_start, axis.tile]
         factor = most << level
         if any(start % factor for start in starts):
@@ -170,15 +169,15 @@ def check_composite(siz: Siz, level: int) -> int:
                 f"an image from {axis.start} in tiles of {axis.tile}: they do not begin at every {factor}th point",
                 field="SIZ",
             )
-    return number
+    return next(number for number, component in enumerate(siz.components) if component.sampling == (1, 1))
 
 
 def is_sycc(components: Sequence[Component]) -> bool:
     """Whether components are those of an sYCC picture as all readers take it: 4:2:2 or 4:2:0, without sign."""
-    if len(components) != COLOURS or any(one.signed for one in components):
+    if len(components) != COLOURS or any(component.signed for component in components):
         return False
     luma, *chroma = components
-    steps = {(one.dx, one.dy) for one in chroma}
-    bits = {one.bits for one in components}
+    steps = {component.sampling for component in chroma}
+    bits = {component.bits for component in components}
     is_alike = len(bits) == len(steps) == 1 and max(bits) <= SYCC_BITS
-    return is_alike and (luma.dx, luma.dy) == (1, 1) and steps <= {(2, 1), (2, 2)}
+    return is_alike and luma.sampling == (1, 1) and steps <= {(2, 1), (2, 2)}

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -32,6 +32,11 @@ class Component:
     signed: bool
     dx: int
     dy: int
+
+    @property
+    def sampling(self) -> tuple[int, int]:
+        """Every how many points across and down there is a sample."""
+        return self.dx, self.dy
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,10 @@ class Axis:
         """Return the first sample and the one after the last, likewise."""
         return -(-self.start // factor), -(-self.stop // factor)
 
-    def part(self, first: int, count: int) -> "Axis":
-        """Return the axis of `count` tiles from the tile `first` on, at the same place."""
-        begin = self.tile_start + first * self.tile
-        return Axis(max(self.start, begin), min(self.stop, begin + count * self.tile), begin, self.tile)
+    def part(self, tile: int) -> "Axis":
+        """Return the axis of one tile, at the same place."""
+        begin = self.tile_start + tile * self.tile
+        return Axis(max(self.start, begin), min(self.stop, begin + self.tile), begin, self.tile)
 
     def chunk(self, factor: int) -> int:
         """Return the samples of a chunk: those of so many tiles that all such chunks are as long.
@@ -114,15 +119,20 @@ class Siz:
         """The number of tiles."""
         return self.x.tiles * self.y.tiles
 
+    @cached_property
+    def samplings(self) -> frozenset[tuple[int, int]]:
+        """Every how many points across and down there are samples, of all components."""
+        return frozenset(component.sampling for component in self.components)
+
     def has_samples(self, row: int, column: int) -> bool:
         """Whether any component has a sample in a tile: one that has none need not be in the file."""
-        y, x = self.y.part(row, 1), self.x.part(column, 1)
-        return any(y.size(dy) > 0 and x.size(dx) > 0 for dx, dy in {(one.dx, one.dy) for one in self.components})
+        y, x = self.y.part(row), self.x.part(column)
+        return any(y.size(dy) > 0 and x.size(dx) > 0 for dx, dy in self.samplings)
 
     def needed(self) -> list[int]:
         """Return the numbers of the tiles that must be in the file."""
         across = self.x.tiles
-        if all((one.dx, one.dy) == (1, 1) for one in self.components):
+        if self.samplings == {(1, 1)}:
             return list(range(self.tiles))
         return [tile for tile in range(self.tiles) if self.has_samples(*divmod(tile, across))]
 
@@ -132,11 +142,11 @@ class Siz:
         Where all components have the same subsampling the grid is that of their samples, which are
         then the same, and which more decoders read.
         """
-        y, x = self.y.part(row, 1), self.x.part(column, 1)
-        (dx, dy), *others = {(one.dx, one.dy) for one in self.components}
+        y, x = self.y.part(row), self.x.part(column)
+        (dx, dy), *others = self.samplings
         if others or (dx, dy) == (1, 1):
             return replace(self, x=_alone(x, 1), y=_alone(y, 1))
-        components = tuple(replace(one, dx=1, dy=1) for one in self.components)
+        components = tuple(replace(component, dx=1, dy=1) for component in self.components)
         return replace(self, x=_alone(x, dx), y=_alone(y, dy), components=components)
 
     def encode(self) -> bytes:
@@ -145,8 +155,8 @@ class Siz:
         length = FIELDS.size + PER_COMPONENT * len(self.components)
         sizes = (x.stop, y.stop, x.start, y.start, x.tile, y.tile, x.tile_start, y.tile_start)
         head = FIELDS.pack(length, self.capabilities, *sizes, len(self.components))
-        body = bytes(value for one in self.components for value in ((one.bits - 1) | (one.signed << 7), one.dx, one.dy))
-        return struct.pack(">H", SIZ) + head + body
+        parts = [((part.bits - 1) | (part.signed << 7), *part.sampling) for part in self.components]
+        return struct.pack(">H", SIZ) + head + b"".join(map(bytes, parts))
 
 
 def parse_siz(segment: bytes) -> Siz:

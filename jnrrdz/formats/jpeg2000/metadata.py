@@ -57,10 +57,10 @@ def meaning_of(codestream: Codestream, boxes: Boxes | None, names: Sequence[int]
     """Return what a file says of some components."""
     meaning = Meaning()
     refused = list(boxes.problems) if boxes is not None else []
-    components = [codestream.siz.components[one] for one in names]
-    width = 8 * (1 << (max(one.bits for one in components) - 1) // 8)
-    if any(one.bits != width for one in components):
-        meaning.array["bits_per_sample"] = [one.bits for one in components]
+    components = [codestream.siz.components[number] for number in names]
+    width = 8 * (1 << (max(component.bits for component in components) - 1) // 8)
+    if any(component.bits != width for component in components):
+        meaning.array["bits_per_sample"] = [component.bits for component in components]
     colour = Colour()
     if boxes is not None:
         try:
@@ -97,7 +97,7 @@ def _add_colour(meaning: Meaning, colour: Colour, names: Sequence[int], options:
             meaning.array |= {"flag_values": list(range(len(entries))), "flag_colors": colours}
     elif colour.space is not None or colour.channels:
         every = colour.names(max(names) + 1)
-        meaning.array["colorinterp"] = [every[one] for one in names]
+        meaning.array["colorinterp"] = [every[number] for number in names]
     if colour.is_premultiplied:
         meaning.array["alpha_premultiplied"] = True
     if colour.space is not None:
@@ -140,10 +140,10 @@ def parse_gml(text: str) -> tuple[Affine, int | None, bool] | None:
     if grid is None:
         return None
     point = next(_all(grid, "Point"), None)
-    offsets = [one for one in grid.children if _local(one.tag) == "offsetVector"]
-    vectors = [_numbers(one) for one in offsets]
-    place = next((_numbers(one) for tag in ("pos", "coordinates") for one in _all(grid, tag)), None)
-    if place is None or len(vectors) != 2 or any(len(one) < 2 for one in (place, *vectors)):  # noqa: PLR2004
+    offsets = [child for child in grid.children if _local(child.tag) == "offsetVector"]
+    vectors = [_numbers(vector) for vector in offsets]
+    place = next((_numbers(element) for tag in ("pos", "coordinates") for element in _all(grid, tag)), None)
+    if place is None or len(vectors) != 2 or any(len(numbers) < 2 for numbers in (place, *vectors)):  # noqa: PLR2004
         raise MalformedError("a grid without origin or offset vectors", field=FIELD)
     (ax, ay), (bx, by) = vectors[0][:2], vectors[1][:2]
     x, y = place[:2]
@@ -151,13 +151,13 @@ def parse_gml(text: str) -> tuple[Affine, int | None, bool] | None:
     affine = (ax, bx, x - (ax + bx) / 2, ay, by, y - (ay + by) / 2)
     if not all(map(math.isfinite, affine)) or ax * by == ay * bx:
         raise MalformedError(f"a grid of {affine}, which maps the image onto a line", field=FIELD)
-    srs = [one.attributes["srsName"] for one in (point, grid, *offsets) if one and "srsName" in one.attributes]
-    name = CRS_NAME.match(srs[0].strip()) if srs else None
-    if srs and name is None:
-        raise UnsupportedError(f"a CRS named {srs[0]!r}, which is no EPSG code", field=FIELD)
+    named = [one.attributes["srsName"] for one in (point, grid, *offsets) if one and "srsName" in one.attributes]
+    name = CRS_NAME.match(named[0].strip()) if named else None
+    if named and name is None:
+        raise UnsupportedError(f"a CRS named {named[0]!r}, which is no EPSG code", field=FIELD)
     if name is None:
         return affine, None, False
-    axes = [one.text.strip().lower() for one in grid.children if _local(one.tag) == "axisName"]
+    axes = [child.text.strip().lower() for child in grid.children if _local(child.tag) == "axisName"]
     is_easting = bool(axes) and axes[0] in EASTING
     return affine, int(name["code"]), name["register"] is not None and not is_easting
 
@@ -224,7 +224,7 @@ def geo_of(boxes: Boxes | None) -> Georeference:
 
 def _geojp2(boxes: Boxes) -> Georeference:
     """Return what the GeoTIFF in the first box of its kind says."""
-    body = next((one for one in boxes.uuid(GEOJP2) if len(one) <= TEMPLATE_LIMIT), None)
+    body = next((data for data in boxes.uuid(GEOJP2) if len(data) <= TEMPLATE_LIMIT), None)
     if not body:
         return Georeference()
     tags = geotiff_tags(body)

@@ -98,7 +98,8 @@ def codestream_array(
     grid = _grid(codestream, names, level)
     bands = 3 if palette is not None else len(names)
     lead = (bands,) if bands > 1 else ()
-    dtype = np.dtype("u1") if palette is not None else sample_dtype([codestream.siz.components[one] for one in names])
+    stored = [codestream.siz.components[number] for number in names]
+    dtype = np.dtype("u1") if palette is not None else sample_dtype(stored)
     cut = windows.cut(level) if len(names) == len(every) else None
     codec: Jpeg2000Config | Jpeg2000WindowConfig
     if cut is not None:
@@ -138,18 +139,18 @@ def packed_parts(codestream: Codestream) -> tuple[int, ...]:
 
 def sample_dtype(components: Sequence[Component]) -> np.dtype[Any]:
     """Return the narrowest type that holds every sample of some components."""
-    widest = max(one.bits for one in components)
+    widest = max(component.bits for component in components)
     if widest > DECODED_BITS:
         raise UnsupportedError(f"samples of {widest} bits; up to {DECODED_BITS} are decoded", field="SIZ")
-    signed = any(one.signed for one in components)
-    bits = max(one.bits + (signed and not one.signed) for one in components)
+    signed = any(component.signed for component in components)
+    bits = max(component.bits + (signed and not component.signed) for component in components)
     width = next(width for width in (1, 2, 4) if bits <= BYTE * width)
     return np.dtype(f"{'i' if signed else 'u'}{width}")
 
 
 def _grid(codestream: Codestream, names: Sequence[int], level: int) -> ChunkGrid:
-    components = [codestream.siz.components[one] for one in names]
-    if len({(one.dx, one.dy) for one in components}) > 1:
+    components = [codestream.siz.components[number] for number in names]
+    if len({component.sampling for component in components}) > 1:
         raise UnsupportedError("components of different sizes in one array", field="SIZ")
     return ChunkGrid(codestream.siz, components[0], level)
 
@@ -179,7 +180,7 @@ def tile_refs(windows: Windows, grid: ChunkGrid) -> ChunkRefs:
 def composite_array(windows: Windows, grid: ChunkGrid, *, is_rgb: bool, attributes: Mapping[str, Any]) -> VirtualArray:
     """Return the array of all components on the grid of the finest one, the coarser ones repeated."""
     codestream, components = windows.codestream, windows.codestream.siz.components
-    repeated = [number for number, one in enumerate(components) if (one.dx, one.dy) != (1, 1)]
+    repeated = [number for number, component in enumerate(components) if component.sampling != (1, 1)]
     dtype = sample_dtype(components)
     codec = Jpeg2000Config(
         main_header=plain_header(codestream),
@@ -230,7 +231,7 @@ def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: N
         spans = [(start, stop)] if boxes is None else boxes.codestreams
         streams = [read_codestream(read, *span, url, options) for span in spans]
         # what the boxes say, they say of the first one
-        images = [_image(one, None if number else boxes, options) for number, one in enumerate(streams)]
+        images = [_image(stream, None if number else boxes, options) for number, stream in enumerate(streams)]
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
     if len(images) == 1:
@@ -242,7 +243,7 @@ def _image(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> Virtu
     """Return the group of one codestream: its image, or one for each size that its components have."""
     codestream, siz = windows.codestream, windows.codestream.siz
     geo = geo_of(boxes)
-    full = siz.y.size(min(one.dy for one in siz.components)), siz.x.size(min(one.dx for one in siz.components))
+    full = siz.y.size(min(dy for _, dy in siz.samplings)), siz.x.size(min(dx for dx, _ in siz.samplings))
     images: dict[str, Node] = {}
     for names in codestream.component_groups:
         meaning = meaning_of(codestream, boxes, names, options)

@@ -77,9 +77,9 @@ class Grid:
         most = self.coding.guard + max(exponent for exponent, _ in self.coding.steps)
         if most > DEPTH - 4:  # exact integers need room for what `codecs.jpeg2000_window` adds
             raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
-        samplings = {(one.dx, one.dy) for one in self.coding.siz.components}
+        samplings = sorted(self.coding.siz.samplings)
         if len(samplings) > 1:
-            raise UnsupportedError(f"windows over components sampled {sorted(samplings)}", field="SIZ")
+            raise UnsupportedError(f"windows over components sampled {samplings}", field="SIZ")
         if not 0 <= self.level <= self.coding.levels:
             raise UnsupportedError(f"level {self.level} of a codestream with {self.coding.levels}", field="COD")
         if min(self.chunk) < 1 or max(self.shape) > MAX_SIDE:
@@ -315,10 +315,10 @@ class Windows:
         """Return height and width of a level's windows, whole precincts where that can be."""
         coded, siz = self._coding, self.codestream.siz
         across, down = coded.precincts[coded.levels - level]
-        one = siz.components[0]
+        component = siz.components[0]
         return (
-            side(siz.y, one.dy << level, max(SIDE, 2 << down)),
-            side(siz.x, one.dx << level, max(SIDE, 2 << across)),
+            side(siz.y, component.dy << level, max(SIDE, 2 << down)),
+            side(siz.x, component.dx << level, max(SIDE, 2 << across)),
         )
 
     def _tables(self, side: Sequence[int]) -> Iterator[_Tile]:
@@ -355,10 +355,10 @@ class Windows:
 
     def _refs(self, level: int, chunk: tuple[int, int], tiles: list[_Tile]) -> ChunkRefs:
         """Return the ranges of all tiles' windows, in the order of the level's own grid."""
-        siz, one = self.codestream.siz, self.codestream.siz.components[0]
+        siz, component = self.codestream.siz, self.codestream.siz.components[0]
         rows, columns = (
             -(-axis.size(factor << level) // step)
-            for axis, factor, step in zip((siz.y, siz.x), (one.dy, one.dx), chunk, strict=True)
+            for axis, factor, step in zip((siz.y, siz.x), (component.dy, component.dx), chunk, strict=True)
         )
         owners, offsets, lengths = [], [], []
         for tile in tiles:
@@ -368,8 +368,8 @@ class Windows:
                 raise UnsupportedError("a tile whose header repeats its SOT", offset=tile.sot, field="SOT")
             indptr, offset, length = chunk_ranges(grid, tile.table, tile.sot)
             down, across = divmod(tile.number, siz.x.tiles)
-            top = down * ((siz.y.tile // (one.dy << level)) // chunk[0])
-            left = across * ((siz.x.tile // (one.dx << level)) // chunk[1])
+            top = down * ((siz.y.tile // (component.dy << level)) // chunk[0])
+            left = across * ((siz.x.tile // (component.dx << level)) // chunk[1])
             place = np.add.outer((top + np.arange(grid.shape[0])) * columns, left + np.arange(grid.shape[1])).ravel()
             owners.append(np.repeat(place, np.diff(indptr)))
             offsets.append(offset)
