@@ -16,7 +16,7 @@ from jnrrdz.core.codecs import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
-from jnrrdz.formats.jpeg2000.markers import parse_siz
+from jnrrdz.formats.jpeg2000.markers import Marker, parse_siz
 from jnrrdz.formats.jpeg2000.scan import codestream_array, level_count
 from jnrrdz.formats.jpeg2000.windows import Windows
 from tests.readers import needs_openjp2
@@ -144,7 +144,7 @@ def test_high_throughput_streams_are_exact_at_every_level(dtype):
     pixels = ((rows * 7 + columns * columns // 5) % 200).astype(dtype)
     data = imagecodecs.htj2k_encode(pixels)
     codestream = parsed(data)
-    assert codestream.ht
+    assert codestream.bodies(Marker.CAP)
     np.testing.assert_array_equal(assembled(data, array_of(codestream)), pixels)
     for level in range(1, level_count(codestream, (0,))):
         array = array_of(codestream, level=level)

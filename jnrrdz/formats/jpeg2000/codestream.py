@@ -52,9 +52,6 @@ MAX_HEADER = 16 << 20
 PSOT = 6
 """Where Psot stands in a tile-part, counted from SOT."""
 
-HT_BIT = 1 << (32 - 15)
-"""Of Pcap in CAP: the stream follows part 15."""
-
 UNSUPPORTED_BITS = 1 << 15
 """Of Rsiz: the stream has extensions of part 2."""
 
@@ -74,9 +71,6 @@ class Codestream:
     style: Style
     levels: int
     """How many times every component of every tile can be halved, as far as headers were read."""
-
-    ht: bool
-    """Whether code-blocks are those of HTJ2K (part 15)."""
 
     parts: TileParts
 
@@ -140,8 +134,7 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     if tile in tiles.heads and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
         del tiles.heads[tile]
     end = int((parts.offset + parts.length).max())
-    ht = any(int.from_bytes(segment.body[:4], "big") & HT_BIT for segment in main if segment.marker == Marker.CAP)
-    return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, ht, parts, tiles.heads)
+    return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, parts, tiles.heads)
 
 
 def _main_header(read: ReadRange, start: int, stop: int) -> bytes:

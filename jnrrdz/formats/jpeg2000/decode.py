@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
-from jnrrdz.formats.jpeg2000.codestream import HT_BIT, check_packets
+from jnrrdz.formats.jpeg2000.codestream import check_packets
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import (
     Component,
@@ -41,6 +41,9 @@ from jnrrdz.formats.jpeg2000.markers import (
 )
 from jnrrdz.formats.jpeg2000.packets import tile_part
 from jnrrdz.formats.jpeg2000.tile_parts import EOC, SOT, SOT_BYTES, SOT_LENGTH
+
+HT_BIT = 1 << (32 - 15)
+"""Of Pcap in CAP: the stream follows part 15."""
 
 SPARE = 3
 """Bits by which samples may leave their range: the wavelet's gain, and that of the colour transform."""

@@ -72,16 +72,16 @@ class Walk:
             self._block = self._read(start, min(max(stop, start + size), self.stop))
         return self._block[start - self._start : stop - self._start]
 
-    def sot(self, offset: int) -> tuple[int, int, int, int]:
-        """Return Isot, Psot, TPsot and TNsot of the tile-part at `offset`."""
+    def sot(self, offset: int) -> tuple[int, int, int]:
+        """Return Isot, Psot and TPsot of the tile-part at `offset`."""
         data = self(offset, offset + SOT_BYTES)
         if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90\0\x0a"):
             raise MalformedError(
                 f"{data[:4].hex(' ') or 'nothing'} where a tile-part begins", offset=offset, field="SOT"
             )
-        _, _, tile, length, part, parts = SOT.unpack(data)
+        _, _, tile, length, part, _ = SOT.unpack(data)
         self._lengths.append(length)
-        return tile, length, part, parts
+        return tile, length, part
 
     def exactly(self, start: int, stop: int) -> bytes:
         """Return bytes without reading on, fewer only at the end."""
@@ -159,7 +159,7 @@ def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes], N
     at = first
     # a stream that ends without EOC has all of its tile-parts none the less
     while walk(at, at + 2) not in {EOC, b""}:
-        tile, length, part, _ = walk.sot(at)
+        tile, length, part = walk.sot(at)
         if not length:  # a last tile-part leaves it open: up to EOC
             length = walk.stop - at - (2 if walk(max(walk.stop - 2, at), walk.stop) == EOC else 0)
         if tile >= siz.tiles:

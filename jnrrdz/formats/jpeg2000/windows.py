@@ -275,7 +275,7 @@ class Windows:
             chunk = self._chunk(level)
             return chunk, self._refs(level, chunk, self._tiles)
         except (UnsupportedError, MalformedError) as error:
-            self._tell(error)
+            self._stay_whole(error)
             return None
 
     @property
@@ -295,10 +295,10 @@ class Windows:
         try:
             return list(self._tables(tile))
         except (UnsupportedError, MalformedError) as error:
-            self._tell(error)
+            self._stay_whole(error)
             return None
 
-    def _tell(self, error: Exception) -> None:
+    def _stay_whole(self, error: Exception) -> None:
         """Say why tiles stay whole, where windows were asked for; keep it, should a tile be too large."""
         self._refused.append(str(error))
         if self.wish == "always":
