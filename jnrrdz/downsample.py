@@ -377,7 +377,12 @@ KERNELS: Mapping[str, Kernel] = {
 def filtered(source: NDArray[Any], gone: Gone, how: "Downsampling", region: Region) -> NDArray[Any]:
     """Return the weighted means of a region of the level."""
     if source.dtype.kind in "iu" and source.dtype.itemsize == np.dtype(np.int64).itemsize:
-        _refuse_inexact(source if gone is None else source[~gone], how.method)
+        there = source if gone is None else source[~gone]
+        if there.size and (int(there.max()) > EXACT or int(there.min()) < -EXACT):
+            raise UnsupportedError(
+                f"{how.method} of integers beyond 2**48, whose weighted sums floats do not hold; average is exact",
+                field="method",
+            )
     kernel = KERNELS[how.method]
     filled = source if gone is None else np.where(gone, source.dtype.type(0), source)
     whole: Any = 1.0
@@ -393,15 +398,6 @@ def filtered(source: NDArray[Any], gone: Gone, how: "Downsampling", region: Regi
         nothing = touched & (weights < LEAST * whole)
         means = narrowed(sums / np.where(nothing, 1.0, divisor), source.dtype)
     return with_missing(means, nothing, how.missing)
-
-
-def _refuse_inexact(integers: NDArray[Any], method: str) -> None:
-    """Refuse integers whose weighted sums floats do not hold."""
-    if integers.size and (int(integers.max()) > EXACT or int(integers.min()) < -EXACT):
-        raise UnsupportedError(
-            f"{method} of integers beyond 2**48, whose weighted sums floats do not hold; average is exact",
-            field="method",
-        )
 
 
 def _norms(kernel: Kernel, how: "Downsampling", region: Region) -> list[Floats]:

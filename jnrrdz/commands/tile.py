@@ -73,7 +73,10 @@ def tile(
     pixels = open_pixels(source, options)
     try:
         run = _planned(pixels, options)
-        _refuse_own_source(pixels, target, options)
+        own = place_of(target)
+        replaced = place_of(folder_of(target)) if options.external else own
+        if any(place == own or place.within(replaced) for place in map(place_of, pixels.urls)):
+            raise UnrepresentableError(f"{target} is read itself and would be replaced; name another output")
     except JnrrdzError as error:
         raise error.at(url=source) from error.__cause__
     nbytes = _write(run, target)
@@ -120,14 +123,6 @@ def default_factors(names: Sequence[str]) -> Sizes:
         return tuple(2 if kind == "space" else 1 for kind in kinds)
     rest = [number for number, kind in enumerate(kinds) if kind is None][-len(SPACE) :]
     return tuple(2 if number in rest else 1 for number in range(len(names)))
-
-
-def _refuse_own_source(pixels: Pixels, target: str, options: TileOptions) -> None:
-    """Refuse an output that would replace what is read."""
-    own = place_of(target)
-    folder = place_of(folder_of(target)) if options.external else own
-    if any(place == own or place.within(folder) for place in map(place_of, pixels.urls)):
-        raise UnrepresentableError(f"{target} is read itself and would be replaced; name another output")
 
 
 def _write(run: Run, target: str) -> int:
@@ -259,11 +254,17 @@ def axis_keys(pixels: Pixels) -> Keys:
         keys.append(("units", ["" if place is None else place.unit for place in others]))
     if not spatial:
         return keys
-    directions = [_direction(name, places[name], spatial, affine) if name in spatial else None for name in names]
+    directions = {name: [places[name].step if axis == name else 0.0 for axis in spatial] for name in spatial}
+    origin = {name: places[name].start for name in spatial}
+    if affine:  # rows and columns of a rotated image go along both axes
+        left, xx, xy, top, yx, yy = affine
+        for name, along in (("x", {"x": xx, "y": yx}), ("y", {"x": xy, "y": yy})):
+            directions[name] = [along.get(axis, 0.0) for axis in spatial]
+        origin |= {"x": left + (xx + xy) / 2, "y": top + (yx + yy) / 2}
     keys += [
         ("space_dimension", len(spatial)),
-        ("space_directions", directions),
-        ("space_origin", [_origin(name, places[name], affine) for name in spatial]),
+        ("space_directions", [directions.get(name) for name in names]),
+        ("space_origin", [origin[name] for name in spatial]),
     ]
     if any(places[name].unit for name in spatial):
         keys.append(("space_units", [places[name].unit for name in spatial]))
@@ -290,30 +291,16 @@ def _affine(pixels: Pixels) -> list[float]:
     return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
 
 
-def _direction(name: str, place: _Place, spatial: Sequence[str], affine: Sequence[float]) -> list[float]:
-    """Return the step along an axis in space; rows and columns of a rotated image go along both of its axes."""
-    if affine and name in {"x", "y"}:
-        column = 1 if name == "x" else 2
-        along = {"x": affine[column], "y": affine[column + 3]}
-        return [along.get(axis, 0.0) for axis in spatial]
-    return [place.step if axis == name else 0.0 for axis in spatial]
-
-
-def _origin(name: str, place: _Place, affine: Sequence[float]) -> float:
-    """Return where the centre of the first element is along an axis of space."""
-    if affine and name in {"x", "y"}:
-        first = 0 if name == "x" else 3
-        return affine[first] + (affine[first + 1] + affine[first + 2]) / 2
-    return place.start
-
-
 FIRST_LEVEL = "0"
 """The folder of level 0, which every folder of tiles has."""
 
 
 @contextmanager
 def new_files(out: str, options: TileOptions) -> Iterator[tuple[BinaryIO, Path | None]]:
-    """Yield the stream of the header, and the folder of tiles where they have one; both are there after the block."""
+    """Yield the stream of the header, and the folder of tiles where they have one; both are there after the block.
+
+    A folder that is not of the tiles of the header that is replaced is not replaced.
+    """
     how: Mapping[str, Any] = {"overwrite": options.overwrite, "storage_options": options.target_options}
     if not options.external:
         with new_file(out, **how) as stream:
@@ -323,21 +310,16 @@ def new_files(out: str, options: TileOptions) -> Iterator[tuple[BinaryIO, Path |
     fs, place = fsspec.core.url_to_fs(folder, **(options.target_options or {}))
     with ExitStack() as undo:
         if fs.exists(place):
-            _check_replaced(fs, place, out, overwrite=options.overwrite)
+            if not options.overwrite:
+                raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=place)
+            beside = fs.exists(f"{place.rpartition('/')[0]}/{out.rpartition('/')[2]}")
+            if not (beside and fs.isdir(place) and fs.isdir(f"{place}/{FIRST_LEVEL}")):
+                raise JnrrdzError("is no folder of tiles beside their header, and is not replaced", url=place)
         else:
             undo.callback(_remove, fs, place)  # the header may not come to its place after the tiles did
         with new_file(out, **how) as stream, new_directory(folder, last=FIRST_LEVEL, **how) as tiles:
             yield stream, tiles
         undo.pop_all()
-
-
-def _check_replaced(fs: Any, place: str, out: str, *, overwrite: bool) -> None:
-    """Refuse to replace a folder that is not of the tiles of the header that is replaced."""
-    if not overwrite:
-        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=place)
-    beside = fs.exists(f"{place.rpartition('/')[0]}/{out.rpartition('/')[2]}")
-    if not (beside and fs.isdir(place) and fs.isdir(f"{place}/{FIRST_LEVEL}")):
-        raise JnrrdzError("is no folder of tiles beside their header, and is not replaced", url=place)
 
 
 def _remove(fs: Any, place: str) -> None:

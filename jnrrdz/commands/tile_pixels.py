@@ -299,18 +299,14 @@ class Coarser:
         """Return a tile of the coarser level."""
         region = self._level.region(index)
         tile = np.empty(_shape(region), self._packer.dtype)
-        for piece in self._pieces(region):
-            target = tuple(slice(p.start - r.start, p.stop - r.start) for p, r in zip(piece, region, strict=True))
-            tile[target] = self._how.apply(self._gathered(self._how.window(piece)), piece)
-        return self._packer.pack(tile, self._level.tile)
-
-    def _pieces(self, region: Region) -> Iterator[Region]:
-        tile, factors = self._finer.tile, self._level.factors
-        steps = [max(size // factor, 1) for size, factor in zip(tile, factors, strict=True)]
+        steps = [max(size // factor, 1) for size, factor in zip(self._finer.tile, self._level.factors, strict=True)]
         axes = [range(at.start, at.stop, step) for at, step in zip(region, steps, strict=True)]
         for corner in product(*axes):
             ends = zip(corner, steps, region, strict=True)
-            yield tuple(slice(start, min(start + step, at.stop)) for start, step, at in ends)
+            piece = tuple(slice(start, min(start + step, at.stop)) for start, step, at in ends)
+            target = tuple(slice(p.start - r.start, p.stop - r.start) for p, r in zip(piece, region, strict=True))
+            tile[target] = self._how.apply(self._gathered(self._how.window(piece)), piece)
+        return self._packer.pack(tile, self._level.tile)
 
     def _gathered(self, window: Region) -> NDArray[Any]:
         """Return the elements of the finer level in a window."""

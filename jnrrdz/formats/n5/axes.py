@@ -47,7 +47,8 @@ class Place:
 
 def place_of(path: str, axes: int, nodes: Mapping[str, Attributes]) -> Place:
     """Return the place of a dataset; `nodes` are the attributes of all folders by their paths."""
-    lineage = _lineage(path, nodes)
+    parts = path.split("/") if path else []
+    lineage = [nodes.get("/".join(parts[:depth]), {}) for depth in range(len(parts), -1, -1)]
     parent, _, name = path.rpartition("/")
     listed = {level.get("path"): level.get("transform") for level in cosem_levels(nodes.get(parent, {}))}
     for transform in (lineage[0].get("transform"), listed.get(name)):
@@ -69,15 +70,6 @@ def place_of(path: str, axes: int, nodes: Mapping[str, Attributes]) -> Place:
     scale = tuple(step * factor for step, factor in zip(resolution, known, strict=True))
     centre = tuple(at + (f - 1) / 2 * step for at, f, step in zip(offset, known, resolution, strict=True))
     return Place(names, units, scale, centre, factors)
-
-
-def _lineage(path: str, nodes: Mapping[str, Attributes]) -> list[Attributes]:
-    """Return the attributes of a dataset and of each folder above it."""
-    lineage = [nodes.get(path, {})]
-    while path:
-        path = path.rpartition("/")[0]
-        lineage.append(nodes.get(path, {}))
-    return lineage
 
 
 def is_overview(path: str) -> bool:

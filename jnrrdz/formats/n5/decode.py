@@ -206,10 +206,6 @@ def _members(new: Callable[[], Any], data: memoryview, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _framing(compressor: Codec) -> str:
-    return compressor.framing if isinstance(compressor, Lz4Config) else str(compressor.configuration.get("framing"))
-
-
 _INFLATE: Mapping[str, Callable[[Codec, memoryview, int], bytes | Octets]] = {
     GZIP: lambda _, data, size: _members(lambda: zlib.decompressobj(_GZIP_WBITS), data, size),
     ZLIB: lambda _, data, size: _members(lambda: zlib.decompressobj(_ZLIB_WBITS), data, size),
@@ -217,7 +213,11 @@ _INFLATE: Mapping[str, Callable[[Codec, memoryview, int], bytes | Octets]] = {
     LZMA: lambda _, data, size: _members(lzma.LZMADecompressor, data, size),
     ZSTD: lambda _, data, size: _into(imagecodecs.zstd_decode, data, size),
     BLOSC: lambda _, data, size: _blosc(data, size),
-    LZ4: lambda compressor, data, size: _DECODERS[_framing(compressor)](data, size),
+    LZ4: lambda compressor, data, size: (
+        decode(compressor, data, size)
+        if isinstance(compressor, Lz4Config)
+        else _DECODERS[compressor.configuration["framing"]](data, size)
+    ),
 }
 
 

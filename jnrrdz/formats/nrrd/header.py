@@ -377,7 +377,16 @@ def _subdim(words: list[str], axes: int) -> int | None:
 
 
 def _axes(header: Fields, count: int) -> Axes:
-    space = _space_dimension(header)
+    space: int | None = None
+    name = header.fields.get("space")
+    if "space dimension" in header.fields:
+        space = header.integer("space dimension")
+        if space < 1:
+            raise MalformedError(f"{space}; a space has at least one", field="space dimension")
+    elif name is not None:
+        space = next((number for number, names in SPACES.items() if name.lower().replace(" ", "-") in names), None)
+        if space is None:
+            raise MalformedError(f"{name!r:.80} is no space of the format", field="space")
     directions = header.vectors("space directions", count, space)
     (origin,) = header.vectors("space origin", 1, space) or (None,)
     return Axes(
@@ -389,19 +398,3 @@ def _axes(header: Fields, count: int) -> Axes:
         origin=origin or (),
         space_units=header.quoted("space units", space),
     )
-
-
-def _space_dimension(header: Fields) -> int | None:
-    """Return how many dimensions the space has in which the axes lie; None where there is none."""
-    if "space dimension" in header.fields:
-        number = header.integer("space dimension")
-        if number < 1:
-            raise MalformedError(f"{number}; a space has at least one", field="space dimension")
-        return number
-    name = header.fields.get("space")
-    if name is None:
-        return None
-    known = next((number for number, names in SPACES.items() if name.lower().replace(" ", "-") in names), None)
-    if known is None:
-        raise MalformedError(f"{name!r:.80} is no space of the format", field="space")
-    return known

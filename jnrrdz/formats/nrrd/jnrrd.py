@@ -320,7 +320,12 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
     missing = [name for name in REQUIRED if core.get(name) is None]
     if missing:
         raise MalformedError("missing", field=", ".join(missing))
-    dtype = _dtype(core["type"])
+    name = core["type"]
+    if isinstance(name, str) and name in _UNREAD:
+        raise UnsupportedError(f"{name}: {_UNREAD[name]}; {', '.join(TYPES)} are read", field="type")
+    if not isinstance(name, str) or name not in TYPES:
+        raise MalformedError(f"{name!r:.80}; {', '.join(TYPES)} are read", field="type")
+    dtype = TYPES[name]
     if not isinstance(core["sizes"], list):
         raise MalformedError(f"{core['sizes']!r:.80} is no list", field="sizes")
     sizes = checked_sizes(core["sizes"], core["dimension"], dtype.itemsize)
@@ -341,14 +346,6 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
         "line_skip",
         "byte_skip",
     )
-
-
-def _dtype(name: Any) -> np.dtype[Any]:
-    if isinstance(name, str) and name in TYPES:
-        return TYPES[name]
-    if isinstance(name, str) and name in _UNREAD:
-        raise UnsupportedError(f"{name}: {_UNREAD[name]}; {', '.join(TYPES)} are read", field="type")
-    raise MalformedError(f"{name!r:.80}; {', '.join(TYPES)} are read", field="type")
 
 
 def _files(core: Mapping[str, Any]) -> DataFiles | None:

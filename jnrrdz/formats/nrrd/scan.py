@@ -4,6 +4,7 @@ Vectors are turned here from the file's order to C order.  Follows http://teem.s
 docs/formats/jnrrd.md tells what becomes of a JNRRD.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ from jnrrdz.options import ScanOptions
 from jnrrdz.sources.readahead import ReadAhead
 
 _TABLES = {"offset_table", "size_table", "files", "metadata", "compression_levels", "level_offsets", "level_quality"}
-_SHA256 = 64
+_SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
@@ -136,7 +137,9 @@ def _level_array(  # noqa: PLR0913, PLR0917  one level of a header, and what all
     metadata = tiling.keys.get("metadata", [])[tiles]
     if metadata:
         attributes[TILE_METADATA] = kept(metadata)
-        checksums = list(map(_checksum, metadata))
+        texts = [entry.get("checksum") if isinstance(entry, dict) else None for entry in metadata]
+        # shorter ones are of no known kind
+        checksums = [text.lower() if isinstance(text, str) and _SHA256.fullmatch(text) else None for text in texts]
         attributes |= {TILE_CHECKSUMS: checksums} if any(checksums) else {}
     if "compression_levels" in tiling.keys:
         attributes[TILE_COMPRESSION_LEVELS] = tiling.keys["compression_levels"][tiles]
@@ -150,15 +153,6 @@ def _level_array(  # noqa: PLR0913, PLR0917  one level of a header, and what all
         padding,
         attributes,
     )
-
-
-def _checksum(metadata: Any) -> str | None:
-    """Return the SHA-256 among a tile's metadata, None where there is none: shorter ones are of no known kind."""
-    text = metadata.get("checksum") if isinstance(metadata, dict) else None
-    if not isinstance(text, str) or len(text) != _SHA256:
-        return None
-    lower = text.lower()
-    return lower if not lower.strip("0123456789abcdef") else None
 
 
 def _by_level(tiling: Tiling) -> Attributes:

@@ -289,13 +289,7 @@ def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header) -> Tiling | 
     method = keys.get("downsample_method", DEFAULT_METHOD)
     dimensions = tuple(keys["dimensions"])
     tiling = Tiling(prefix, keys, dimensions, compression or "raw", levels, computed, len(scales), method)
-    _check_tables(tiling)
-    return tiling
-
-
-def _check_tables(tiling: Tiling) -> None:
-    """Refuse lists that have a value neither for each tile, nor for each level (or each stored one)."""
-    keys, wrong = tiling.keys, {}
+    wrong = {}
     for name in PER_TILE:
         if name in keys and len(keys[name]) != tiling.tiles:
             wrong[name] = f"{len(keys[name])} entries of {tiling.tiles} tiles"
@@ -303,7 +297,8 @@ def _check_tables(tiling: Tiling) -> None:
     for name, known in (*((name, lengths) for name in _PER_LEVEL), ("level_tile_sizes", {tiling.total})):
         if name in keys and len(keys[name]) not in known:
             wrong[name] = f"{len(keys[name])} entries of {tiling.total} levels"
-    _refuse(tiling.prefix, wrong)
+    _refuse(prefix, wrong)
+    return tiling
 
 
 def _refuse(prefix: str, wrong: Mapping[str, str]) -> None:
