@@ -6,7 +6,6 @@ A header's vectors are in the file's order, the fastest axis first (http://teem.
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,7 +150,7 @@ def meaning_of(axes: Axes, count: int) -> Meaning:
 
 def kept(value: Any) -> Any:
     """Return a value of a header as an attribute: in plain lists and objects, numbers that JSON has not as texts."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {str(name): kept(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [kept(item) for item in value]

@@ -139,15 +139,14 @@ def _too_deep(line: bytes, offset: int) -> MalformedError:
 
 def _is_too_deep(value: Any) -> bool:
     """Whether lists and objects are nested deeper than is allowed; nothing is descended further."""
-    level = [value]
+    level = [value] if isinstance(value, list | dict) else []
     for _ in range(DEEPEST + 1):
-        children = (
+        level = [
             child
             for holder in level
-            if isinstance(holder, list | dict)
             for child in (holder.values() if isinstance(holder, dict) else holder)
-        )
-        level = [child for child in children if isinstance(child, list | dict)]
+            if isinstance(child, list | dict)
+        ]
     return bool(level)
 
 

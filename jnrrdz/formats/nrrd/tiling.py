@@ -183,7 +183,8 @@ def _problems(value: Any, rule: Schema, place: str) -> Problems:
         return
     if "const" in rule and value != rule["const"]:
         yield place, f"{reprlib.repr(value)} is not {rule['const']}"
-    yield from _member_problems(value, rule, f"{place}." if place else "")
+    if not rule.keys().isdisjoint(_OF_MEMBERS):
+        yield from _member_problems(value, rule, f"{place}." if place else "")
     if "items" in rule:
         yield from _item_problems(value, rule["items"], place)
     if "anyOf" in rule:
@@ -191,6 +192,9 @@ def _problems(value: Any, rule: Schema, place: str) -> Problems:
     for case in rule.get("allOf", ()):
         if not list(_problems(value, case["if"], place)):
             yield from _problems(value, case["then"], place)
+
+
+_OF_MEMBERS = ("required", "properties", "dependentRequired")
 
 
 def _member_problems(value: Any, rule: Schema, prefix: str) -> Problems:
