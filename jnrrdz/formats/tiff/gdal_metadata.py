@@ -7,7 +7,6 @@ https://gdal.org/en/stable/user/raster_data_model.html#pam-gdal-persistent-auxil
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html import unescape
 
@@ -126,7 +125,15 @@ def parse_pam(text: str) -> GdalMetadata:
             metadata.problems.append(f"geotransform {transform[:200]!r} is not six numbers")
     for points in root.named("GCPList"):
         metadata.wkt = metadata.wkt or points.attributes.get("Projection") or None
-        metadata.gcps = tuple(_control_points(metadata, points))
+        gcps: list[GroundControlPoint] = []
+        for point in points.named("GCP"):
+            values = {"Z": "0", **point.attributes}
+            place = [finite_number(values.get(name)) for name in ("Pixel", "Line", "X", "Y", "Z")]
+            if None in place:
+                metadata.problems.append(f"control point {dict(point.attributes)} lacks a number")
+            else:
+                gcps.append(GroundControlPoint(*(number or 0.0 for number in place)))
+        metadata.gcps = tuple(gcps)
     for element in root.named("PAMRasterBand"):
         _take_band(metadata, element)
     return metadata
@@ -143,17 +150,6 @@ def _domains(parent: Element) -> Items:
         values = {item.attributes.get("key", ""): item.text for item in group.named("MDI")}
         domains.setdefault(domain, {}).update({key: value for key, value in values.items() if key and value})
     return {domain: items for domain, items in domains.items() if items}
-
-
-def _control_points(metadata: GdalMetadata, points: Element) -> Iterator[GroundControlPoint]:
-    for element in points.named("GCP"):
-        values = {"Z": "0", **element.attributes}
-        numbers = [finite_number(values.get(name)) for name in ("Pixel", "Line", "X", "Y", "Z")]
-        finite = [number for number in numbers if number is not None]
-        if len(finite) == len(numbers):
-            yield GroundControlPoint(*finite)
-        else:
-            metadata.problems.append(f"control point {dict(element.attributes)} lacks a number")
 
 
 def _take_band(metadata: GdalMetadata, element: Element) -> None:

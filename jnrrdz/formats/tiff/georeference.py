@@ -1,25 +1,17 @@
-"""Rational polynomial coefficients: the tag RPCCoefficientTag, and the same as GDAL's text items.
+"""Where a TIFF lies on the Earth: its tags, and the files beside it (`.aux.xml` and world files).
 
-May touch errors only.  92 doubles: two errors, five offsets, five scales, four polynomials of 20.
-Spec: http://geotiff.maptools.org/rpc_prop.html
-
-Files beside a TIFF that say where it lies and what it means: `.aux.xml` and world files.
-
-May touch the layouts and the neighbours that the scan was given.  They are looked for only when
-asked: each costs a request where nothing is there.  What is wrong in one never costs the pixels.
-Spec: https://gdal.org/en/stable/drivers/raster/wld.html,
+What stands beside the file goes before its own tags, as GDAL has it; a world file counts only where nothing
+else gives an affine.  The files are looked for only when asked: each costs a request where nothing is there.
+What cannot be understood never costs the pixels: it is named in an attribute and a warning.
+Rational polynomial coefficients are 92 doubles in a tag of their own, or GDAL's text items beside the file.
+Spec: https://docs.ogc.org/is/19-008r4/19-008r4.html (GeoTIFF), http://geotiff.maptools.org/rpc_prop.html,
+https://gdal.org/en/stable/drivers/raster/wld.html,
 https://gdal.org/en/stable/user/raster_data_model.html#pam-gdal-persistent-auxiliary-metadata
-
-Where a TIFF lies on the Earth, as the variable and the attributes that readers look for.
-
-May touch the TIFF layout, the model, and what stands beside the file.  That goes before the file's
-own tags, as GDAL has it; a world file counts only where nothing else gives an affine.  What cannot
-be understood of a CRS never costs the pixels: it is named in an attribute and a warning.
 """
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -29,9 +21,9 @@ from jnrrdz.core.georeference import Georeference, Rpc
 from jnrrdz.core.xml_tree import MAX_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.neighbours import Neighbours, beside
-from jnrrdz.formats.tiff.gdal_metadata import PAM, GdalMetadata, parse_pam
+from jnrrdz.formats.tiff.gdal_metadata import PAM, GdalMetadata, finite_number, parse_pam
 from jnrrdz.formats.tiff.image import TiffImage
-from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.structure import Ifd, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 
 SINGLE = (
@@ -63,33 +55,25 @@ def rpc_from_tag(values: Sequence[float]) -> Rpc:
         raise MalformedError(f"{len(values)} numbers where {COUNT} belong", field=FIELD)
     if not all(map(math.isfinite, values)):
         raise MalformedError("a coefficient that is no finite number", field=FIELD)
-    found: Rpc = dict(zip(SINGLE, map(float, values), strict=False))
+    rpc: Rpc = dict(zip(SINGLE, map(float, values), strict=False))
     for index, name in enumerate(POLYNOMIALS):
         start = len(SINGLE) + index * TERMS
-        found[name] = [float(number) for number in values[start : start + TERMS]]
-    return found
+        rpc[name] = [float(number) for number in values[start : start + TERMS]]
+    return rpc
 
 
 def rpc_from_items(items: Mapping[str, str]) -> Rpc:
     """Return the coefficients of GDAL's metadata domain `RPC`."""
-    found: Rpc = {}
+    rpc: Rpc = {}
     for name in (*SINGLE, *POLYNOMIALS):
-        count = TERMS if name in POLYNOMIALS else 1
         if name not in items and name in OPTIONAL:
             continue
-        numbers = _numbers(name, items.get(name, ""), count)
-        found[name] = numbers if name in POLYNOMIALS else numbers[0]
-    return found
-
-
-def _numbers(name: str, text: str, count: int) -> list[float]:
-    try:
-        numbers = [float(part) for part in text.split()]
-    except ValueError:
-        numbers = []
-    if len(numbers) != count or not all(map(math.isfinite, numbers)):
-        raise MalformedError(f"{text[:80]!r} is not {count} numbers", field=f"RPC item {name}")
-    return numbers
+        text, count = items.get(name, ""), TERMS if name in POLYNOMIALS else 1
+        numbers = [number for number in map(finite_number, text.split()) if number is not None]
+        if len(numbers) != count or len(text.split()) != count:
+            raise MalformedError(f"{text[:80]!r} is not {count} numbers", field=f"RPC item {name}")
+        rpc[name] = numbers if name in POLYNOMIALS else numbers[0]
+    return rpc
 
 
 WORLD_NUMBERS = 6
@@ -107,26 +91,31 @@ class Sidecars:
 
 def sidecars_of(url: str, neighbours: Neighbours) -> Sidecars:
     """Return what stands beside a TIFF, as GDAL looks for it."""
-    found = Sidecars()
+    sidecars = Sidecars()
+    path = beside(url, PAM)
     try:
-        text = _text(neighbours, beside(url, PAM), MAX_BYTES)
-        found.pam = None if text is None else parse_pam(text)
+        text = _text(neighbours, path, MAX_BYTES)
+        sidecars.pam = None if text is None else parse_pam(text)
     except JnrrdzError as error:
-        _refuse(found, error.at(url=beside(url, PAM)))
-    for candidate in _world_files(url):
+        _refuse(sidecars, error.at(url=path))
+    name = url.partition("::")[0].partition("?")[0].rpartition("/")[2]
+    ending = name.rpartition(".")[2] if "." in name else ""
+    # `.tfw`, `.tifw`, `.wld`, in the case of the image's ending
+    for extension in (f"{ending[0]}{ending[-1]}w", f"{ending}w", "wld") if ending else ():
+        path = beside(url, f".{extension.upper() if ending.isupper() else extension}", replace=True)
         try:
-            text = _text(neighbours, candidate, WORLD_BYTES)
+            text = _text(neighbours, path, WORLD_BYTES)
             if text is not None:
-                found.world = world_affine(text)
+                sidecars.world = world_affine(text)
                 break
         except JnrrdzError as error:
-            _refuse(found, error.at(url=candidate))
-    return found
+            _refuse(sidecars, error.at(url=path))
+    return sidecars
 
 
-def _refuse(found: Sidecars, error: JnrrdzError) -> None:
+def _refuse(sidecars: Sidecars, error: JnrrdzError) -> None:
     warnings.warn(f"a file beside the image is left out: {error}", stacklevel=3)
-    found.refused.append(str(error))
+    sidecars.refused.append(str(error))
 
 
 def _text(neighbours: Neighbours, url: str, limit: int) -> str | None:
@@ -142,17 +131,6 @@ def _text(neighbours: Neighbours, url: str, limit: int) -> str | None:
         return data.decode("latin-1")
 
 
-def _world_files(url: str) -> Iterator[str]:
-    """Yield the names that a world file may have: `.tfw`, `.tifw`, `.wld`, in the case of the image's ending."""
-    name = url.partition("::")[0].partition("?")[0].rpartition("/")[2]
-    ending = name.rpartition(".")[2] if "." in name else ""
-    if not ending:
-        return
-    for other in (f"{ending[0]}{ending[-1]}", ending, "wld"):
-        world = other if other == "wld" else f"{other}w"
-        yield beside(url, f".{world.upper() if ending.isupper() else world}", replace=True)
-
-
 def world_affine(text: str) -> Affine:
     """Return the affine, for pixel corners, of the six lines of a world file, which are for centres."""
     try:
@@ -166,15 +144,25 @@ def world_affine(text: str) -> Affine:
 
 def geo_of(layout: TiffLayout, image: TiffImage, beside: Sidecars | None = None) -> Georeference:
     """Return where an image lies, as far as its tags and the files beside it can be understood."""
-    return _beside(_inside(layout, image), beside or Sidecars())
+    geo, beside = _by_tags(layout, image.ifd), beside or Sidecars()
+    if beside.pam is not None:
+        try:
+            geo = _by_pam(geo, beside.pam)
+        except JnrrdzError as error:
+            geo = replace(geo, refused=_warned(error))
+    if geo.affine is None and not geo.gcps and beside.world is not None:
+        geo = replace(geo, affine=beside.world)
+    return geo
 
 
-def _inside(layout: TiffLayout, image: TiffImage) -> Georeference:
-    """Return what the tags say."""
-    ifd = image.ifd
-    keys, refused = GeoKeys(), None
+def _by_tags(layout: TiffLayout, ifd: Ifd) -> Georeference:
+    """Return where an image lies, as its tags say."""
+    keys, crs, refused = GeoKeys(), None, None
     try:
-        keys = _keys(layout, image)
+        if Tag.GeoKeyDirectory in ifd.entries:
+            text = (layout.raw(ifd, Tag.GeoAsciiParams) or b"").decode("latin-1")
+            numbers, doubles = layout.ints(ifd, Tag.GeoKeyDirectory), layout.floats(ifd, Tag.GeoDoubleParams)
+            keys = parse_geokeys(numbers, doubles, text)
     except JnrrdzError as error:
         refused = _warned(error)
     try:
@@ -185,7 +173,6 @@ def _inside(layout: TiffLayout, image: TiffImage) -> Georeference:
         rpc = rpc_from_tag(layout.floats(ifd, Tag.RPCCoefficientTag)) if Tag.RPCCoefficientTag in ifd.entries else None
     except JnrrdzError as error:
         return Georeference(refused=_warned(error))
-    crs = None
     try:
         crs = crs_from_geokeys(keys)
     except JnrrdzError as error:
@@ -195,20 +182,8 @@ def _inside(layout: TiffLayout, image: TiffImage) -> Georeference:
     return Georeference(crs, place.affine, place.gcps, rpc, registration, refused)
 
 
-def _beside(inside: Georeference, beside: Sidecars) -> Georeference:
-    """Return the same place with what the files beside the image say of it."""
-    found, pam = inside, beside.pam
-    if pam is not None:
-        try:
-            found = _by_pam(found, pam)
-        except JnrrdzError as error:
-            found = replace(found, refused=_warned(error))
-    if found.affine is None and not found.gcps and beside.world is not None:
-        found = replace(found, affine=beside.world)
-    return found
-
-
 def _by_pam(geo: Georeference, pam: GdalMetadata) -> Georeference:
+    """Return where an image lies with what its `.aux.xml` says of it."""
     if pam.affine is not None:
         geo = replace(geo, affine=pam.affine, gcps=())
     elif pam.gcps:
@@ -219,14 +194,6 @@ def _by_pam(geo: Georeference, pam: GdalMetadata) -> Georeference:
     crs = geo.crs if pam.wkt is None else crs_from_wkt(pam.wkt, PAM)
     rpc = rpc_from_items(pam.items["RPC"]) if "RPC" in pam.items else geo.rpc
     return replace(geo, crs=crs, rpc=rpc)
-
-
-def _keys(layout: TiffLayout, image: TiffImage) -> GeoKeys:
-    ifd = image.ifd
-    if Tag.GeoKeyDirectory not in ifd.entries:
-        return GeoKeys()
-    text = (layout.raw(ifd, Tag.GeoAsciiParams) or b"").decode("latin-1")
-    return parse_geokeys(layout.ints(ifd, Tag.GeoKeyDirectory), layout.floats(ifd, Tag.GeoDoubleParams), text)
 
 
 def _warned(error: JnrrdzError) -> str:

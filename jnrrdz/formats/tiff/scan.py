@@ -170,7 +170,11 @@ def find_pictures(layout: TiffLayout, url: str, options: ScanOptions, neighbours
         elif image.is_reduced and pictures:
             pictures[-1].reduced.append(stored)
         else:
-            pictures.append(Picture(stored, _sub_images(stored) if options.overviews else []))
+            has_sub = options.overviews and Tag.SubIFDs in image.ifd.entries
+            starts = layout.ints(image.ifd, Tag.SubIFDs) if has_sub else ()
+            below = [each for start in starts for each in tiff_images(layout, layout.chain(start))]
+            reduced = [Stored(each, layout, url) for each in below if each.is_reduced and not each.is_mask]
+            pictures.append(Picture(stored, reduced))
     if pictures and (options.sidecars or local_path(url) is not None):
         for ending, images in ((OVERVIEWS, pictures[0].reduced), (MASKS, pictures[0].masks)):
             path = beside(url, ending)
@@ -181,14 +185,6 @@ def find_pictures(layout: TiffLayout, url: str, options: ScanOptions, neighbours
     for picture in pictures:
         picture.reduced = _levels(picture) if options.overviews else []
     return pictures
-
-
-def _sub_images(stored: Stored) -> list[Stored]:
-    """Return the reduced images among an image's SubIFDs."""
-    layout, ifd = stored.layout, stored.image.ifd
-    starts = layout.ints(ifd, Tag.SubIFDs) if Tag.SubIFDs in ifd.entries else ()
-    images = [image for start in starts for image in tiff_images(layout, layout.chain(start))]
-    return [Stored(image, layout, stored.url) for image in images if image.is_reduced and not image.is_mask]
 
 
 def _levels(picture: Picture) -> list[Stored]:
@@ -232,11 +228,11 @@ def _picture_group(picture: Picture, options: ScanOptions, beside: Sidecars) -> 
 
 def _level(picture: Picture, stored: Stored, geo: Georeference, meaning: Meaning) -> VirtualGroup:
     """Return the group of one level: its variable, its mask, and the grid mapping."""
-    here = geo.at_level(picture.main.size, stored.size)
-    is_full = stored is picture.main
+    is_full, size = stored is picture.main, stored.size
+    here = geo.at_level(picture.main.size, size)
     attributes = here.array_attributes()
     children: dict[str, Node] = {}
-    mask = next((mask for mask in picture.masks if mask.size == stored.size), None)
+    mask = next((mask for mask in picture.masks if mask.size == size), None)
     if mask is not None:  # bits, or the bytes 0 and 255
         opaque = (1 << mask.image.bits[0]) - 1
         flags = {"flag_values": [0, opaque], "flag_meanings": "transparent opaque", "standard_name": "quality_flag"}
@@ -252,5 +248,5 @@ def _level(picture: Picture, stored: Stored, geo: Georeference, meaning: Meaning
     data = virtual_array(stored.layout, stored.image, stored.url, attributes, nodata)
     if meaning.table is not None:
         data = expanded(data, meaning.table)
-    about = {**(meaning.group if is_full else {}), **here.group_attributes(stored.size)}
+    about = {**(meaning.group if is_full else {}), **here.group_attributes(size)}
     return VirtualGroup({VARIABLE: data, **children, **here.variables()}, about)

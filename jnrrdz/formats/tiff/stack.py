@@ -61,56 +61,36 @@ def file_group(series: Sequence[Series], refused: Sequence[Mapping[str, str]] = 
         whole = series_group(series[0])
         return VirtualGroup(whole.children, {**whole.attributes, **extra})
     children: dict[str, Node] = {}
-    for number, one in enumerate(series):
-        children[node_name(one.name, number, children)] = series_group(one)
+    for number, each in enumerate(series):
+        # a name that Zarr allows and that nobody has: the format's own, or `series_N`
+        name = _UNFIT.sub("_", each.name).strip()
+        if not name or name.startswith(("__", ".")) or name == "zarr.json":
+            name = f"series_{number}"
+        children[f"{name}_{number}" if name in children else name] = series_group(each)
     return VirtualGroup(children, extra)
-
-
-def node_name(name: str, number: int, taken: Mapping[str, Any]) -> str:
-    """Return a name that Zarr allows and that nobody has: the format's own, or `series_N`."""
-    fit = _UNFIT.sub("_", name).strip()
-    if not fit or fit.startswith(("__", ".")) or fit == "zarr.json":
-        fit = f"series_{number}"
-    return f"{fit}_{number}" if fit in taken else fit
 
 
 def series_group(series: Series) -> VirtualGroup:
     """Return the group of one series: its variable, or a group for each level."""
     arrays = [level_array(level) for level in series.levels]
-    levels = [_level_group(series, array, arrays[0]) for array in arrays]
-    pyramid, geo = raster_pyramid(levels, series.geo.crs), series.geo
-    paths = [VARIABLE] if len(arrays) == 1 else [f"{number}/{VARIABLE}" for number in range(len(arrays))]
-    refused = {} if geo.refused is None else {"georeference_refused": geo.refused}
-    about = {**pyramid.attributes, **refused, **_ome(series, paths, arrays), **series.attributes}
-    return VirtualGroup(pyramid.children, about)
+    full = arrays[0]
+    pyramid = raster_pyramid([_level_group(series, array, full) for array in arrays], series.geo.crs)
+    attributes = dict(pyramid.attributes)
+    if series.geo.refused is not None:
+        attributes["georeference_refused"] = series.geo.refused
+    if series.is_ome and all(array.dimension_names == full.dimension_names for array in arrays):
+        axes = [series.axes.get(name, Axis(name)) for name in full.dimension_names]
+        paths = [VARIABLE] if len(arrays) == 1 else [f"{number}/{VARIABLE}" for number in range(len(arrays))]
+        datasets = [Dataset(path, array.shape) for path, array in zip(paths, arrays, strict=True)]
+        attributes |= ome_attributes(series.name, axes, datasets, series.channels, full.dtype)
+    return VirtualGroup(pyramid.children, {**attributes, **series.attributes})
 
 
 def _level_group(series: Series, array: VirtualArray, full: VirtualArray) -> VirtualGroup:
     """Return the group of one level: its variable and the grid mapping."""
     shape, is_full = (array.shape[-2], array.shape[-1]), array is full
-    here = series.geo.at_level((full.shape[-2], full.shape[-1]), shape)
-    attributes = {
-        **array.attributes,
-        **here.array_attributes(),
-        **series.meaning.array,
-        **(series.meaning.full if is_full else {}),
-        **_axes(array, series, full),
-    }
-    about = {**(series.meaning.group if is_full else {}), **here.group_attributes(shape)}
-    return VirtualGroup({VARIABLE: replace(array, attributes=attributes), **here.variables()}, about)
-
-
-def _ome(series: Series, paths: Sequence[str], arrays: Sequence[VirtualArray]) -> dict[str, Any]:
-    full = arrays[0]
-    axes = [series.axes.get(name, Axis(name)) for name in full.dimension_names]
-    datasets = [Dataset(path, array.shape) for path, array in zip(paths, arrays, strict=True)]
-    if not series.is_ome or any(array.dimension_names != full.dimension_names for array in arrays):
-        return {}
-    return ome_attributes(series.name, axes, datasets, series.channels, full.dtype)
-
-
-def _axes(array: VirtualArray, series: Series, full: VirtualArray) -> dict[str, Any]:
-    """Return the attribute that says what is known of a level's axes."""
+    here, meaning = series.geo.at_level((full.shape[-2], full.shape[-1]), shape), series.meaning
+    attributes = {**array.attributes, **here.array_attributes(), **meaning.array, **(meaning.full if is_full else {})}
     sizes = dict(zip(full.dimension_names, full.shape, strict=True))
     known: dict[str, dict[str, Any]] = {}
     for name, size in zip(array.dimension_names, array.shape, strict=True):
@@ -121,7 +101,10 @@ def _axes(array: VirtualArray, series: Series, full: VirtualArray) -> dict[str, 
             known[name] = {"step": step, "start": axis.start + (step - axis.step) / 2, **unit}
         if name == "c" and len(series.channels) == size:
             known.setdefault(name, {})["labels"] = [channel.name for channel in series.channels]
-    return {AXES: known} if known else {}
+    if known:
+        attributes[AXES] = known
+    about = {**(meaning.group if is_full else {}), **here.group_attributes(shape)}
+    return VirtualGroup({VARIABLE: replace(array, attributes=attributes), **here.variables()}, about)
 
 
 def refusal(name: str, error: UnsupportedError | MalformedError) -> dict[str, str]:
