@@ -147,16 +147,16 @@ def virtual_array(
         layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))[:2] if image.photometric == Photometric.YCBCR else ()
     )
     _check_supported(image, subsampling)
-    dtype, found = sample_dtype(image), segments(layout, image)
-    if found.missing.all():  # nothing decodes its segments: they may be no larger than the image
+    dtype, ranges = sample_dtype(image), segments(layout, image)
+    if ranges.missing.all():  # nothing decodes its segments: they may be no larger than the image
         image = replace(
             image,
             segment_length=min(image.segment_length, image.length, MISSING_SIDE),
             segment_width=min(image.segment_width, image.width, MISSING_SIDE),
         )
         nothing = np.zeros(image.segments, np.int64)
-        found = Segments(nothing, nothing, nothing == 0)
-    rows, found = _merge_strips(image, found)
+        ranges = Segments(nothing, nothing, nothing == 0)
+    rows, ranges = _merge_strips(image, ranges)
     shape: tuple[int, ...] = (image.length, image.width)
     chunks: tuple[int, ...] = (rows, image.segment_width)
     if image.samples > 1:
@@ -173,8 +173,8 @@ def virtual_array(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        codecs=(_tile_config(layout, image, rows, found, subsampling),),
-        refs=ChunkRefs.single(url, found.offsets, found.lengths, missing=found.missing),
+        codecs=(_tile_config(layout, image, rows, ranges, subsampling),),
+        refs=ChunkRefs.single(url, ranges.offsets, ranges.lengths, missing=ranges.missing),
         dimension_names=("band", "y", "x")[-len(shape) :],
         fill_value=attributes.get("_FillValue", dtype.type(0)),
         attributes=attributes,
@@ -203,15 +203,15 @@ def _check_supported(image: TiffImage, subsampling: tuple[int, ...]) -> None:
             raise UnsupportedError(f"chroma subsampled by {subsampling}", offset=here, field="YCbCrSubSampling")
 
 
-def _merge_strips(image: TiffImage, found: Segments) -> tuple[int, Segments]:
+def _merge_strips(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
     """Return the rows of a chunk, and where the chunks stand, with small raw strips put together."""
     rows, strips = image.segment_length, image.grid[1]
     times = min(MERGED_BYTES // max(image.row_bytes * rows, 1), strips)
-    planes = raw_planes(image, found.offsets, found.lengths) if times > 1 else None
+    planes = raw_planes(image, ranges.offsets, ranges.lengths) if times > 1 else None
     if planes is None or not planes.all():
-        return rows, found
+        return rows, ranges
     first = np.arange(0, strips, times)
-    starts, nbytes = (column.reshape(-1, strips) for column in (found.offsets, found.lengths))
+    starts, nbytes = (column.reshape(-1, strips) for column in (ranges.offsets, ranges.lengths))
     offsets, lengths = starts[:, first].ravel(), np.add.reduceat(nbytes, first, axis=1).ravel()
     return rows * times, Segments(offsets, lengths, offsets == 0)
 
@@ -235,7 +235,7 @@ def raw_planes(image: TiffImage, offsets: NDArray[np.int64], lengths: NDArray[np
 
 
 def _tile_config(
-    layout: TiffLayout, image: TiffImage, rows: int, found: Segments, subsampling: tuple[int, ...]
+    layout: TiffLayout, image: TiffImage, rows: int, ranges: Segments, subsampling: tuple[int, ...]
 ) -> TiffTileConfig:
     """Return what the codec must know of this image's segments."""
     ifd, scheme = image.ifd, image.compression
@@ -244,7 +244,7 @@ def _tile_config(
     t4_options = layout.ints(ifd, Tag.T4Options) if scheme == Compression.CCITT_T4 else ()
     # the decoding of YCbCr hangs on them
     has_coefficients = image.photometric == Photometric.YCBCR and scheme != Compression.JPEG
-    present = found.offsets[~found.missing] if scheme == Compression.OLD_JPEG else found.offsets[:0]
+    present = ranges.offsets[~ranges.missing] if scheme == Compression.OLD_JPEG else ranges.offsets[:0]
     return TiffTileConfig(
         tile_width=image.segment_width,
         tile_height=rows,

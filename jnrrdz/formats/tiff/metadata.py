@@ -103,7 +103,7 @@ def acquired(items: Items, date_time: str | None) -> str | None:
         for name, value in values.items():
             known.setdefault(name.rpartition(".")[2].upper(), value)
     texts = [known[name] for name in ACQUIRED if name in known]
-    return next((found for found in map(iso_time, [*texts, date_time or ""]) if found is not None), None)
+    return next((time for time in map(iso_time, [*texts, date_time or ""]) if time is not None), None)
 
 
 def iso_time(text: str) -> str | None:

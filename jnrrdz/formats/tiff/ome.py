@@ -217,7 +217,15 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
     refused: list[dict[str, str]] = []
     for number, image in enumerate(parse_ome(text)):
         try:
-            series.append(_series(files, image, options))
+            parts = _parts(files, image)
+            full = _level(image, parts, None)
+            main = full.key.image
+            below = [_level(image, lower, main) for lower in _below(parts)] if options.overviews else []
+            plain = replace(options, expand_palette=False, embedded=False)
+            meaning = meaning_of(parts[0][0].layout, main, plain)
+            meaning.group.pop(DESCRIPTION, None)
+            levels = check_levels([full, *below])
+            series.append(Series(image.name, levels, image.axes, image.channels, meaning=meaning))
         except UnsupportedError as error:
             if number == 0:
                 raise
@@ -226,16 +234,6 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
         return None
     whole = file_group(series, refused)
     return VirtualGroup(whole.children, {**whole.attributes, DOCUMENT: text}) if options.embedded else whole
-
-
-def _series(files: Files, image: OmeImage, options: ScanOptions) -> Series:
-    parts = _parts(files, image)
-    full = _level(image, parts, None)
-    main = full.key.image
-    below = [_level(image, lower, main) for lower in _below(parts)] if options.overviews else []
-    meaning = meaning_of(parts[0][0].layout, main, replace(options, expand_palette=False, embedded=False))
-    meaning.group.pop(DESCRIPTION, None)
-    return Series(image.name, check_levels([full, *below]), image.axes, image.channels, meaning=meaning)
 
 
 def _parts(files: Files, image: OmeImage) -> Parts:

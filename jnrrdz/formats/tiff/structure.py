@@ -112,11 +112,11 @@ class TiffLayout:
     def has_pages(self, least: int) -> bool:
         """Whether so many IFDs of the main chain are no smaller versions or masks, as the first tag of each tells."""
         smaller = SubfileType.REDUCED | SubfileType.MASK
-        found, at = 0, self.count_width
+        count, at = 0, self.count_width
         for stored in map(self.stored, self.main):
             tag, value = self.number(stored[at : at + 2]), self.number(stored[at + self.entry_width - self.room :][:4])
-            found += not (tag == Tag.NewSubfileType and value & smaller)
-            if found >= least:
+            count += not (tag == Tag.NewSubfileType and value & smaller)
+            if count >= least:
                 return True
         return False
 
@@ -138,20 +138,20 @@ class TiffLayout:
 
     def stored(self, offset: int) -> bytes:
         """Return an IFD as it is stored, with the link to the next one (0 where the source ends before it)."""
-        found = self._stored.get(offset)
-        if found is not None:
-            return found
+        stored = self._stored.get(offset)
+        if stored is not None:
+            return stored
         head = self.exactly(offset, self.count_width, "IFD entry count")
         count = self.number(head)
         if not 0 < count <= MAX_ENTRIES:
             raise MalformedError(f"{count} entries in an IFD", offset=offset, field="IFD entry count")
         start, nbytes = offset + self.count_width, count * self.entry_width
         if start + nbytes + self.link_width > self.size:
-            found = head + self.exactly(start, nbytes, "IFD entries") + bytes(self.link_width)
+            stored = head + self.exactly(start, nbytes, "IFD entries") + bytes(self.link_width)
         else:
-            found = head + self.exactly(start, nbytes + self.link_width, "IFD entries")
-        self._stored[offset] = found
-        return found
+            stored = head + self.exactly(start, nbytes + self.link_width, "IFD entries")
+        self._stored[offset] = stored
+        return stored
 
     def ifd(self, offset: int) -> Ifd:
         """Return the IFD at an offset."""

@@ -125,13 +125,13 @@ def vendor_group(read: ReadAhead, layout: TiffLayout, url: str, kind: str, optio
         raise MalformedError(f"its {kind} metadata make no series: {error!r}", url=url) from error
 
 
-def _group(found: Sequence[Any], layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
+def _group(theirs: Sequence[Any], layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
     """Return the group of the series, None where tifffile computes pixels from what is stored, or has one page."""
-    if any(each.transform is not None for each in found):
+    if any(each.transform is not None for each in theirs):
         return None
     series: list[Series] = []
     refused: list[dict[str, str]] = []
-    for number, each in enumerate(found):
+    for number, each in enumerate(theirs):
         name = each.name.lower() if each.name in OWN_NAMES else each.name
         try:
             series.append(_series(_File(layout, url, each.kind), each, name, options))
@@ -141,7 +141,7 @@ def _group(found: Sequence[Any], layout: TiffLayout, url: str, options: ScanOpti
             refused.append(refusal(name or f"series_{number}", error))
     levels = series[0].levels
     is_alone = len(series) == len(levels) == 1 and prod(size for _, size in levels[0].lead) == 1
-    return None if is_alone and found[0].kind == "shaped" else file_group(series, refused)
+    return None if is_alone and theirs[0].kind == "shaped" else file_group(series, refused)
 
 
 @dataclass(frozen=True)
@@ -154,29 +154,30 @@ class _File:
     """The format, which only the whole series knows."""
 
 
-def _series(file: _File, found: Any, name: str, options: ScanOptions) -> Series:
-    full = _level(file, found, None)
-    below = [_level(file, level, full.key.image) for level in found.levels[1:]] if options.overviews else []
+def _series(file: _File, theirs: Any, name: str, options: ScanOptions) -> Series:
+    """Return one of tifffile's series as one of ours."""
+    full = _level(file, theirs, None)
+    below = [_level(file, level, full.key.image) for level in theirs.levels[1:]] if options.overviews else []
     meaning = meaning_of(file.layout, full.key.image, replace(options, expand_palette=False))
-    labels = found.coords.get("C")
+    labels = theirs.coords.get("C")
     has_labels = labels is not None and np.asarray(labels).dtype.kind == "U"
-    attributes: dict[str, Any] = {"series": found.kind}
-    magnification = found.attrs.get("magnification")
+    attributes: dict[str, Any] = {"series": theirs.kind}
+    magnification = theirs.attrs.get("magnification")
     if isinstance(magnification, int | float) and isfinite(magnification):
         attributes["magnification"] = float(magnification)
     return Series(
         name,
         check_levels([full, *below]),
-        _axes(found),
+        _axes(theirs),
         tuple(Channel(str(label)) for label in labels) if has_labels else (),
         attributes,
         meaning=meaning,
     )
 
 
-def _level(file: _File, found: Any, main: TiffImage | None) -> Level:
+def _level(file: _File, theirs: Any, main: TiffImage | None) -> Level:
     """Return one level of one of tifffile's series, a smaller version of `main` where that is given."""
-    layout, page = file.layout, found.keyframe
+    layout, page = file.layout, theirs.keyframe
     image = tiff_image(layout, layout.ifd(page.offset))
     if file.kind in CORRECTED:
         bits, samples = page.bitspersample, page.samplesperpixel
@@ -187,25 +188,25 @@ def _level(file: _File, found: Any, main: TiffImage | None) -> Level:
             formats=(image.formats * samples)[:samples],
             photometric=int(page.photometric),
         )
-    sizes, own = ([size for size in shape if size != 1] for shape in (found.shape, page.shape))
+    sizes, own = ([size for size in shape if size != 1] for shape in (theirs.shape, page.shape))
     ahead = len(sizes) - len(own)
     if ahead < 0 or sizes[ahead:] != own:
-        raise UnsupportedError(f"a series of shape {found.shape} of pages of {page.shape}", offset=image.ifd.offset)
-    names, planes = _names(found), prod(sizes[:ahead])
+        raise UnsupportedError(f"a series of shape {theirs.shape} of pages of {page.shape}", offset=image.ifd.offset)
+    names, planes = _names(theirs), prod(sizes[:ahead])
     lead = tuple(zip(names[:ahead], sizes[:ahead], strict=True))
     if planes > MAX_PLANES:
         raise MalformedError(f"{planes} planes, at most {MAX_PLANES} are possible", offset=image.ifd.offset)
-    if found.dataoffset is not None and planes > 1 and not image.tiled:
+    if theirs.dataoffset is not None and planes > 1 and not image.tiled:
         key = Keyframe.of(layout, image, file.url, main)
-        offsets, lengths = _contiguous(layout, image, found.dataoffset, planes)
+        offsets, lengths = _contiguous(layout, image, theirs.dataoffset, planes)
     else:
-        key, offsets, lengths = _paged(file, found, image, planes, main)
+        key, offsets, lengths = _paged(file, theirs, image, planes, main)
     band = "c" if "c" in names[ahead:] else "band"  # along the samples of a page
     return Level(key, lead, (file.url,), np.zeros(planes, np.int32), offsets, lengths, band)
 
 
-def _names(found: Any) -> tuple[str, ...]:
-    return axis_names([letter for letter, size in zip(found.axes, found.shape, strict=True) if size != 1])
+def _names(theirs: Any) -> tuple[str, ...]:
+    return axis_names([letter for letter, size in zip(theirs.axes, theirs.shape, strict=True) if size != 1])
 
 
 def _contiguous(layout: TiffLayout, image: TiffImage, start: int, planes: int) -> tuple[Column, Column]:
@@ -291,16 +292,16 @@ def _jpeg_keyframe(image: TiffImage, header: bytes) -> Keyframe:
     return Keyframe(image, alone, config)
 
 
-def _axes(found: Any) -> dict[str, Axis]:
+def _axes(theirs: Any) -> dict[str, Axis]:
     """Return the distances that the format gives, with their units; a resolution for printers is none."""
-    if found.kind == "shaped":
+    if theirs.kind == "shaped":
         return {}
-    letters = [letter for letter, size in zip(found.axes, found.shape, strict=True) if size != 1]
-    units: Mapping[str, str] = {**({"T": "s"} if found.kind in TIMED else {}), **found.coord_units}
-    starts: Mapping[str, float] = found.coord_offsets
+    letters = [letter for letter, size in zip(theirs.axes, theirs.shape, strict=True) if size != 1]
+    units: Mapping[str, str] = {**({"T": "s"} if theirs.kind in TIMED else {}), **theirs.coord_units}
+    starts: Mapping[str, float] = theirs.coord_offsets
     return {
         name: Axis(name, float(step), units[letter], float(starts.get(letter, 0.0)))
-        for letter, name in zip(letters, _names(found), strict=True)
-        for step in [found.coord_scales.get(letter)]
+        for letter, name in zip(letters, _names(theirs), strict=True)
+        for step in [theirs.coord_scales.get(letter)]
         if step is not None and letter in units and isfinite(step) and step > 0
     }
