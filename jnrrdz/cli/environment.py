@@ -61,16 +61,30 @@ def survey() -> Json:
     names = sorted(
         {point.name for point in points}.union(*(fmt.codecs for fmt in FORMATS)), key=lambda name: ("://" in name, name)
     )
+    members = ("name", "endings", "media_types", "options")
     return {
         "jnrrdz": version("jnrrdz"),
         "codecs": [{"name": name, "readable": name not in UNREAD} for name in names],
-        "libraries": [*(_library(name) for name in LIBRARIES), _openjp2()],
-        "formats": [_format(fmt) for fmt in FORMATS],
+        "libraries": _libraries(),
+        "formats": [{member: getattr(fmt, member) for member in members} for fmt in FORMATS],
     } | {f"{fmt.name.lower()}_compressions": _compressions(fmt) for fmt in FORMATS if fmt.decoders}
 
 
-def _format(fmt: Format) -> Json:
-    return {"name": fmt.name, "endings": fmt.endings, "media_types": fmt.media_types, "options": fmt.options}
+def _libraries() -> list[Json]:
+    """Return the versions of what is installed, and of the library that glymur binds, which pip does not install."""
+    libraries: list[Json] = []
+    for name, (purpose, package) in LIBRARIES.items():
+        try:
+            installed: str | None = version(name)
+        except PackageNotFoundError:
+            installed = None
+        install = f"pip install '{package}'"
+        libraries.append({"name": name, "version": installed, "purpose": purpose, "install": install})
+    found = None
+    with suppress(UnsupportedError):
+        found = openjp2.binding().version()
+    purpose = "JPEG 2000 whose components differ in precision, sign or size"
+    return [*libraries, {"name": "libopenjp2", "version": found, "purpose": purpose, "install": openjp2.INSTALL}]
 
 
 def _compressions(fmt: Format) -> list[Json]:
@@ -86,28 +100,6 @@ def _compressions(fmt: Format) -> list[Json]:
         }
         for decoder in fmt.call("decoders")
     ]
-
-
-def _has(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
-def _library(name: str) -> Json:
-    purpose, package = LIBRARIES[name]
-    try:
-        found: str | None = version(name)
-    except PackageNotFoundError:
-        found = None
-    return {"name": name, "version": found, "purpose": purpose, "install": f"pip install '{package}'"}
-
-
-def _openjp2() -> Json:
-    """Return whether glymur finds the library that it binds, which pip does not install."""
-    found = None
-    with suppress(UnsupportedError):
-        found = openjp2.binding().version()
-    purpose = "JPEG 2000 whose components differ in precision, sign or size"
-    return {"name": "libopenjp2", "version": found, "purpose": purpose, "install": openjp2.INSTALL}
 
 
 def verdicts(facts: Facts) -> list[Verdict]:
@@ -151,7 +143,11 @@ def unreadable(entry: Json) -> str | None:
         return f"numcodecs has no {name.removeprefix(NUMCODECS)}; a package that it needs is missing"
     except (JnrrdzError, ValueError, TypeError, KeyError, ImportError, NotImplementedError) as error:
         return f"its configuration is refused: {error}"
-    if name == CAST_VALUE and found.__module__.startswith("zarr.") and not _has("cast_value_rs"):
+    if (
+        name == CAST_VALUE
+        and found.__module__.startswith("zarr.")
+        and importlib.util.find_spec("cast_value_rs") is None
+    ):
         # zarr's class would find out at the first chunk
         return "cast-value-rs is missing: pip install cast-value-rs"
     return _decoder_reason(name, configuration)
@@ -163,10 +159,8 @@ def _decoder_reason(name: str, configuration: Json) -> str | None:
         return missing_library(Jpeg2000Config.from_json(configuration))
     if name == JPEG:
         return nitf_decode.decoder_of("JPEG8")[1]
-    return _tiff_reason(configuration) if name.rpartition("/")[2] == "tiff-tile" else None
-
-
-def _tiff_reason(configuration: Json) -> str | None:
+    if name.rpartition("/")[2] != "tiff-tile":
+        return None
     scheme = configuration.get("compression", int(Compression.NONE))
     if scheme not in Compression:
         return f"no decoder is known for compression {scheme}"

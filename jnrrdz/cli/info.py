@@ -63,7 +63,16 @@ def summary(found: "Opened") -> Json:
         "missing": sum(array["missing"] for array in arrays),
         "stored_bytes": None if None in sizes else sum(sizes),
         "arrays": arrays,
-        "sources": [_source(record) for record in found.manifest.sources],
+        "sources": [
+            {
+                "url": record.url,
+                "size": record.size,
+                "etag": record.etag,
+                "version_id": record.version,
+                "last_modified": record.modified,
+            }
+            for record in found.manifest.sources
+        ],
     }
 
 
@@ -82,16 +91,6 @@ def _array(facts: "Facts", node: "Node") -> Json:
         "chunks": stored.chunks,
         "missing": stored.missing,
         "stored_bytes": stored.nbytes,
-    }
-
-
-def _source(record: Any) -> Json:
-    return {
-        "url": record.url,
-        "size": record.size,
-        "etag": record.etag,
-        "version_id": record.version,
-        "last_modified": record.modified,
     }
 
 
@@ -185,26 +184,18 @@ def ls(console: Console, /, name: str, *, reach: Reach, as_json: bool, **how: bo
         facts = Facts(opened(name, reach).manifest)
         nodes = [node for node in facts.nodes.values() if node.path and (how["recursive"] or "/" not in node.path)]
         if as_json:
-            echo_json([_entry(facts, node) for node in nodes])
+            listed = ("data_type", "shape", "chunk_shape", "chunks", "missing", "stored_bytes")
+            rows = [(node, {} if node.refs is None else _array(facts, node)) for node in nodes]
+            echo_json(
+                [
+                    {"path": node.path, "kind": "array" if row else "group"}
+                    | {name: row[name] for name in listed if row}
+                    for node, row in rows
+                ]
+            )
             return
         for line in _long(facts, nodes) if how["details"] else map(_name, nodes):
             click.echo(line)
-
-
-def _entry(facts: "Facts", node: "Node") -> dict[str, Any]:
-    if node.refs is None:
-        return {"path": node.path, "kind": "group"}
-    stored = facts.stored(node)
-    return {
-        "path": node.path,
-        "kind": "array",
-        "data_type": node.data_type,
-        "shape": node.shape,
-        "chunk_shape": node.chunk_shape,
-        "chunks": stored.chunks,
-        "missing": stored.missing,
-        "stored_bytes": stored.nbytes,
-    }
 
 
 def _name(node: "Node") -> str:

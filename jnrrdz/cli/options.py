@@ -16,7 +16,6 @@ import click
 
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
-from jnrrdz.formats import Format
 from jnrrdz.options import Access
 
 S3 = ("s3://", "s3a://")
@@ -151,12 +150,11 @@ class ScanCommand(click.Command):
         """Write the options, and the formats below them."""
         super().format_options(ctx, formatter)
         with formatter.section("Formats"):
-            formatter.write_dl([(fmt.name, _names(fmt)) for fmt in SOURCES])
-
-
-def _names(fmt: Format) -> str:
-    own = ", ".join(f"--{name.replace('_', '-')}" for name in fmt.options)
-    return " ".join(fmt.endings) + (f" (alone understands {own})" if own else "")
+            rows = []
+            for fmt in SOURCES:
+                own = ", ".join(f"--{name.replace('_', '-')}" for name in fmt.options)
+                rows.append((fmt.name, " ".join(fmt.endings) + (f" (alone understands {own})" if own else "")))
+            formatter.write_dl(rows)
 
 
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a manifest that exists.")
