@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jnrrdz.commands.tile_pixels import TileOptions
     from jnrrdz.commands.verify import Finding, Verification, verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.options import Access, ScanOptions, WriteOptions
+    from jnrrdz.options import Access, BatchOptions, MergeOptions, ScanOptions, WriteOptions
     from jnrrdz.parser import Parser
     from jnrrdz.store.store import ReferenceStore
 
@@ -44,7 +44,7 @@ _HOMES = {
     "commands.tile_pixels": "TileOptions",
     "commands.verify": "Finding Verification verify",
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
-    "options": "Access ScanOptions WriteOptions",
+    "options": "Access BatchOptions MergeOptions ScanOptions WriteOptions",
     "parser": "Parser",
     "store.store": "ReferenceStore",
 }
@@ -53,12 +53,14 @@ _HOMES = {
 __all__ = [
     "Access",
     "Batch",
+    "BatchOptions",
     "DriftError",
     "DriftWarning",
     "Finding",
     "Indexed",
     "JnrrdzError",
     "MalformedError",
+    "MergeOptions",
     "Merged",
     "Outcome",
     "Parser",
