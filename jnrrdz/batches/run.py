@@ -203,7 +203,7 @@ class Jobs:
 
     def remove_leftovers(self) -> None:
         """Remove what a run that was killed, or a worker of this one, left half written beside the outputs."""
-        for folder in self._folders:
+        for folder in tuple(self._folders):  # where the batch was stopped, one more may be listed meanwhile
             place = local_path(folder or ".")
             if place is None or not os.path.isdir(place):  # noqa: PTH112  the path is literal
                 continue
@@ -243,11 +243,11 @@ def batch(
     is_one = bool(axis.concat_dim)
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
     plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs)
-    together = Together(plan, axis, output) if is_one and not work.dry_run else None
-    run = _Run(plan, chosen, Jobs(Template(output), together=is_one), together, on_outcome)
+    jobs = Jobs(Template(output), together=is_one)
     stream = nullcontext() if work.report is None else Path(work.report).open("w", encoding="utf-8")  # noqa: SIM115  the next line is its context
     with stream as lines:
-        return run.run(lines)
+        together = Together(plan, axis, output) if is_one and not work.dry_run else None
+        return _Run(plan, chosen, jobs, together, on_outcome).run(lines)
 
 
 @dataclass
@@ -299,7 +299,7 @@ class _Run:
         finally:
             stop.set()
             outcomes.close()
-            if work.resume or work.processes != 1:
+            if not work.dry_run and (work.resume or work.processes != 1):
                 self.jobs.remove_leftovers()
 
     def _outcomes(self, stop: threading.Event) -> Generator[Outcome]:
