@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -207,10 +207,12 @@ class Jobs:
             place = local_path(folder or ".")
             if place is None or not os.path.isdir(place):  # noqa: PTH112  the path is literal
                 continue
-            for name, paths in leftovers(place).items():
-                if _digest(folder + name) in self._outputs:
-                    for path in paths:
-                        remove(path)
+            with suppress(PermissionError):  # what is somebody else's stays, and harms nobody
+                left = leftovers(place).items()
+                for path in chain.from_iterable(
+                    paths for name, paths in left if _digest(folder + name) in self._outputs
+                ):
+                    remove(path)
 
 
 def _digest(text: str) -> int:

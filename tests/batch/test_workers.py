@@ -115,6 +115,8 @@ def test_what_a_killed_run_left_is_removed_by_the_next_that_resumes(images, tmp_
     others.write_bytes(b"another run's")
     (out / f".w001.{form}.89abcdef.old").mkdir()
     (out / f".w001.{form}.89abcdef.old" / "x").write_bytes(b"half")
+    run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True, dry_run=True)
+    assert ours.exists()
     run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True)
     assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == [others.name]
 
