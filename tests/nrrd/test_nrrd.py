@@ -236,3 +236,12 @@ def test_truncated_gzip_is_an_error_and_no_zeros():
     written("a.nrrd", header(encoding="gzip"), gzip.compress(pixels.tobytes())[:-12])
     with pytest.raises((JnrrdzError, ValueError, EOFError, RuntimeError)):
         read("a.nrrd")[...]
+
+
+def test_a_link_beside_the_header_leads_no_other_name_astray(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.raw").write_bytes(bytes(range(12)))
+    (tmp_path / "x").symlink_to(tmp_path / "elsewhere" / "x")
+    head = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 4 3 2\nencoding: raw\ndata file: LIST\na.raw\nb.raw\n"
+    (tmp_path / "h.nhdr").write_text(head)
+    assert jnrrdz.open_group(tmp_path / "h.nhdr")["data"][...].ravel().tolist() == [*range(12)] * 2

@@ -144,11 +144,11 @@ class Folder:
     def resolve_all(self, names: Sequence[str], field: str, base: str = "", base_field: str = "") -> list[str]:
         """Return the URLs of files that lie in the folder `base`; a plain name needs no look at where it leads."""
         before = f"{base.rstrip('/')}/" if base else ""
-        first = self.resolve(f"{before}x", base_field if base else field)
-        start = first.removesuffix("x") if first.endswith("/x") else None
+        home = self.resolve(base, base_field if base else field).rstrip("/")
+        is_bare = not self._split()[1]  # nothing has to follow the name: no query, no chain
         return [
-            start + name
-            if start is not None and is_plain(name)
+            f"{home}/{name}"
+            if is_bare and is_plain(name)
             else self.resolve(name if is_absolute(name) else before + name, field)
             for name in names
         ]
