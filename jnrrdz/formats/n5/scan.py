@@ -101,7 +101,7 @@ def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
         place = place_of(path, len(dataset.dimensions), nodes)
         return Volume(path, dataset, place, _array(dataset, place, blocks_of(path, dataset), options, frame))
 
-    volumes = {found.path: found for found in _readable(tree, paths, volume)}
+    volumes = {readable.path: readable for readable in _readable(tree, paths, volume)}
     return _node("", _names_below(volumes, tree.url), volumes, nodes, frame)
 
 

@@ -157,15 +157,15 @@ def _level_array(  # noqa: PLR0913, PLR0917  one level of a header, and what all
 
 def _by_level(tiling: Tiling) -> Attributes:
     """Return the header's values for levels by the levels' names."""
-    found: Attributes = {}
+    by_level: Attributes = {}
     for name in (LEVEL_OFFSETS, LEVEL_QUALITY):
         values = tiling.keys.get(name)
         is_idle = name == LEVEL_OFFSETS and tiling.keys["storage"] == "external"
         if values is not None and not is_idle:
             is_whole = len(values) == tiling.total
             numbers = range(tiling.total) if is_whole else [level.number for level in tiling.stored]
-            found[name] = kept({str(number): value for number, value in zip(numbers, values, strict=True)})
-    return found
+            by_level[name] = kept({str(number): value for number, value in zip(numbers, values, strict=True)})
+    return by_level
 
 
 def _floats(scale: Sequence[int]) -> tuple[float, ...]:
@@ -179,5 +179,7 @@ def _multiscales(tiling: Tiling, meaning: Meaning) -> Attributes:
         own = _floats(level.scale)
         factors = tuple(coarse / fine for coarse, fine in zip(own, finest, strict=True))
         levels.append(VolumeLevel(str(level.number), VARIABLE, factors, meaning.scale(own), meaning.start(own)))
-    found = level_attributes("", meaning.names, meaning.units, levels)
-    return found if meaning.is_forward else {name: value for name, value in found.items() if name != "ome"}
+    attributes = level_attributes("", meaning.names, meaning.units, levels)
+    if not meaning.is_forward:
+        attributes.pop("ome", None)
+    return attributes

@@ -158,8 +158,8 @@ type Problems = Iterator[tuple[str, str]]
 def schema() -> Schema:
     """Return the schema of the extension's keys without their prefix."""
     text = resources.files("jnrrdz.formats.nrrd").joinpath("jnrrd_tile.schema.json").read_text("utf-8")
-    found: Schema = json.loads(text)
-    return found
+    rules: Schema = json.loads(text)
+    return rules
 
 
 def check_tile(tile: Mapping[str, Any], prefix: str) -> None:
@@ -248,11 +248,11 @@ def _alternative_problems(value: Any, rules: list[Schema], place: str) -> Proble
     if not all(problems):
         return
     # what came closest: the alternative whose own type is right, else all of them, by the fields that they are about
-    deep = next((found for found in problems if found[0][0] != place and "[" in found[0][0]), None)
+    deep = next((listed for listed in problems if listed[0][0] != place and "[" in listed[0][0]), None)
     if deep is not None and isinstance(value, list):
         yield from deep
         return
-    firsts = [found[0] for found in problems]
+    firsts = [listed[0] for listed in problems]
     places = list(dict.fromkeys(where for where, _ in firsts))
     if len(places) > 1:
         yield from ((where, f"{text}; one of {', '.join(places)} is enough") for where, text in firsts)
