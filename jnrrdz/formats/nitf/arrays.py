@@ -138,9 +138,9 @@ def _array(image: NitfImage, stored: Stored, presentation: Presentation, pad: An
         fill_value=dtype.type(0) if pad is None else pad,
         attributes=attributes,
     )
-    return (
-        array if palette is None else expand_palette(array, replace(stored.config, palette=palette.tobytes()), palette)
-    )
+    if palette is None:
+        return array
+    return expand_palette(array, replace(stored.config, palette=palette.tobytes()), palette)
 
 
 def expand_palette(array: VirtualArray, codec: Config, palette: Palette) -> VirtualArray:

@@ -168,9 +168,9 @@ def _levels(file: File, members: Sequence[NitfImage]) -> list[list[VirtualArray]
     presentation = Presentation(file.url, attributes, table if expand else None)
     if image.compression in CODESTREAMS:
         return _codestream_levels(file, image, presentation)
-    return [
-        [joined_array(members, presentation) if len(members) > 1 else segment_array(file.read, image, presentation)]
-    ]
+    if len(members) > 1:
+        return [[joined_array(members, presentation)]]
+    return [[segment_array(file.read, image, presentation)]]
 
 
 def _codestream_levels(file: File, image: NitfImage, presentation: Presentation) -> list[list[VirtualArray]]:
