@@ -1,10 +1,9 @@
 """What a virtual array and a virtual group are: facts for a manifest, frozen, without a file behind them."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -70,33 +69,30 @@ class VirtualGroup:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """How it came to be, as far as making it anew needs that: `options` of the scan, `concat_dim` of a stack."""
 
-    def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
-        """Yield every node below this group with its path, parents before children."""
+    def walk(self, prefix: str = "") -> list[tuple[str, Node]]:
+        """Return every node below this group with its path, parents before children."""
+        nodes: list[tuple[str, Node]] = []
         for name, child in self.children.items():
-            path = f"{prefix}{name}"
-            yield path, child
+            nodes.append((f"{prefix}{name}", child))
             if isinstance(child, VirtualGroup):
-                yield from child.walk(f"{path}/")
+                nodes += child.walk(f"{prefix}{name}/")
+        return nodes
 
-    def arrays(self) -> Iterator[tuple[str, VirtualArray]]:
-        """Yield every array below this group with its path."""
-        for path, node in self.walk():
-            if isinstance(node, VirtualArray):
-                yield path, node
+    def arrays(self) -> list[tuple[str, VirtualArray]]:
+        """Return every array below this group with its path."""
+        return [(path, node) for path, node in self.walk() if isinstance(node, VirtualArray)]
 
     def __repr__(self) -> str:
-        lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in islice(self.arrays(), SHOWN)]
+        lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in self.arrays()[:SHOWN]]
         return "\n".join([f"VirtualGroup of {self._summary()}", *lines])
 
     def _repr_html_(self) -> str:
-        rows = [
-            (path, array.dtype, array.shape, array.chunks, array.refs.chunks)
-            for path, array in islice(self.arrays(), SHOWN)
-        ]
+        arrays = self.arrays()[:SHOWN]
+        rows = [(path, array.dtype, array.shape, array.chunks, array.refs.chunks) for path, array in arrays]
         return html_table(f"VirtualGroup of {self._summary()}", ("array", "type", "shape", "chunk", "chunks"), rows)
 
     def _summary(self) -> str:
-        arrays = sum(1 for _ in self.arrays())
+        arrays = len(self.arrays())
         first = f": {redacted(self.sources[0].url)}" if self.sources else ""
         shown = f", {SHOWN} of them shown" if arrays > SHOWN else ""
         return f"{arrays} arrays in {len(self.sources)} sources{first}{shown}"[:WIDEST]
