@@ -1,4 +1,4 @@
-"""What a virtual array and a virtual group are: facts for a manifest, frozen, without a file behind them."""
+"""Virtual arrays and groups: facts for a manifest, frozen, without a file behind them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,6 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import Codec
 from jnrrdz.core.refs import ChunkRefs
@@ -127,7 +126,7 @@ def band_of(array: VirtualArray, axis: int, band: int) -> VirtualArray:
         dtype=array.dtype,
         chunks=_without(array.chunks, axis),
         codecs=array.codecs,
-        refs=taken(array.refs, chunks),
+        refs=array.refs.take(chunks),
         dimension_names=_without(array.dimension_names, axis),
         fill_value=array.fill_value,
         attributes=array.attributes,
@@ -136,14 +135,3 @@ def band_of(array: VirtualArray, axis: int, band: int) -> VirtualArray:
 
 def _without[T](values: tuple[T, ...], axis: int) -> tuple[T, ...]:
     return (*values[:axis], *values[axis + 1 :])
-
-
-def taken(refs: ChunkRefs, chunks: NDArray[np.int64]) -> ChunkRefs:
-    """Return the references of some chunks, in their order."""
-    counts = refs.counts[chunks]
-    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    rows = np.repeat(refs.indptr[chunks] - indptr[:-1], counts) + np.arange(indptr[-1])
-    inline = (
-        {new: refs.inline[old] for new, old in enumerate(chunks.tolist()) if old in refs.inline} if refs.inline else {}
-    )
-    return ChunkRefs(refs.sources, indptr, refs.source[rows], refs.offset[rows], refs.length[rows], inline)

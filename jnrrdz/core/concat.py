@@ -1,13 +1,9 @@
-"""Groups of the same form put together along one axis: many files of one grid as one dataset.
+"""Groups of the same form put together along one axis, many files of one grid as one dataset; a member put in anew.
 
-May touch numpy, errors and the model.  Groups are taken one at a time and only their references
-stay; what has to be equal is written down once for all that have it in common.  What was decided,
-and why: docs/decisions/004-merge.md.
-
-One member of a stack taken out and put in anew, as another scan of its source has it.
-
-May touch numpy, errors and the model's own modules.  What the stack says of all its members has to
-hold for the new one too; where it does not, the stack has to be made anew.
+Groups are taken one at a time and only their references stay; what has to be equal is written down once for all that
+have it in common.  A member that is put in anew, as another scan of its source has it, has to fit what the stack says
+of all members; where it does not, the stack has to be made anew.  docs/decisions/004-merge.md says what was decided,
+and why.
 """
 
 from bisect import bisect_left
@@ -18,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup, taken
+from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.concat_build import (
     Assembly,
     Attributes,
@@ -274,7 +270,7 @@ def _array(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) 
     both = joined([old.refs, new.refs], [(old.refs.chunks,), (new.refs.chunks,)], 0)
     order = np.arange(old.refs.chunks)
     order[slab] = old.refs.chunks + np.arange(new.refs.chunks)
-    return replace(old, refs=taken(both, order))
+    return replace(old, refs=both.take(order))
 
 
 def _forms(old: VirtualArray, new: VirtualArray, dim: str) -> Iterator[tuple[str, object, object]]:

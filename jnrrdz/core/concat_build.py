@@ -1,7 +1,4 @@
-"""The group that groups of the same form become: their order, their references, what they have in common.
-
-May touch numpy, errors and the model.
-"""
+"""The group that groups of the same form become: their order, their references, what they have in common."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

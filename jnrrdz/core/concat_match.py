@@ -1,7 +1,7 @@
 """What has to be the same in groups that are put together, and in words what is not.
 
-May touch errors and the model.  A group's facts are plain JSON, so that groups that fit have the
-same text; what a fact is called is what the user reads.
+A group's facts are plain JSON, so that groups that fit have the same text; what a fact is called is what the user
+reads.
 """
 
 import re

@@ -1,8 +1,7 @@
 """The values along an axis as a coordinate variable that xarray decodes, and back; texts as values.
 
-May touch numpy, errors and the model.  Times are integers with units, as in
-https://cfconventions.org/cf-conventions/cf-conventions.html#time-coordinate, in the coarsest unit
-that is exact.  Zarr v3 has no core data type for text: labels are an attribute of the group.
+Times are integers with units, as in https://cfconventions.org/cf-conventions/cf-conventions.html#time-coordinate, in
+the coarsest unit that is exact.  Zarr v3 has no core data type for text: labels are an attribute of the group.
 """
 
 import re

@@ -1,23 +1,9 @@
-"""The height that GeoTIFF keys add to a horizontal CRS.
+"""Coordinate reference systems as the WKT that readers of Zarr expect: from GeoTIFF keys, codes, WKT of any dialect.
 
-May touch errors, pyproj through `crs_parts` and the model's own modules.  Follows OGC GeoTIFF 1.1,
-section 7.5.7.  Heights of GeoTIFF 1.0 files are left out, as GDAL does: their codes are often
-those of datums or of ellipsoids.
-
-A coordinate reference system from GeoTIFF keys, as the WKT that readers of Zarr expect.
-
-May touch errors, pyproj (imported only when called) and the model's own modules.  Follows OGC
-GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html), and GDAL where files do not; which
-of the two where, stands in docs/georeferencing.md.
-
-A coordinate reference system from its EPSG code, and the order of its axes.
-
-May touch errors, pyproj (imported only when called) and the model's own modules.
-
-A coordinate reference system from WKT of any dialect or a code, as files beside an image have it.
-
-May touch errors, pyproj (imported only when called) and the model's own modules.
-Spec: https://docs.ogc.org/is/18-010r7/18-010r7.html
+GeoTIFF keys follow OGC GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html), and GDAL where files do not;
+docs/georeferencing.md says which of the two where.  Heights (section 7.5.7) of GeoTIFF 1.0 files are left out, as GDAL
+does: their codes are often those of datums or of ellipsoids.  WKT follows
+https://docs.ogc.org/is/18-010r7/18-010r7.html.  pyproj is imported only when a function needs it.
 """
 
 import re

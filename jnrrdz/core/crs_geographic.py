@@ -1,13 +1,9 @@
-"""The geographic CRS that GeoTIFF keys describe: registered, registered with other numbers, or user-defined.
+"""The geographic CRS and the projection that GeoTIFF keys describe, in PROJJSON's terms.
 
-May touch errors, pyproj through `crs_parts` and the model's own modules.  Follows OGC GeoTIFF 1.1,
-section 7.5.4.
-
-GeoTIFF's projection methods in PROJJSON's terms: a table, and the choice between variants.
-
-May touch errors only.  Method codes are those of ProjMethodGeoKey (OGC GeoTIFF 1.1, annex C.4);
-methods and parameters carry their EPSG names and codes.  Writers disagree on the key that holds a
-parameter, so that each names its keys in the order in which libgeotiff looks for them.
+A geographic CRS is registered, registered with other numbers, or user-defined (OGC GeoTIFF 1.1, section 7.5.4).
+Projections are a table by ProjMethodGeoKey (annex C.4); methods and parameters carry their EPSG names and codes.
+Writers disagree on the key that holds a parameter, so that each names its keys in the order in which libgeotiff looks
+for them.
 """
 
 import math

@@ -1,14 +1,10 @@
-"""GeoTIFF's tags as facts: the keys of the directory, and where the pixels lie.
+"""GeoTIFF's tags as facts: the keys of the directory, where the pixels lie, and the parts of a CRS.
 
-May touch errors and the TIFF tag numbers only.  Follows OGC GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html).
-Where a file lies about counts, the limit is what libgeotiff accepts, since that is what writers
-were tested against: one key that points outside its tag makes the whole directory unreadable, a
-citation that runs over the end of its tag is cut.
-
-What a CRS is made of, read from GeoTIFF keys: codes, names in citations, units, ellipsoid, datum.
-
-May touch errors and pyproj, which it imports only when called.  Everything is PROJJSON
-(https://proj.org/schemas/v0.7/projjson.schema.json); the keys follow OGC GeoTIFF 1.1.
+Follows OGC GeoTIFF 1.1 (https://docs.ogc.org/is/19-008r4/19-008r4.html).  Where a file lies about counts, the limit is
+what libgeotiff accepts, since that is what writers were tested against: one key that points outside its tag makes the
+whole directory unreadable, a citation that runs over the end of its tag is cut.  Parts of a CRS (codes, names in
+citations, units, ellipsoid, datum) are PROJJSON (https://proj.org/schemas/v0.7/projjson.schema.json); pyproj is
+imported only when a function needs it.
 """
 
 import functools

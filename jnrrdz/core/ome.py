@@ -1,8 +1,7 @@
 """OME-Zarr metadata of an image: axes with units, levels with their scales, channels.
 
-May touch numpy and errors only.  Follows https://ngff.openmicroscopy.org/0.5/ (`ome` attribute of
-the group that holds the levels).  What that version cannot say of an image (axes in another order,
-too many of them) is left out whole: half of it would be invalid.
+Follows https://ngff.openmicroscopy.org/0.5/ (`ome` attribute of the group that holds the levels).  What that version
+cannot say of an image (axes in another order, too many of them) is left out whole: half of it would be invalid.
 """
 
 import math

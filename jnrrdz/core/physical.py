@@ -1,16 +1,11 @@
-"""How an array's stored numbers stand for values, as its attributes say; and the attributes of the values.
+"""Arrays of packed numbers as the floats that they stand for, NaN where a value is missing.
 
-May touch numpy, errors and the model's own modules only.  Read are `scales` and `offsets` (lists, one
-entry a band, GDAL's meaning), CF's `scale_factor` and `add_offset`, `_FillValue` and `missing_value`:
-https://cfconventions.org/cf-conventions/cf-conventions.html#packed-data
-
-Arrays of packed numbers as the floats that they stand for, NaN where a value is missing.
-
-May touch numpy, errors and the model's own modules only.  No byte of a chunk changes: codecs are put
-before the array's own, zarr's `scale_offset` and `cast_value` where their result is bit for bit
+Read are `scales` and `offsets` (lists, one entry a band, GDAL's meaning), CF's `scale_factor` and `add_offset`,
+`_FillValue` and `missing_value` (https://cfconventions.org/cf-conventions/cf-conventions.html#packed-data).  No byte
+of a chunk changes: codecs are put before the array's own, zarr's `scale_offset` and `cast_value`
+(https://github.com/zarr-developers/zarr-extensions/tree/main/codecs) where their result is bit for bit
 `stored * scale + offset` in float64, rounded once to the array's type, and `jnrrdz.linear` where not.
 docs/decisions/005-physical-values.md says how that is known.
-Spec: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs
 """
 
 import math

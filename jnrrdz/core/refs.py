@@ -1,13 +1,8 @@
-"""References to chunk bytes, columnar: no Python object per chunk.
+"""References to chunk bytes, columnar: no Python object per chunk, inline bytes excepted.
 
-May touch numpy and errors only.  The form is that of a CSR matrix: chunk `i` (in C order of the
-chunk grid) is the concatenation of the ranges `indptr[i]:indptr[i + 1]`.  A missing chunk is an
-empty row, a scattered chunk a longer one, and inline bytes stand in a mapping of their own.
-
-References of several arrays as those of one, column by column.
-
-May touch numpy, errors and `refs`.  The parts follow each other along one axis of the chunk grid;
-nothing here makes an object for a chunk, inline bytes excepted.
+The form is that of a CSR matrix: chunk `i` (in C order of the chunk grid) is the concatenation of the ranges
+`indptr[i]:indptr[i + 1]`.  A missing chunk is an empty row, a scattered chunk a longer one, and inline bytes stand in
+a mapping of their own.  All arithmetic with rows and pointers stands here.
 """
 
 import math
@@ -23,6 +18,8 @@ from jnrrdz.errors import MalformedError, UnrepresentableError
 
 type ByteRange = tuple[str, int, int]
 """A source's URL, the first byte, the number of bytes."""
+
+type Ints = NDArray[np.int64]
 
 WHOLE = int(np.iinfo(np.int64).max)
 """The length of a range that ends where its source does (kerchunk's `["url"]`)."""
@@ -125,6 +122,19 @@ FEW = 64
 """Sources that are spelt all together, however few of them are used; columns that are no shorter by broadcasting."""
 
 
+def row_pointers(counts: NDArray[Any]) -> Ints:
+    """Return where each chunk's ranges begin, and where the last one's end, from the number of ranges of each."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+
+
+def rows_of(indptr: Ints, chunks: Ints) -> Ints:
+    """Return the rows of some chunks, in the chunks' order."""
+    begins = indptr[chunks]
+    counts = indptr[chunks + 1] - begins
+    ends = np.cumsum(counts)
+    return np.repeat(begins - (ends - counts), counts) + np.arange(counts.sum())
+
+
 @dataclass(frozen=True, eq=False)
 class ChunkRefs:
     """Where the bytes of every chunk of one array are."""
@@ -165,10 +175,32 @@ class ChunkRefs:
         if missing is not None and (absent := np.ravel(np.asarray(missing, bool))).any():
             present = ~absent
             offset, length = offset[present], length[present]
-            indptr = np.concatenate(([0], np.cumsum(present))).astype(np.int64)
+            indptr = row_pointers(present)
         # a broadcast number takes no memory, but longer to make than a few
         source = np.zeros(len(offset), np.int32) if len(offset) <= FEW else np.broadcast_to(np.int32(0), len(offset))
         return cls((url,), indptr, source, offset, length)
+
+    @classmethod
+    def from_rows(
+        cls,
+        sources: Sequence[str],
+        counts: NDArray[Any],
+        offset: Ints,
+        length: Ints,
+        source: NDArray[np.int32] | None = None,
+    ) -> "ChunkRefs":
+        """Return references of so many ranges a chunk, which stand in the chunks' order.
+
+        `source` says which of the sources each range is in; all are in the first where it is left out.
+        """
+        numbers = np.broadcast_to(np.int32(0), len(offset)) if source is None else source
+        return cls(sources, row_pointers(counts), numbers, offset, length)
+
+    @classmethod
+    def grouped(cls, sources: Sequence[str], chunks: int, owner: Ints, offset: Ints, length: Ints) -> "ChunkRefs":
+        """Return references to the first source from ranges in any order; `owner` is the chunk of each of them."""
+        order = np.argsort(owner, kind="stable")
+        return cls.from_rows(sources, np.bincount(owner, minlength=chunks), offset[order], length[order])
 
     @classmethod
     def empty(cls, chunks: int) -> "ChunkRefs":
@@ -203,6 +235,19 @@ class ChunkRefs:
         return np.diff(self.indptr)
 
     @property
+    def owner(self) -> Ints:
+        """Chunk of each range."""
+        return np.repeat(np.arange(self.chunks), self.counts)
+
+    def take(self, chunks: Ints) -> "ChunkRefs":
+        """Return the references of some chunks, in their order, each chunk's ranges in their own."""
+        rows = rows_of(self.indptr, chunks)
+        held = self.inline
+        inline = {new: held[old] for new, old in enumerate(chunks.tolist()) if old in held} if held else {}
+        pointers = row_pointers(self.indptr[chunks + 1] - self.indptr[chunks])
+        return ChunkRefs(self.sources, pointers, self.source[rows], self.offset[rows], self.length[rows], inline)
+
+    @property
     def is_single(self) -> bool:
         """Whether no chunk needs more than one range."""
         return self.chunks == 0 or int(self.counts.max()) <= 1
@@ -219,7 +264,6 @@ class ChunkRefs:
 
 
 type Grid = tuple[int, ...]
-type Ints = NDArray[np.int64]
 
 MARKER = 2
 """Bytes of a JPEG marker without parameters: SOI at the start of a stream, EOI at its end."""
@@ -235,7 +279,7 @@ def joined(parts: Sequence[ChunkRefs], grids: Sequence[Grid], axis: int, turn: I
         return _without_unused(in_turn)
     places = _places(grids, axis)
     order = places if turn is None else places.take(turn, axis)
-    return _without_unused(_reordered(in_turn, order.ravel()))
+    return _without_unused(in_turn.take(order.ravel()))
 
 
 def _in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
@@ -252,16 +296,12 @@ def _in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
     counts = np.concatenate([part.counts for part in parts])
     return ChunkRefs(
         tuple(numbers),
-        _row_pointers(counts),
+        row_pointers(counts),
         np.concatenate(columns),
         np.concatenate([part.offset for part in parts]),
         np.concatenate([part.length for part in parts]),
         inline,
     )
-
-
-def _row_pointers(counts: Ints) -> Ints:
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
 
 
 def _places(grids: Sequence[Grid], axis: int) -> Ints:
@@ -273,18 +313,6 @@ def _places(grids: Sequence[Grid], axis: int) -> Ints:
         for start, size, grid in zip(starts, sizes, grids, strict=False)
     ]
     return np.concatenate(places, axis)
-
-
-def _reordered(refs: ChunkRefs, order: Ints) -> ChunkRefs:
-    """Return the references with chunk `order[i]` as the i-th, each chunk's ranges in their own order."""
-    counts = refs.counts[order]
-    ends = np.cumsum(counts)
-    rows = np.arange(int(counts.sum())) + np.repeat(refs.indptr[:-1][order] - (ends - counts), counts)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    inline = {int(place[chunk]): data for chunk, data in refs.inline.items()}
-    columns = (refs.source[rows], refs.offset[rows], refs.length[rows])
-    return ChunkRefs(refs.sources, _row_pointers(counts), *columns, inline)
 
 
 def _without_unused(refs: ChunkRefs) -> ChunkRefs:
@@ -315,7 +343,7 @@ def with_tables(refs: ChunkRefs, url: str, offset: int, tables: bytes) -> ChunkR
     counts[filled] += 1
     return ChunkRefs(
         refs.sources,
-        _row_pointers(counts),
+        row_pointers(counts),
         np.insert(refs.source, first, 0),
         np.insert(start, first, offset),
         np.insert(length, first, len(tables) - MARKER),

@@ -1,8 +1,7 @@
 """XML from strangers as a small tree: no entities, no document types, bounded in size and depth.
 
-May touch errors and the standard library's expat.  An entity can name a file or grow without end,
-so a declaration of one is refused before it is read; the five that XML itself has are read.
-Spec: https://www.w3.org/TR/xml/
+An entity can name a file or grow without end, so a declaration of one is refused before it is read; the five that XML
+itself has are read.  Spec: https://www.w3.org/TR/xml/
 """
 
 from collections.abc import Iterator

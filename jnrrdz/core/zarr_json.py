@@ -1,15 +1,9 @@
-"""Data types and fill values as Zarr v3 documents spell them.
+"""Virtual arrays and groups as Zarr v3 metadata documents, and an array's document back as facts.
 
-May touch numpy and errors only.  Follows
-https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html; `_FillValue`, an attribute, is
-spelt as xarray's Zarr backend reads it, which differs.
-
-The model as Zarr v3 metadata documents, and an array's document back as facts.
-
-May touch numpy, errors and the model's own modules only.  Follows
-https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html (documents, data types, fill values)
-and, for consolidated metadata, the inline form that zarr-python 3 writes and reads.  Documents are
-strict JSON: a float in attributes that JSON cannot spell is written as Zarr spells fill values.
+Follows https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html and its data types and fill values, and for
+consolidated metadata the inline form that zarr-python 3 writes and reads.  `_FillValue`, an attribute, is spelt as
+xarray's Zarr backend reads it, which differs.  Documents are strict JSON: a float in attributes that JSON cannot spell
+is written as Zarr spells fill values.
 """
 
 import base64

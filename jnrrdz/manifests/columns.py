@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.refs import ByteRange, ChunkRefs
+from jnrrdz.core.refs import ByteRange, ChunkRefs, row_pointers, rows_of
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys
 
@@ -85,7 +85,7 @@ class ColumnarRefs:
         refuse_many_chunks(self.keys)
         if self.rows is None:
             return self.refs
-        indptr = _row_pointers(_spread(self.rows, self.refs.counts, self.keys.chunks))
+        indptr = row_pointers(_spread(self.rows, self.refs.counts, self.keys.chunks))
         inline = {int(self.rows[row]): data for row, data in self.refs.inline.items()}
         return replace(self.refs, indptr=indptr, inline=inline)
 
@@ -159,7 +159,7 @@ class Columns:
             indptr = np.arange(listed + 1, dtype=np.int64)
         else:
             counts = np.ones(listed, np.int64) if piece.counts is None else piece.counts
-            indptr = _row_pointers(counts if sparse else _spread(piece.chunks, counts, total))
+            indptr = row_pointers(counts if sparse else _spread(piece.chunks, counts, total))
         inline = self.inline
         if sparse:
             inline = {int(np.searchsorted(piece.chunks, chunk)): data for chunk, data in inline.items()}
@@ -194,8 +194,7 @@ def _ordered(piece: Piece) -> Piece:
     ranges, counts = order, None
     if piece.counts is not None:
         counts = piece.counts[order]
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        ranges = np.repeat(_row_pointers(piece.counts)[:-1][order], counts) + within
+        ranges = rows_of(row_pointers(piece.counts), order)
     return Piece(piece.chunks[order], piece.source[ranges], piece.offset[ranges], piece.length[ranges], counts)
 
 
@@ -204,7 +203,3 @@ def _spread(chunks: Ints, counts: Ints, total: int) -> Ints:
     spread = np.zeros(total, np.int64)
     spread[chunks] = counts
     return spread
-
-
-def _row_pointers(counts: Ints) -> Ints:
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))

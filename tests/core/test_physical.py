@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup, taken
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.physical import physical, scaling_of
 from jnrrdz.core.refs import ChunkRefs
@@ -496,6 +496,6 @@ def test_taken_references_are_those_of_the_chunks(counts, data):
     inline = {0: b"a"} if counts[0] == 0 else {}
     refs = ChunkRefs(("a",), indptr, np.zeros(rows, np.int32), columns, columns + 1, inline)
     chunks = data.draw(st.lists(st.integers(0, len(counts) - 1), max_size=12))
-    found = taken(refs, np.array(chunks, np.int64))
+    found = refs.take(np.array(chunks, np.int64))
     assert [found.ranges(place) for place in range(len(chunks))] == [refs.ranges(chunk) for chunk in chunks]
     assert [found.inline.get(place) for place in range(len(chunks))] == [refs.inline.get(chunk) for chunk in chunks]

@@ -329,8 +329,7 @@ def chunk_refs(level: TileLevel, places: Places, config: TileConfig, itemsize: i
     source = places.source[tile[chunk]]
     present = source >= 0
     counts = np.bincount(chunk[present], minlength=len(tile))
-    indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return ChunkRefs(places.sources, indptr, source[present], offset[present], length[present])
+    return ChunkRefs.from_rows(places.sources, counts, offset[present], length[present], source[present])
 
 
 def _choices(axis: TileAxis) -> Integers:

@@ -339,8 +339,7 @@ def level_array(level: Level) -> VirtualArray:
     places = np.arange(prod(grid)).reshape(grid).transpose(order).ravel()
     offsets, lengths = cut.offsets.ravel()[places], cut.lengths.ravel()[places]
     present = (offsets > 0) & (lengths > 0)
-    indptr = np.concatenate(([0], np.cumsum(present))).astype(np.int64)
-    source: NDArray[np.int32] = np.broadcast_to(np.int32(0), int(indptr[-1]))
+    source = None
     if len(level.sources) > 1:
         source = np.repeat(level.source[:: cut.together], cut.offsets.shape[1])[places][present]
     return VirtualArray(
@@ -348,7 +347,7 @@ def level_array(level: Level) -> VirtualArray:
         dtype=alone.dtype,
         chunks=tuple(chunks[place] for place in order),
         codecs=(cut.codec,),
-        refs=ChunkRefs(level.sources, indptr, source, offsets[present], lengths[present]),
+        refs=ChunkRefs.from_rows(level.sources, present, offsets[present], lengths[present], source),
         dimension_names=tuple(names[place] for place in order),
         fill_value=alone.fill_value,
         attributes=alone.attributes,
