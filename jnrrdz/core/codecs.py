@@ -672,7 +672,8 @@ class Kind:
 
 
 def _axes(value: Any) -> tuple[tuple[Choice, ...], ...]:
-    if not isinstance(value, list) or not value or not all(map(_is_axis, value)):
+    is_nested = isinstance(value, list) and value and all(isinstance(axis, list) and axis for axis in value)
+    if not is_nested or not all(_is_choice(choice) for axis in value for choice in axis):
         raise MalformedError(f"found {shown(value)}; lists of [size, first] are needed")
     return tuple(tuple((size, first) for size, first in axis) for axis in value)
 
@@ -699,7 +700,14 @@ class TileConfig(Configuration):
     @cached_property
     def kinds(self) -> tuple[Kind, ...]:
         """The combinations of choices, in C order."""
-        return tuple(map(_kind, product(*self.axes)))
+        kinds = []
+        for choices in product(*self.axes):
+            shape, origin = (tuple(column) for column in zip(*choices, strict=True))
+            first = 0
+            for size, begin in choices:
+                first = first * size + begin
+            kinds.append(Kind(shape, origin, math.prod(shape), first))
+        return tuple(kinds)
 
     def kind_of(self, chunk: int, grid: tuple[int, ...]) -> int | None:
         """Return the number of the kind that belongs into a chunk of a grid; None for a grid of other axes."""
@@ -744,19 +752,7 @@ def _choice_of(chunk: int, chunks: int, axis: tuple[Choice, ...]) -> int:
     return 0 if chunk < last else starts - 1 + chunk - last
 
 
-def _is_axis(axis: Any) -> bool:
-    return isinstance(axis, list) and bool(axis) and all(map(_is_choice, axis))
-
-
 def _is_choice(choice: Any) -> bool:
     if not isinstance(choice, list) or len(choice) != len(("size", "first")):
         return False
     return all(type(part) is int for part in choice) and 0 <= choice[1] < choice[0] <= MOST_BYTES
-
-
-def _kind(choices: tuple[Choice, ...]) -> Kind:
-    shape, origin = tuple(size for size, _ in choices), tuple(first for _, first in choices)
-    at = 0
-    for size, first in choices:
-        at = at * size + first
-    return Kind(shape, origin, math.prod(shape), at)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.concat_build import (
     Assembly,
-    Attributes,
     Kind,
     Member,
     ReadValues,
@@ -87,8 +86,11 @@ class Concatenation:
         except UnrepresentableError as error:
             self._problems.append(Mismatch(name, (str(error),)))
             return
-        attributes = {path: _plain(node) for path, node in (("", group), *group.walk())}
-        kind = self._kinds.setdefault(dumps(seen.facts), Kind(_bare(group), seen.roles, seen.facts, attributes))
+        # as JSON has them, so that they compare
+        nodes = (("", group), *group.walk())
+        attributes = {path: {name: json_value(it) for name, it in node.attributes.items()} for path, node in nodes}
+        bare = VirtualGroup(group.children, group.attributes)  # the records are kept for all groups together
+        kind = self._kinds.setdefault(dumps(seen.facts), Kind(bare, seen.roles, seen.facts, attributes))
         kind.intersect(attributes)
         kind.members.append(member)
 
@@ -199,16 +201,6 @@ def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
     )
 
 
-def _plain(node: Node) -> Attributes:
-    """Return a node's attributes as JSON has them, so that they compare."""
-    return {name: json_value(value) for name, value in node.attributes.items()}
-
-
-def _bare(group: VirtualGroup) -> VirtualGroup:
-    """Return the group without its records, which are kept for all groups together."""
-    return VirtualGroup(group.children, group.attributes)
-
-
 def _own_coordinate(group: VirtualGroup, dim: str, given: Any) -> Coordinate | None:
     """Return the values along the axis that the group has itself; those of all its levels are the same."""
     groups = [group, *(node for _, node in group.walk() if isinstance(node, VirtualGroup))]
@@ -247,16 +239,11 @@ def _replaced(stack: VirtualGroup, member: VirtualGroup, path: str, url: str, di
             children[name] = _replaced(old, new, here, url, dim)
         elif isinstance(old, VirtualArray) and isinstance(new, VirtualArray):
             children[name] = _array(old, new, here, url, dim)
-        elif _uses(old, url):
+        elif any(url in array.refs.sources for _, array in VirtualGroup({"": old}).arrays()):
             raise UnrepresentableError("the file as it is now has no such node; merge again", field=here)
         else:
             children[name] = old
     return replace(stack, children=children)
-
-
-def _uses(node: Node, url: str) -> bool:
-    arrays = [node] if isinstance(node, VirtualArray) else [array for _, array in node.arrays()]
-    return any(url in array.refs.sources for array in arrays)
 
 
 def _array(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) -> VirtualArray:

@@ -14,7 +14,6 @@ from typing import Any
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
-from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -114,7 +113,8 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
     yield "dimensions", document["dimension_names"]
     if role is Role.COORDINATE:
         # times are put in one unit, whatever theirs are
-        yield from (() if is_time(array.attributes) else _units(document["attributes"]))
+        own = {} if is_time(array.attributes) else document["attributes"]
+        yield from ((f"attribute {name}", own[name]) for name in ("units", "calendar") if name in own)
         return
     along = array.dimension_names.index(dim) if role is Role.JOINED else None
     yield "shape", [size for axis, size in enumerate(document["shape"]) if axis != along]
@@ -131,11 +131,9 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
         elif once or _counts(name, attributes):
             yield f"attribute {name}", value
     if role is Role.KEPT:
-        yield "values", _bytes_of(array.refs)
-
-
-def _units(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return ((f"attribute {name}", attributes[name]) for name in ("units", "calendar") if name in attributes)
+        refs = array.refs
+        inline = {str(chunk): data.hex() for chunk, data in sorted(refs.inline.items())}
+        yield "values", [inline, *(refs.ranges(chunk) for chunk in range(refs.chunks))]
 
 
 def _counts(name: str, attributes: Mapping[str, Any]) -> bool:
@@ -159,12 +157,6 @@ def _codec_facts(codecs: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
         for member, value in codec.get("configuration", {}).items():
             if (codec["name"], member) != (TIFF_TILE, JPEG_TABLES):  # compared apart: they can stand in the chunks
                 yield f"codec {label}, {member}", value
-
-
-def _bytes_of(refs: ChunkRefs) -> list[Any]:
-    """Return which the bytes of every chunk are, or where."""
-    inline = {str(chunk): data.hex() for chunk, data in sorted(refs.inline.items())}
-    return [inline, *(refs.ranges(chunk) for chunk in range(refs.chunks))]
 
 
 def _group_facts(group: VirtualGroup) -> dict[str, Any]:

@@ -175,9 +175,10 @@ def _crs_user_defined(keys: Keys) -> Json:
         {"name": name, "abbreviation": name[0], "direction": direction, "unit": length}
         for name, direction in zip(("Easting", "Northing"), directions, strict=True)
     ]
+    said = citation(text(keys, *_CITATIONS))
     return {
         "type": "ProjectedCRS",
-        "name": _name(keys, *_CITATIONS),
+        "name": said.get("PCS Name") or said.get("Projection Name") or said.get("Name") or "unnamed",
         "base_crs": base,
         "conversion": conversion,
         "coordinate_system": {"subtype": "Cartesian", "axis": axes},
@@ -207,11 +208,6 @@ def _linear_unit(keys: Keys, citations: tuple[str, ...] = _CITATIONS) -> Json | 
         return own
     said = [citation(text(keys, name)) for name in reversed(citations)]
     return named_unit(next((name for one in said for name in (one.get("LUnits"), one.get("Units")) if name), None))
-
-
-def _name(keys: Keys, *names: str) -> str:
-    said = citation(text(keys, *names))
-    return said.get("PCS Name") or said.get("Projection Name") or said.get("Name") or "unnamed"
 
 
 def _geocentric(keys: Keys) -> Json:

@@ -124,7 +124,8 @@ def unpacked_attributes(array: VirtualArray, packing: Packing) -> dict[str, Any]
     if packing.is_scaled:
         kept |= {name: _limits(kept[name], packing) for name in LIMITS if name in kept}
         if packing.scales[0] < 0:
-            kept = {_swapped(name): value for name, value in kept.items()}
+            limits = {"valid_min": "valid_max", "valid_max": "valid_min"}  # each becomes the other
+            kept = {limits.get(name, name): value for name, value in kept.items()}
         kept |= {STATISTICS: _statistics(kept[STATISTICS], packing)} if STATISTICS in kept else {}
         kept = _with_unit(kept)
     return kept
@@ -143,11 +144,6 @@ def _limits(stored: Any, packing: Packing) -> Any:
     values = np.asarray(stored, np.float64) * packing.scales[0] + packing.offsets[0]
     found: Any = sorted(values.tolist()) if values.ndim else float(values)
     return found
-
-
-def _swapped(name: str) -> str:
-    """Return the limit that another becomes under a negative scale."""
-    return {"valid_min": "valid_max", "valid_max": "valid_min"}.get(name, name)
 
 
 def _statistics(bands: Sequence[Mapping[str, Any]], packing: Packing) -> list[dict[str, Any]]:
@@ -219,13 +215,9 @@ def _group(group: VirtualGroup, path: str) -> VirtualGroup:
         try:
             children |= _variables(name, child)
         except JnrrdzError as error:
-            raise error.at(field=place) if error.field is None else _placed(error, place) from error.__cause__
+            error.field = place if error.field is None else f"{place}: {error.field}"
+            raise error from error.__cause__
     return replace(group, children=children)
-
-
-def _placed(error: JnrrdzError, place: str) -> JnrrdzError:
-    error.field = f"{place}: {error.field}"
-    return error
 
 
 def _variables(name: str, array: VirtualArray) -> dict[str, VirtualArray]:
@@ -283,17 +275,13 @@ def _chain(array: VirtualArray, packing: Packing, scaling: Scaling) -> Iterator[
             yield cast_value(DOUBLE.name)
         yield scaling.codec
     computed = scaling.dtype if scaling.codec is None else DOUBLE
-    decode: ScalarMap = [(_json(mark), "NaN") for mark in packing.mapped]
+    decode: ScalarMap = [(spelt(mark) if isinstance(mark, float) else mark, "NaN") for mark in packing.mapped]
     if not decode and computed == stored:
         return
     encode: ScalarMap = [("NaN", mark) for mark, _ in decode[:1]] if stored.kind in "iu" else []
     # the fill value is encoded whenever an array is opened, and may be rounded to just outside
     clamp = "clamp" if stored.kind in "iu" else None
     yield cast_value(data_type(stored), out_of_range=clamp, encode=encode, decode=decode)
-
-
-def _json(mark: Any) -> float | str:
-    return spelt(mark) if isinstance(mark, float) else mark
 
 
 def _fill(array: VirtualArray, packing: Packing, dtype: np.dtype[Any]) -> Any:

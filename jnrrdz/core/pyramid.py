@@ -80,15 +80,16 @@ def level_attributes(
     name: str, names: Sequence[str], units: Sequence[str | None], levels: Sequence[VolumeLevel]
 ) -> Attributes:
     """Return the attributes of the group that holds the levels, finest first."""
-    layout = [_layout(level, levels[0]) for level in levels]
+    layout = [
+        {
+            "asset": level.group,
+            **({} if number == 0 else {"derived_from": levels[0].group}),
+            "transform": {"scale": list(level.factors), "translation": [0.0] * len(level.factors)},
+        }
+        for number, level in enumerate(levels)
+    ]
     found: Attributes = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
     return found | _ome(name, names, units, levels)
-
-
-def _layout(level: VolumeLevel, finest: VolumeLevel) -> Attributes:
-    origin = {} if level is finest else {"derived_from": finest.group}
-    transform = {"scale": list(level.factors), "translation": [0.0] * len(level.factors)}
-    return {"asset": level.group, **origin, "transform": transform}
 
 
 def _ome(name: str, names: Sequence[str], units: Sequence[str | None], levels: Sequence[VolumeLevel]) -> Attributes:
@@ -148,7 +149,9 @@ class VirtualLevel:
     def __post_init__(self) -> None:
         """Refuse what cannot be a level, by the field that says so."""
         for field in ("name", "source", "variable"):
-            _check_name(getattr(self, field), field)
+            value = getattr(self, field)
+            if not isinstance(value, str) or not value.strip(".") or "/" in value or value.startswith("__"):
+                raise MalformedError(f"{value!r} is no name of a Zarr node", field=field)
         for field in ("factors", "shape", "chunks"):
             _check_sizes(getattr(self, field), field)
         if not len(self.factors) == len(self.shape) == len(self.chunks):
@@ -206,11 +209,6 @@ def check_method(method: Any) -> None:
     """Refuse what is no method of making a coarser level."""
     if method not in METHODS:
         raise UnsupportedError(f"a downsampling method {method!r}; there are {', '.join(METHODS)}", field="method")
-
-
-def _check_name(value: Any, field: str) -> None:
-    if not isinstance(value, str) or not value.strip(".") or "/" in value or value.startswith("__"):
-        raise MalformedError(f"{value!r} is no name of a Zarr node", field=field)
 
 
 def _check_sizes(value: Any, field: str) -> None:

@@ -65,8 +65,12 @@ def _encode_int(value: Any, dtype: np.dtype[Any]) -> int:
 def _encode_float(value: Any, dtype: np.dtype[Any]) -> float | str:
     if not isinstance(value, Real):
         raise _refused_fill(value, dtype)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _refused_fill(value, dtype) from None
     with np.errstate(over="ignore"):
-        typed = np.asarray(_as_float(value, dtype)).astype(dtype.newbyteorder(">"))
+        typed = np.asarray(number).astype(dtype.newbyteorder(">"))
     if np.isnan(typed):
         # another NaN than the quiet positive one has to be spelt by its bits
         same = typed.tobytes() == np.array(math.nan, typed.dtype).tobytes()
@@ -74,13 +78,6 @@ def _encode_float(value: Any, dtype: np.dtype[Any]) -> float | str:
     if np.isinf(typed) and not math.isinf(value):
         raise _refused_fill(value, dtype)
     return spelt(float(typed))
-
-
-def _as_float(value: Any, dtype: np.dtype[Any]) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        raise _refused_fill(value, dtype) from None
 
 
 def _encode_complex(value: Any, dtype: np.dtype[Any]) -> list[float | str]:
@@ -326,7 +323,10 @@ def _with_sources(root: VirtualGroup) -> VirtualGroup:
     trees = tuple(url for url in recorded if url.endswith("/"))
     urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
     others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
-    records = [_record_json(record) for record in (*root.sources, *others)]
+    records = [
+        {_RECORD_NAMES.get(name, name): value for name, value in asdict(record).items() if value is not None}
+        for record in (*root.sources, *others)
+    ]
     own = {"version": _version(), "sources": records, **root.origin}
     return VirtualGroup(root.children, {**root.attributes, "jnrrdz": own}, root.sources)
 
@@ -334,10 +334,6 @@ def _with_sources(root: VirtualGroup) -> VirtualGroup:
 @cache
 def _version() -> str:
     return version("jnrrdz")  # reads a file each time: a sixth of what a small manifest costs
-
-
-def _record_json(record: SourceRecord) -> dict[str, Any]:
-    return {_RECORD_NAMES.get(name, name): value for name, value in asdict(record).items() if value is not None}
 
 
 def array_from_json(document: Mapping[str, Any]) -> ArrayFacts:
