@@ -17,7 +17,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder, analysis53, decode_window, synthesis
 from jnrrdz.formats.jpeg2000.packets import TilePart, coding, packet_table, tile_part
-from jnrrdz.formats.jpeg2000.windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.windows import WindowGrid, chunk_ranges
 from tests.jpeg2000.images import LOSSLESS, encoded, image
 
 
@@ -41,7 +41,7 @@ class Tile:
 
     def chunks(self, level, chunk):
         """Return the grid, and every chunk's bytes as a reader of its references gets them."""
-        grid = Grid(self.coding, self.box, level, chunk)
+        grid = WindowGrid(self.coding, self.box, level, chunk)
         indptr, offset, length = chunk_ranges(grid, self.table, self.sot)
         ranges = list(zip(offset.tolist(), length.tolist(), strict=True))
         return grid, [
@@ -186,7 +186,7 @@ RANGES = {
 def test_a_chunk_of_which_a_range_is_another_is_an_error(tmp_path, options, change):
     # decoders give pixels for whatever packets there are, so they are counted before
     tile = Tile(encoded(tmp_path, image((3, 200, 230), "uint8"), **options))
-    grid = Grid(tile.coding, tile.box, 0, (64, 64))
+    grid = WindowGrid(tile.coding, tile.box, 0, (64, 64))
     pointers, offset, length = chunk_ranges(grid, tile.table, tile.sot)
     row = np.s_[pointers[5] : pointers[6]]
     ranges = [tile.data[at : at + size] for at, size in zip(offset[row].tolist(), length[row].tolist(), strict=True)]
@@ -218,7 +218,7 @@ def test_what_a_window_would_cost_is_refused_before_it_is_spent(tmp_path, name):
     known = coding(bytes(data[: data.index(b"\xff\x90")]))
     tracemalloc.start()
     with pytest.raises(UnsupportedError, match=words):
-        Grid(known, known.tile_box(0), 0, (side, side))
+        WindowGrid(known, known.tile_box(0), 0, (side, side))
     assert tracemalloc.get_traced_memory()[1] < 1e5
     tracemalloc.stop()
 

@@ -24,7 +24,7 @@ from jnrrdz.formats.jpeg2000.packets import (
     tile_part,
 )
 from jnrrdz.formats.jpeg2000.tagtree import Bits, TagTree
-from jnrrdz.formats.jpeg2000.windows import Grid, chunk_ranges
+from jnrrdz.formats.jpeg2000.windows import WindowGrid, chunk_ranges
 
 SIDES = "{64,32},{64,64},{32,64},{32,32}"
 
@@ -215,8 +215,8 @@ def test_a_grid_of_precincts_too_large_for_its_windows_is_refused(tmp_path):
     data, _ = encoded(tmp_path, (1, 1100, 1200), PRECINCTS="{2048,2048}", RESOLUTIONS="2", QUALITY="1")
     found = coding(data)
     with pytest.raises(UnsupportedError, match="precincts are too large"):
-        Grid(found, found.tile_box(), 0, (64, 64))
-    assert Grid(found, found.tile_box(), 0, (256, 256)).shape == (5, 5)
+        WindowGrid(found, found.tile_box(), 0, (64, 64))
+    assert WindowGrid(found, found.tile_box(), 0, (256, 256)).shape == (5, 5)
 
 
 def test_a_chunk_of_one_precinct_refers_to_what_it_and_its_neighbours_hold(tmp_path):
@@ -224,7 +224,7 @@ def test_a_chunk_of_one_precinct_refers_to_what_it_and_its_neighbours_hold(tmp_p
     data, _ = encoded(tmp_path, (1, 160, 160), **{**options, "PRECINCTS": "{32,32},{32,32}"})
     found, box, parts, read = opened(data)
     table = packet_table(read, found, box, parts)
-    indptr, offset, length = chunk_ranges(Grid(found, box, 0, (32, 32)), table, 1000)
+    indptr, offset, length = chunk_ranges(WindowGrid(found, box, 0, (32, 32)), table, 1000)
     ranges = list(zip(offset.tolist(), length.tolist(), strict=True))[indptr[12] : indptr[13]]
     # chunk (2, 2) of 5 x 5: precincts 1..3 in both directions above, and 2 x 2 of 3 x 3 at half the size
     top = np.flatnonzero(table.resolution == 1).reshape(5, 5)[1:4, 1:4]

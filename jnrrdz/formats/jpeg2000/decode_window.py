@@ -28,7 +28,7 @@ from jnrrdz.formats.jpeg2000.grid import MAX_SAMPLES
 from jnrrdz.formats.jpeg2000.markers import LARGEST, Component, Marker, Progression
 from jnrrdz.formats.jpeg2000.packets import Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
-from jnrrdz.formats.jpeg2000.windows import DEPTH, Grid, check_section, parse_chunk
+from jnrrdz.formats.jpeg2000.windows import DEPTH, WindowGrid, check_section, parse_chunk
 
 type Samples = NDArray[Any]
 
@@ -114,7 +114,7 @@ TRANSFORMED = 3
 """Components that the component transform mixes."""
 
 
-def decode_window(grid: Grid, sot: bytes, data: bytes | memoryview) -> Samples:
+def decode_window(grid: WindowGrid, sot: bytes, data: bytes | memoryview) -> Samples:
     """Return a chunk's pixels as (component, row, column), cut where the image ends.
 
     `sot` is the tile's first SOT marker segment, which begins each of the chunk's sections.
@@ -250,7 +250,7 @@ class WindowedDecoder:
         self.config, self.shape, self.dtype, self.fill_value = config, shape, dtype, fill_value
         self._coding = coding(config.main_header)
         self._chunk = (shape[-2], shape[-1]) if len(shape) > 1 else (0, 0)
-        self._grids: dict[int, Grid] = {}
+        self._grids: dict[int, WindowGrid] = {}
         components = self._coding.siz.components
         self._table = palette_table(config.palette, len(components), dtype, JPEG2000_WINDOW)
         bands = len(components) if self._table is None else COLOURS
@@ -279,7 +279,7 @@ class WindowedDecoder:
         whole[:, : pixels.shape[1], : pixels.shape[2]] = pixels
         return whole.reshape(self.shape)
 
-    def _grid(self, sot: bytes) -> Grid:
+    def _grid(self, sot: bytes) -> WindowGrid:
         """Return the windows of the tile that a chunk's first bytes name."""
         tile = int.from_bytes(sot[4:6], "big")
         if len(sot) < SOT_BYTES or int.from_bytes(sot[:2], "big") != Marker.SOT or tile >= self._coding.siz.tiles:
@@ -289,7 +289,7 @@ class WindowedDecoder:
             )
         grid = self._grids.get(tile)
         if grid is None:
-            grid = Grid(self._coding, self._coding.tile_box(tile), self.config.resolution_level, self._chunk)
+            grid = WindowGrid(self._coding, self._coding.tile_box(tile), self.config.resolution_level, self._chunk)
             self._grids[tile] = grid
         return grid
 

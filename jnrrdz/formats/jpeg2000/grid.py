@@ -25,7 +25,7 @@ MAX_SAMPLES = 1 << 29
 type Tiles = tuple[range, range]
 """Rows and columns of tiles."""
 
-type Boxes = tuple[tuple[int, int], tuple[int, int]]
+type Area = tuple[tuple[int, int], tuple[int, int]]
 """The first sample and the one after the last, down and across."""
 
 
@@ -83,12 +83,12 @@ class ChunkGrid:
         down, across = self.factors
         return range(*self.siz.y.chunk_tiles(row, down)), range(*self.siz.x.chunk_tiles(column, across))
 
-    def box(self, row: int, column: int) -> Boxes:
+    def box(self, row: int, column: int) -> Area:
         """Return the samples of a chunk, counted as the component counts them."""
         down, across = self.factors
         return self.siz.y.chunk_box(row, down), self.siz.x.chunk_box(column, across)
 
-    def tile_box(self, number: int) -> Boxes:
+    def tile_box(self, number: int) -> Area:
         """Return the samples of a tile, likewise."""
         row, column = divmod(number, self.siz.x.tiles)
         down, across = self.factors

@@ -63,7 +63,7 @@ MAX_PACKETS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Grid:
+class WindowGrid:
     """Windows of one size over one level of a tile, counted from the tile's own corner."""
 
     coding: Coding
@@ -75,7 +75,7 @@ class Grid:
     def __post_init__(self) -> None:
         """Refuse components on different grids, which do not share windows, and levels that are not there."""
         most = self.coding.guard + max(exponent for exponent, _ in self.coding.steps)
-        if most > DEPTH - 4:  # exact integers need room for what `codecs.jpeg2000_window` adds
+        if most > DEPTH - 4:  # exact integers need room for what `decode_window` adds
             raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
         samplings = sorted(self.coding.siz.samplings)
         if len(samplings) > 1:
@@ -152,7 +152,7 @@ class Grid:
         return [(number, group) for number in range(self.coding.levels - self.level + 1) for group in groups]
 
 
-def chunk_ranges(grid: Grid, table: PacketTable, sot: int) -> tuple[Ints, Ints, Ints]:
+def chunk_ranges(grid: WindowGrid, table: PacketTable, sot: int) -> tuple[Ints, Ints, Ints]:
     """Return row pointers, offsets and lengths of the ranges of every chunk; the first SOT stands at `sot`."""
     rows, columns = grid.shape
     if max(grid.shape) > int((table.offset + table.length).max()) - sot - SOT_BYTES:
@@ -175,7 +175,7 @@ def chunk_ranges(grid: Grid, table: PacketTable, sot: int) -> tuple[Ints, Ints, 
     return np.cumsum(counts, dtype=np.int64), np.concatenate(offsets), np.concatenate(lengths)
 
 
-def _packet_index(grid: Grid, table: PacketTable) -> dict[tuple[int, int], Ints]:
+def _packet_index(grid: WindowGrid, table: PacketTable) -> dict[tuple[int, int], Ints]:
     """Return where in the table the packets of each component's resolution are, by precinct row, column and layer."""
     index = {}
     for component in range(len(grid.coding.siz.components)):
@@ -212,7 +212,7 @@ def check_section(coding: Coding, share: Share, number: int, components: Sequenc
         )
 
 
-def parse_chunk(grid: Grid, sot: bytes, data: bytes) -> tuple[tuple[int, int], list[bytes]]:
+def parse_chunk(grid: WindowGrid, sot: bytes, data: bytes) -> tuple[tuple[int, int], list[bytes]]:
     """Return a chunk's place in the grid and its sections of packets."""
     if len(sot) != SOT_BYTES or int.from_bytes(sot[:2], "big") != Marker.SOT:
         raise MalformedError(f"{sot.hex(' ')} is no SOT marker segment", field="SOT")
@@ -308,8 +308,8 @@ class Windows:
     def _coding(self) -> Coding:
         return coding(self.codestream.header)
 
-    def _grid(self, level: int, chunk: tuple[int, int], tile: int) -> Grid:
-        return Grid(self._coding, self._coding.tile_box(tile), level, chunk)
+    def _grid(self, level: int, chunk: tuple[int, int], tile: int) -> WindowGrid:
+        return WindowGrid(self._coding, self._coding.tile_box(tile), level, chunk)
 
     def _chunk(self, level: int) -> tuple[int, int]:
         """Return height and width of a level's windows, whole precincts where that can be."""
