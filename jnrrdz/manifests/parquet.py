@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_directory
@@ -123,10 +123,8 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
 
 
 def _ranges(refs: ChunkRefs, scattered: NDArray[np.int64], first: int) -> pa.Table:
-    counts = refs.counts[scattered + first]
-    begins = np.cumsum(counts) - counts
-    rows = np.arange(counts.sum()) + np.repeat(refs.indptr[scattered + first] - begins, counts)
-    columns = [np.repeat(scattered, counts), refs.offset[rows], refs.length[rows]]
+    rows = rows_of(refs.indptr, scattered + first)
+    columns = [np.repeat(scattered, refs.counts[scattered + first]), refs.offset[rows], refs.length[rows]]
     return pa.Table.from_arrays([integers(column) for column in columns], schema=_RANGES)
 
 

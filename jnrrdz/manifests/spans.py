@@ -70,7 +70,7 @@ def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
         _refuse_overlapping(refs, source, path)
         scattered = np.empty(0, np.int64)
     else:  # some range does not begin where the one before it ends
-        chunk = np.repeat(np.arange(refs.chunks), refs.counts)
+        chunk = refs.owner
         apart = refs.offset[1:] != refs.offset[:-1] + refs.length[:-1]
         scattered = np.unique(chunk[1:][apart & (chunk[1:] == chunk[:-1])])
     return Spans(source, _spread(refs, filled, start, 0), _spread(refs, filled, stop - start, 0), scattered)
@@ -91,7 +91,7 @@ def remedy(refs: ChunkRefs) -> str:
 
 def _overlapping(refs: ChunkRefs) -> NDArray[np.int64]:
     """Return the chunks that refer to some byte twice: their order means something, their span does not."""
-    chunk = np.repeat(np.arange(refs.chunks), refs.counts)
+    chunk = refs.owner
     order = np.lexsort((refs.offset, chunk))
     chunk, start, stop = chunk[order], refs.offset[order], (refs.offset + refs.length)[order]
     return np.unique(chunk[1:][(start[1:] < stop[:-1]) & (chunk[1:] == chunk[:-1])])
@@ -109,7 +109,7 @@ def _refuse_overlapping(refs: ChunkRefs, source: NDArray[np.int32], path: str) -
 
 
 def _refuse_mixed(refs: ChunkRefs, source: NDArray[np.int32], path: str) -> None:
-    chunk = np.repeat(np.arange(refs.chunks), refs.counts)
+    chunk = refs.owner
     strange = np.flatnonzero(refs.source != source[chunk])
     if len(strange):
         where = int(chunk[strange[0]])

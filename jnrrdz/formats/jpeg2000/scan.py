@@ -16,7 +16,7 @@ from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.refs import ChunkRefs, rows_of
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, ReadRange, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
@@ -164,17 +164,15 @@ def tile_refs(windows: Windows, grid: ChunkGrid) -> ChunkRefs:
     chunk, tile = grid.members()
     order = np.argsort(parts.tile, kind="stable")
     pointers = np.searchsorted(parts.tile[order], np.arange(grid.siz.tiles + 1))
-    counts = np.diff(pointers)[tile]
-    rows = order[np.repeat(pointers[tile] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
-    owner = np.repeat(chunk, counts)
+    rows = order[rows_of(pointers, tile)]
+    owner = np.repeat(chunk, np.diff(pointers)[tile])
     offset, length = parts.offset[rows], parts.length[rows]
     begins = np.ones(len(rows), bool)
     begins[1:] = (offset[1:] != offset[:-1] + length[:-1]) | (owner[1:] != owner[:-1])
     first = np.flatnonzero(begins)
     chunks = int(chunk[-1]) + 1
-    indptr = np.searchsorted(owner[first], np.arange(chunks + 1)).astype(np.int64)
-    source = np.broadcast_to(np.int32(0), len(first))
-    return ChunkRefs((windows.url,), indptr, source, offset[first], np.add.reduceat(length, first))
+    counts = np.bincount(owner[first], minlength=chunks)
+    return ChunkRefs.from_rows((windows.url,), counts, offset[first], np.add.reduceat(length, first))
 
 
 def composite_array(windows: Windows, grid: ChunkGrid, *, is_rgb: bool, attributes: Mapping[str, Any]) -> VirtualArray:
