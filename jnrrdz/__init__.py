@@ -97,7 +97,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names.split():
-            return getattr(_import(f"jnrrdz.{module}"), name)
+            globals()[name] = value = getattr(_import(f"jnrrdz.{module}"), name)
+            return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

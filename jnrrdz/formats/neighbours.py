@@ -4,6 +4,7 @@ One that is not there (or may not be read, which is how object stores say the sa
 error; each that was read is recorded once.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.tree import MISSING, FileSizes
+from jnrrdz.sources.url import local_path
 
 type Opener = Callable[[str], ByteSource]
 """Opens a URL, or raises the JnrrdzError that says why not."""
@@ -37,7 +39,9 @@ class Neighbours:
     def open(self, url: str) -> ReadAhead | None:
         """Return a reader of a neighbour, None where there is none."""
         if url not in self.opened:
-            self.opened[url] = None if self.opener is None else _open_if_there(self.opener, url)
+            path = local_path(url)
+            there = path is None or os.path.exists(path)  # noqa: PTH110  the path is literal
+            self.opened[url] = _open_if_there(self.opener, url) if there and self.opener is not None else None
         return self.opened[url]
 
     def sizes(self, urls: Sequence[str]) -> FileSizes:
