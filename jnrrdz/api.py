@@ -155,18 +155,15 @@ def open_store(
     as virtual are there too, computed where they are read; `virtual_levels` gives so many to every image that
     has no coarser levels, made by the method `downsample`.
     """
-    return with_pyramids(open_stored(refs, options=options, access=access, **choices), virtual_levels, downsample)
+    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
+    return with_pyramids(open_stored(refs, options=wanted, access=reach), virtual_levels, downsample)
 
 
 def open_stored(
-    refs: str | os.PathLike[str] | VirtualGroup,
-    *,
-    options: ScanOptions | None = None,
-    access: Access | None = None,
-    **choices: Unpack[OpenChoices],
+    refs: str | os.PathLike[str] | VirtualGroup, *, options: ScanOptions | None = None, access: Access | None = None
 ) -> ReferenceStore:
     """Return the store without computed levels: what has references, and nothing else."""
-    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
+    wanted, reach = options or ScanOptions(), access or Access()
     if isinstance(refs, VirtualGroup):
         group = physical_values(refs) if wanted.physical else refs
         return ReferenceStore(from_group(group), source_options=reach.source_options, allow=("*",))
@@ -230,20 +227,3 @@ def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -
     Options are those of `open_store` and xarray's.
     """
     return xr.open_datatree(refs, engine="jnrrdz", **options)  # type: ignore[arg-type]
-
-
-__all__ = [
-    "Indexed",
-    "format_of",
-    "index",
-    "index_in_place",
-    "names_manifest",
-    "open_dataset",
-    "open_datatree",
-    "open_group",
-    "open_store",
-    "open_stored",
-    "remove_in_place",
-    "scan",
-    "write",
-]

@@ -143,8 +143,9 @@ def _stem(source: str) -> str:
 def _index(console: Console, source: str, place: str, wish: Wish) -> None:
     """Index one source, and tell of it and of its warnings."""
     from jnrrdz import api  # noqa: PLC0415  see the package
+    from jnrrdz.manifests.manifest import format_of  # noqa: PLC0415  the same
 
-    form = wish.form.format or api.format_of(place)
+    form = wish.form.format or format_of(place)
     # a repository names its sources' endpoint itself, wherever the repository is
     own = wish.reach.options(source) if form == "icechunk" else None
     console.hush_icechunk(form)

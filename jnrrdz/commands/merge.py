@@ -32,6 +32,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.manifests.groups import group_from_manifest
+from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, MergeChoices, MergeOptions, WriteOptions, with_choices
 from jnrrdz.sources.base import ByteSource
@@ -138,7 +139,7 @@ def merge(
     arrays = [array for _, array in found.group.arrays() if dim in array.dimension_names and array.refs.sources]
     return Merged(
         target,
-        output.format or api.format_of(target),
+        output.format or format_of(target),
         found.names,
         tuple(map(str, found.left_out)),
         found.dropped,
