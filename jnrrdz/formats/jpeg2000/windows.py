@@ -375,13 +375,11 @@ class Windows:
             offsets.append(offset)
             lengths.append(length)
         owner = np.concatenate(owners)
-        counts = np.bincount(owner, minlength=rows * columns)
-        if len(counts) > rows * columns or not counts.all():
+        # ranges stand tile by tile
+        refs = ChunkRefs.grouped((self.url,), rows * columns, owner, np.concatenate(offsets), np.concatenate(lengths))
+        if refs.chunks > rows * columns or not refs.counts.all():
             raise MalformedError(f"windows that do not make up a grid of {rows * columns}", field="SIZ")
-        order = np.argsort(owner, kind="stable")  # ranges stand tile by tile
-        indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        source = np.broadcast_to(np.int32(0), len(order))
-        return ChunkRefs((self.url,), indptr, source, np.concatenate(offsets)[order], np.concatenate(lengths)[order])
+        return refs
 
 
 def side(axis: Axis, factor: int, wanted: int) -> int:

@@ -294,11 +294,10 @@ def _stack_refs(parts: Sequence[ChunkRefs | None], chunks: int) -> ChunkRefs:
     """Return the chunks of each timepoint after those of the one before it."""
     known = [part for part in parts if part is not None]
     counts = [np.zeros(chunks, np.int64) if part is None else part.counts for part in parts]
-    indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.concatenate(counts))))
     files = GridFiles.joined([part.sources for part in known if isinstance(part.sources, GridFiles)])
     rows = np.arange(len(files), dtype=np.int32)
     offset, length = (np.concatenate([getattr(part, name) for part in known]) for name in ("offset", "length"))
-    return ChunkRefs(files, indptr, rows, offset, length)
+    return ChunkRefs.from_rows(files, np.concatenate(counts), offset, length, rows)
 
 
 def _with_time(attributes: Mapping[str, Any]) -> dict[str, Any]:
