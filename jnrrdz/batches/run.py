@@ -31,15 +31,7 @@ from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError, r
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import leftovers, remove
 from jnrrdz.manifests.manifest import format_of
-from jnrrdz.options import (
-    Access,
-    BatchChoices,
-    BatchOptions,
-    MergeOptions,
-    ScanOptions,
-    WriteOptions,
-    with_choices,
-)
+from jnrrdz.options import Access, BatchChoices, BatchOptions, MergeOptions, ScanOptions, WriteOptions, with_choices
 from jnrrdz.sources.url import local_path, origin
 
 if TYPE_CHECKING:

@@ -29,10 +29,9 @@ from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
-from jnrrdz.sources.base import ByteSource, Span, Validators
+from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
-from jnrrdz.sources.readahead import FIRST
 from jnrrdz.sources.retry import is_passing, pause
 from jnrrdz.sources.url import local_path
 

@@ -17,7 +17,8 @@ from jnrrdz.cli.facts import Facts
 from jnrrdz.codecs.osml import UNREAD
 from jnrrdz.core.codecs import CAST_VALUE, JPEG, JPEG2000, JPEG2000_WINDOW, Jpeg2000Config
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats import FORMATS, Format
+from jnrrdz.formats import FORMATS
+from jnrrdz.formats.format import Format
 from jnrrdz.formats.jpeg2000 import decode as openjp2
 from jnrrdz.formats.jpeg2000.decode import missing_library
 from jnrrdz.formats.nitf import decode as nitf_decode

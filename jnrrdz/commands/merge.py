@@ -35,10 +35,9 @@ from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, MergeChoices, MergeOptions, WriteOptions, with_choices
-from jnrrdz.sources.base import ByteSource
+from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
-from jnrrdz.sources.readahead import ReadAhead
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 HEAD = 12

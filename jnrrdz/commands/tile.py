@@ -17,16 +17,7 @@ from typing import Any, BinaryIO, Unpack
 
 import fsspec
 
-from jnrrdz.commands.tile_pixels import (
-    SPACE,
-    InFile,
-    InFolder,
-    Pixels,
-    Run,
-    TileChoices,
-    TileOptions,
-    open_pixels,
-)
+from jnrrdz.commands.tile_pixels import SPACE, InFile, InFolder, Pixels, Run, TileChoices, TileOptions, open_pixels
 from jnrrdz.core.ome import KINDS
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError

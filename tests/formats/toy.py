@@ -8,8 +8,7 @@ import numpy as np
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.formats import Format
-from jnrrdz.formats.format import DecoderState
+from jnrrdz.formats.format import DecoderState, Format
 
 HEAD = struct.Struct("<4sII")
 

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.errors import DriftError, MalformedError
-from jnrrdz.sources.base import Validators
-from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.sources.base import ReadAhead, Validators
 
 KB = 1024
 

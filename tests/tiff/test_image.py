@@ -9,8 +9,7 @@ import tifffile
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import sample_dtype
-from jnrrdz.formats.tiff.image import segments, tiff_image
-from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.structure import TiffLayout, segments, tiff_image
 
 
 def written(pixels, **options):

@@ -34,16 +34,8 @@ from jnrrdz.formats.nitf.blocks import (
     with_frame_size,
 )
 from jnrrdz.formats.nitf.fields import BYTE, pair_dtype
-from jnrrdz.formats.nitf.image import (
-    Mask,
-    NitfImage,
-    missing_index,
-    pad_value,
-    parse_colours,
-    parse_mask,
-    sample_dtype,
-)
-from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.formats.nitf.image import Mask, NitfImage, missing_index, pad_value, parse_colours, parse_mask, sample_dtype
+from jnrrdz.sources.base import ReadAhead
 
 type Config = JbpBlockConfig | JpegConfig | NitfVqConfig | TiffTileConfig
 type Palette = np.ndarray[Any, np.dtype[np.uint8]]

@@ -15,9 +15,9 @@ from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.georeference import Georeference, Rpc, level_affine
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.format import Neighbours, beside
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
 from jnrrdz.formats.jpeg2000.scan import level_arrays, read_codestream
-from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.nitf.arrays import (
     CODESTREAMS,
     Presentation,
@@ -34,7 +34,7 @@ from jnrrdz.formats.nitf.header import NitfLayout, parse_nitf
 from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_colours, parse_image
 from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path
 
 VARIABLE = "data"

@@ -24,7 +24,7 @@ from jnrrdz.core.pyramid import (
 )
 from jnrrdz.core.zarr_json import encode_fill
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
-from jnrrdz.formats.neighbours import Neighbours
+from jnrrdz.formats.format import Neighbours
 from jnrrdz.formats.nrrd.axes import VARIABLE, Attributes, Meaning, kept, meaning_of
 from jnrrdz.formats.nrrd.header import Header, read_header
 from jnrrdz.formats.nrrd.jnrrd import jnrrd_header, read_lines, resolved
@@ -40,7 +40,7 @@ from jnrrdz.formats.nrrd.tiles import (
 )
 from jnrrdz.formats.nrrd.tiling import TileLevel, Tiling, tiling_of
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.sources.base import ReadAhead
 
 _TABLES = {"offset_table", "size_table", "files", "metadata", "compression_levels", "level_offsets", "level_quality"}
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}")

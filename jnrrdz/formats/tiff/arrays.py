@@ -21,8 +21,7 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.tiff.image import Segments, TiffImage, old_jpeg_header, segments, strip_bytes
-from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.structure import Segments, TiffImage, TiffLayout, old_jpeg_header, segments, strip_bytes
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
     Compression,

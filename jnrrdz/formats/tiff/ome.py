@@ -16,13 +16,12 @@ import numpy as np
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.neighbours import Neighbours
+from jnrrdz.formats.format import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number
-from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import TEXTS, bounded, meaning_of
 from jnrrdz.formats.tiff.pages import NAMES, Level, Numbers, Pages, check_levels
 from jnrrdz.formats.tiff.stack import Series, file_group, refusal
-from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 

@@ -20,8 +20,7 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import Codec, TiffTileConfig, bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
-from jnrrdz.formats.tiff.image import TiffImage, segments, tiff_image
-from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segments, tiff_image
 from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Compression, SampleFormat, Tag
 
 type Column = NDArray[np.int64]

@@ -16,16 +16,14 @@ from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.neighbours import Neighbours, beside
+from jnrrdz.formats.format import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
-from jnrrdz.formats.tiff.colours import expanded
 from jnrrdz.formats.tiff.georeference import Sidecars, geo_of, sidecars_of
-from jnrrdz.formats.tiff.image import TiffImage, tiff_images
-from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
-from jnrrdz.formats.tiff.structure import Ifd, NdpiLayout, TiffLayout, ndpi_layout
+from jnrrdz.formats.tiff.metadata import Meaning, expanded, meaning_of
+from jnrrdz.formats.tiff.structure import Ifd, NdpiLayout, TiffImage, TiffLayout, ndpi_layout, tiff_images
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.readahead import ReadAhead
+from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path
 
 OVERVIEWS = ".ovr"

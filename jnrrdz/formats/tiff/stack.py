@@ -19,10 +19,9 @@ from jnrrdz.core.ome import Axis, Channel, Dataset, ome_attributes
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.georeference import geo_of
-from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.pages import Level, Numbers, Pages, check_levels, level_array
-from jnrrdz.formats.tiff.structure import TiffLayout
+from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Photometric, Tag
 from jnrrdz.options import ScanOptions
 
