@@ -1,5 +1,5 @@
 """Many sources to manifests: found, shared out to workers, tried again, resumed, reported.
 
 `run.batch` is the library's function; `work.run_job` is what each worker does with one source.  Sources are found by
-`selection`, `listing` and `stac`; work is shared out by `executors` and `cluster`.  See docs/howto/batch.md.
+`selection`, `listing` and `stac`; work is shared out by `executors`.  See docs/howto/batch.md.
 """

@@ -1,4 +1,4 @@
-"""A batch's jobs shared out: to threads of this process, and to processes of this machine.
+"""A batch's jobs shared out: to threads of this process, to processes of this machine, to a cluster.
 
 In the process that lists, a thread runs ahead of the work, so that what is left is soon known; it holds a bounded
 number of jobs.  First bytes of remote sources are fetched on fsspec's event loop.  A header of a small file fits in
@@ -10,9 +10,13 @@ Each worker process is a fresh interpreter that imports what scanning needs and 
 its jobs come through a pipe, outcomes go back.  It ends when the pipe does: nobody indexes for a batch that is gone.
 One that dies is replaced, and what it had not told of is done again.  The process that calls works too.  What is no
 error of ours is an outcome as well: one odd file does not end a batch of thousands.
+
+A task of dask.distributed has some jobs.  Its worker writes their outputs and returns outcomes; a task whose worker
+died runs again elsewhere and leaves what is done already.
 """
 
 import asyncio
+import importlib
 import os
 import signal
 import subprocess
@@ -22,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
@@ -44,7 +48,7 @@ from jnrrdz.batches.work import (
     turn,
     warnings_kept,
 )
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.scanning import is_tree, literal
 from jnrrdz.sources.base import FIRST
 from jnrrdz.sources.fsspec import FsspecSource, open_source
@@ -501,3 +505,79 @@ def in_processes(plan: Plan, count: int, jobs: Jobs, stop: threading.Event) -> I
 def cores() -> int:
     """Return how many processes can work at once here."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+PER_TASK = 50
+"""Sources in a task: a task costs a scheduler a millisecond, an item in it a tenth."""
+
+LOCAL = "local"
+type Tasks = dict[str, tuple[Any, list[Job]]]
+"""What is under way on a cluster: by a task's key, the task and its jobs."""
+
+
+def run_task(plan: Plan, jobs: list[Job]) -> list[Outcome]:
+    """Return the outcomes of some jobs; this is what a cluster's worker runs."""
+    return list(in_threads(plan, ListedJobs(jobs), threading.Event()))
+
+
+def on_cluster(plan: Plan, scheduler: str, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
+    """Yield outcomes as tasks end."""
+    with _client(scheduler) as client:
+        results: SimpleQueue[Any] = SimpleQueue()
+        under_way: Tasks = {}
+        try:
+            while (under_way or not jobs.ended) and not stop.is_set():
+                _submit_tasks(client, plan, jobs, under_way, results)
+                yield from _ended_task(under_way, results)
+        finally:
+            client.cancel([task for task, _ in under_way.values()], force=True)
+
+
+@contextmanager
+def _client(scheduler: str) -> Iterator[Any]:
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"dask.distributed is not installed ({error}); pip install 'jnrrdz[dask]'", field="--scheduler"
+        ) from error
+    if scheduler == LOCAL:
+        options = {"n_workers": cores(), "threads_per_worker": 1, "dashboard_address": None}
+        with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+            yield client
+        return
+    try:
+        client = distributed.Client(scheduler)
+    except (OSError, ValueError, ImportError) as error:
+        raise JnrrdzError(f"no scheduler answers: {error}", url=scheduler, field="--scheduler") from error
+    with client:
+        yield client
+
+
+def _submit_tasks(
+    client: Any, plan: Plan, jobs: Jobs, under_way: Tasks, results: "SimpleQueue[Any]"
+) -> None:
+    """Keep two tasks for each thread of the workers on the way."""
+    most = 2 * max(sum(client.nthreads().values()), 1)
+    while len(under_way) < most and not jobs.ended:
+        # a task may run twice, so what is there and of the same source is done
+        some = [job._replace(again=True) for job in jobs.take(PER_TASK, wait=not under_way)]
+        if not some:
+            return
+        task = client.submit(run_task, plan, some, pure=False)
+        under_way[task.key] = (task, some)
+        task.add_done_callback(results.put)
+
+
+def _ended_task(under_way: Tasks, results: "SimpleQueue[Any]") -> Iterator[Outcome]:
+    try:
+        task = results.get(timeout=LOOK)
+    except Empty:
+        return
+    _, jobs = under_way.pop(task.key)
+    error = task.exception() if task.status == "error" else None
+    if task.status == "finished":
+        yield from task.result()
+    else:
+        reason = error or JnrrdzError(f"the task was {task.status}")
+        yield from (failed(Outcome(job, State.FAILED, attempts=1), reason) for job in jobs)

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 
 from xxhash import xxh3_128_intdigest
 
-from jnrrdz.batches.cluster import on_cluster
-from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads
+from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads, on_cluster
 from jnrrdz.batches.item import Found, Job, Outcome, State, exists
 from jnrrdz.batches.selection import Selection, Template
 from jnrrdz.batches.work import Plan, failed
