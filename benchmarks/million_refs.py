@@ -72,7 +72,7 @@ def _writer(contender: str, root, work: Path):  # noqa: ANN001, ANN202 - what is
         from jnrrdz.manifests import icechunk
 
         return lambda: icechunk.write(root, str(work / "a.icechunk"), WriteOptions(overwrite=True))
-    from jnrrdz.manifests.virtualizarr import to_manifest_store
+    from jnrrdz.parser import to_manifest_store
 
     return lambda: to_manifest_store(root)
 

@@ -1,21 +1,31 @@
-"""A VirtualiZarr parser over every scanner; it stands apart from what makes the manifest, which needs VirtualiZarr.
+"""VirtualiZarr's door: a parser over every scanner, and a tree of virtual arrays as a ManifestStore in memory.
 
-Interface: https://virtualizarr.readthedocs.io/en/stable/custom_parsers.html
+A manifest there has one range for each chunk and an absolute URI for each source.  VirtualiZarr is imported where a
+manifest is made, so that the parser is there without it.  Interfaces:
+https://virtualizarr.readthedocs.io/en/stable/custom_parsers.html and
+https://virtualizarr.readthedocs.io/en/stable/api/developer.html
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import zarr
+from zarr.buffer import default_buffer_prototype
+from zarr.storage import MemoryStore
+
 from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.manifests.manifest import form_module
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.manifests.place import is_local, local_path
+from jnrrdz.manifests.spans import refuse_whole, remedy, spans
 from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
-    from virtualizarr.manifests import ManifestStore
+    from virtualizarr.manifests import ChunkManifest, ManifestGroup, ManifestStore
 
 
 @dataclass(frozen=True)
@@ -36,10 +46,7 @@ class Parser:
         (options,) = with_choices(self.choices, ScanOptions())
         root = scan(url, options.whole_tiles(), storage_options=self.storage_options)
         chosen = _chosen(root, self.group, url)
-        store: ManifestStore = form_module("virtualizarr").to_manifest_store(
-            chosen, registry, single_range=self.single_range
-        )
-        return store
+        return to_manifest_store(chosen, registry, single_range=self.single_range)
 
 
 def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:
@@ -53,3 +60,75 @@ def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:
     while group is None and not any(isinstance(child, VirtualArray) for child in chosen.children.values()):
         chosen = next(child for child in chosen.children.values() if isinstance(child, VirtualGroup))
     return VirtualGroup(chosen.children, chosen.attributes, root.sources)
+
+
+def to_manifest_store(
+    root: VirtualGroup, registry: "ObjectStoreRegistry[Any] | None" = None, *, single_range: bool = False
+) -> "ManifestStore":
+    """Return a store of the tree's references, which reads through the object stores of `registry`."""
+    try:
+        from virtualizarr.manifests import ManifestStore  # noqa: PLC0415  may not be installed
+    except ImportError as error:
+        raise UnsupportedError(
+            f"the form virtualizarr needs a package ({error}): pip install 'jnrrdz[virtualizarr]'"
+        ) from error
+    # ManifestStore lists the keys of an array only where they are separated by dots
+    documents = tree_json(root, separator=".", consolidated=False)
+    group = _group(root, "", documents, single_range=single_range)
+    return ManifestStore(group, registry=registry)
+
+
+def _group(
+    group: VirtualGroup, prefix: str, documents: dict[str, dict[str, Any]], *, single_range: bool
+) -> "ManifestGroup":
+    from virtualizarr.manifests import ManifestArray, ManifestGroup  # noqa: PLC0415  see `to_manifest_store`
+
+    arrays: dict[str, ManifestArray] = {}
+    groups: dict[str, ManifestGroup] = {}
+    for name, child in group.children.items():
+        path = f"{prefix}{name}"
+        if isinstance(child, VirtualArray):
+            text = default_buffer_prototype().buffer.from_bytes(dumps(documents[f"{path}/{ZARR_JSON}"]).encode())
+            metadata: Any = zarr.open_array(MemoryStore({ZARR_JSON: text}), mode="r", zarr_format=3).metadata
+            arrays[name] = ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
+        else:
+            groups[name] = _group(child, f"{path}/", documents, single_range=single_range)
+    return ManifestGroup(arrays, groups, documents[f"{prefix}{ZARR_JSON}"]["attributes"])
+
+
+def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "ChunkManifest":
+    """Return the references of the array at `path`, made from columns and not chunk by chunk."""
+    from virtualizarr.manifests import ChunkManifest  # noqa: PLC0415  see `to_manifest_store`
+    from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH  # noqa: PLC0415  the same
+
+    refs = array.refs
+    ranges = spans(refs, path, single_range=single_range)
+    refuse_whole(refs, ranges, path, "VirtualiZarr")
+    if len(ranges.scattered):
+        raise UnrepresentableError(
+            f"a chunk of several ranges, and VirtualiZarr has one for each; {remedy(refs)}",
+            url=refs.sources[ranges.source[ranges.scattered[0]]],
+            field=f"{path}, chunk {ranges.scattered[0]}",
+        )
+    inline = np.sort(np.fromiter(refs.inline, np.int64))
+    # the source of a missing chunk is -1, which is the last of these
+    paths: Any = np.array([*map(_uri, refs.sources), MISSING_CHUNK_PATH], np.dtypes.StringDType())[ranges.source]
+    paths[inline] = INLINED_CHUNK_PATH
+    lengths = ranges.length.astype(np.uint64)
+    lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
+    indices = np.column_stack(np.unravel_index(inline, array.grid)).tolist() if array.grid else [()] * len(inline)
+    return ChunkManifest.from_arrays(
+        paths=paths.reshape(array.grid),
+        offsets=ranges.start.astype(np.uint64).reshape(array.grid),
+        lengths=lengths.reshape(array.grid),
+        validate_paths=False,
+        inlined={tuple(index): refs.inline[chunk] for index, chunk in zip(indices, inline.tolist(), strict=True)},
+    )
+
+
+def _uri(url: str) -> str:
+    """Return the URL of a source as ManifestStore takes it apart: it cuts at `?` and `#`, and decodes nothing."""
+    absolute = f"file://{local_path(url)}" if is_local(url) else url
+    if "?" in absolute or "#" in absolute:
+        raise UnrepresentableError("VirtualiZarr reads no URL with `?` or `#`; write JSON or Parquet", url=url)
+    return absolute

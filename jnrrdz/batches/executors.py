@@ -554,9 +554,7 @@ def _client(scheduler: str) -> Iterator[Any]:
         yield client
 
 
-def _submit_tasks(
-    client: Any, plan: Plan, jobs: Jobs, under_way: Tasks, results: "SimpleQueue[Any]"
-) -> None:
+def _submit_tasks(client: Any, plan: Plan, jobs: Jobs, under_way: Tasks, results: "SimpleQueue[Any]") -> None:
     """Keep two tasks for each thread of the workers on the way."""
     most = 2 * max(sum(client.nthreads().values()), 1)
     while len(under_way) < most and not jobs.ended:

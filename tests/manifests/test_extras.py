@@ -21,8 +21,9 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.manifests.manifest import form_module, load, write_form
+from jnrrdz.manifests.manifest import load, write_form
 from jnrrdz.options import WriteOptions
+from jnrrdz.parser import to_manifest_store
 folder = sys.argv[1]
 """
 GROUP = VirtualGroup(
@@ -61,7 +62,7 @@ assert jnrrdz.open_group(f"{folder}/r.json")["data"].shape == (300,)
         ('write_form(group, f"{folder}/out.parquet", WriteOptions())', "parquet"),
         ('load(f"{folder}/r.parquet")', "parquet"),
         ('write_form(group, f"{folder}/out.icechunk", WriteOptions())', "icechunk"),
-        ('form_module("virtualizarr")', "virtualizarr"),
+        ("to_manifest_store(group)", "virtualizarr"),
     ],
 )
 def test_other_forms_name_what_to_install(tmp_path, action, extra):

@@ -8,7 +8,7 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.manifests.virtualizarr import to_manifest_store
+from jnrrdz.parser import to_manifest_store
 
 
 def group(children, **more):

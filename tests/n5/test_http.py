@@ -175,7 +175,7 @@ def test_forms_that_need_lengths_refuse(sparse, tmp_path, form):
 
 
 def test_virtualizarr_refuses(sparse):
-    from jnrrdz.manifests.virtualizarr import to_manifest_store  # noqa: PLC0415  heavy
+    from jnrrdz.parser import to_manifest_store  # noqa: PLC0415  heavy
 
     with pytest.raises(jnrrdz.UnrepresentableError, match="VirtualiZarr needs its length"):
         to_manifest_store(jnrrdz.scan(sparse[0]))
