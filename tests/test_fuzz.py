@@ -233,10 +233,10 @@ def test_a_damaged_configuration_gives_pixels_or_our_errors(jpeg_manifest, chang
     ("change", "words"),
     [
         (lambda array: array["codecs"][0]["configuration"].update(surplus=1), "unknown member 'surplus'"),
-        (lambda array: array["codecs"][0]["configuration"].update(jpeg_tables="!"), "jpeg_tables is not base64"),
+        (lambda array: array["codecs"][0]["configuration"].update(jpeg_tables="!"), "jpeg_tables: not base64"),
         (lambda array: array["codecs"][0]["configuration"].pop("tile_width"), "tile_width is missing"),
         (lambda array: array["codecs"][0]["configuration"].update(tile_width=2**32 - 1), "chunks of shape"),
-        (lambda array: array["codecs"][0]["configuration"].update(tile_width=-1), "tile_width -1"),
+        (lambda array: array["codecs"][0]["configuration"].update(tile_width=-1), "tile_width: found -1"),
         (lambda array: array["codecs"][0].pop("configuration"), "tile_width is missing"),
         (lambda array: array["chunk_grid"]["configuration"].update(chunk_shape=[3, 32, 31]), "chunks of shape"),
         (

@@ -7,10 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jnrrdz.codecs.affixes import OffsetCodec, PadCodec
-    from jnrrdz.codecs.linear import LinearCodec, SqueezeCodec
-    from jnrrdz.codecs.n5 import Lz4Codec, N5DefaultCodec
     from jnrrdz.codecs.osml import OsmlBlocksCodec, OsmlTiffTileCodec, OsmlUnreadCodec
+    from jnrrdz.codecs.steps import LinearCodec, Lz4Codec, N5DefaultCodec, OffsetCodec, PadCodec, SqueezeCodec
     from jnrrdz.codecs.tiles import (
         JbpBlockCodec,
         JnrrdTileCodec,
@@ -41,10 +39,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "affixes": ("OffsetCodec", "PadCodec"),
-    "linear": ("LinearCodec", "SqueezeCodec"),
-    "n5": ("Lz4Codec", "N5DefaultCodec"),
     "osml": ("OsmlBlocksCodec", "OsmlTiffTileCodec", "OsmlUnreadCodec"),
+    "steps": ("LinearCodec", "Lz4Codec", "N5DefaultCodec", "OffsetCodec", "PadCodec", "SqueezeCodec"),
 }
 """Where the classes are that are not in `tiles`."""
 

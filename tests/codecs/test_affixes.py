@@ -15,7 +15,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 from zarr.core.metadata.v3 import parse_codecs
 from zarr.storage import MemoryStore
 
-from jnrrdz.codecs.affixes import OffsetCodec, PadCodec
+from jnrrdz.codecs.steps import OffsetCodec, PadCodec
 from jnrrdz.errors import MalformedError
 
 VALUES = np.arange(24, dtype="u2").reshape(4, 6) * 257

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from zarr.codecs import BytesCodec
 from zarr.storage import MemoryStore
 
-from jnrrdz.codecs.linear import LinearCodec, decode, encode
+from jnrrdz.codecs.steps import LinearCodec, decode_linear, encode_linear
 from jnrrdz.core.codecs import LinearConfig
 from jnrrdz.errors import MalformedError
 
@@ -29,7 +29,7 @@ def is_valid(entry):
 
 @given(st.lists(NUMBERS, min_size=1), SCALES, NUMBERS)
 def test_decoding_is_pythons_arithmetic(stored, scale, offset):
-    found = decode(LinearConfig(scale, offset), np.array(stored))
+    found = decode_linear(LinearConfig(scale, offset), np.array(stored))
     assert found.tolist() == [number * scale + offset for number in stored]
 
 
@@ -38,7 +38,7 @@ def test_an_axis_has_a_pair_for_each_index(pairs, axis):
     shape = [2, 3, 4]
     shape[axis] = len(pairs)
     stored = np.arange(math.prod(shape), dtype="f8").reshape(shape)
-    found = decode(LinearConfig(*map(tuple, zip(*pairs, strict=True)), axis), stored)
+    found = decode_linear(LinearConfig(*map(tuple, zip(*pairs, strict=True)), axis), stored)
     for index, (scale, offset) in enumerate(pairs):
         assert np.array_equal(found.take(index, axis), stored.take(index, axis) * scale + offset)
 
@@ -46,13 +46,13 @@ def test_an_axis_has_a_pair_for_each_index(pairs, axis):
 @given(st.integers(-(2**31), 2**31), SCALES, st.integers(-1000, 1000))
 def test_encoding_undoes_it_for_integers(stored, scale, offset):
     config = LinearConfig(scale, offset * scale)
-    assert np.rint(encode(config, decode(config, np.array([float(stored)])))).tolist() == [stored]
+    assert np.rint(encode_linear(config, decode_linear(config, np.array([float(stored)])))).tolist() == [stored]
 
 
 def test_what_comes_in_is_left_alone():
     stored = np.arange(3.0)
-    decode(LinearConfig(2.0, 1.0), stored)
-    encode(LinearConfig(2.0, 1.0), stored)
+    decode_linear(LinearConfig(2.0, 1.0), stored)
+    encode_linear(LinearConfig(2.0, 1.0), stored)
     assert stored.tolist() == [0, 1, 2]
 
 

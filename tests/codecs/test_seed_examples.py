@@ -22,7 +22,7 @@ from zarr.core.buffer import cpu
 from zarr.core.metadata.v3 import parse_codecs
 from zarr.storage import MemoryStore
 
-from jnrrdz.codecs.affixes import OffsetCodec, PadCodec
+from jnrrdz.codecs.steps import OffsetCodec, PadCodec
 
 GOLDEN = Path(__file__).parent / "golden"
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"

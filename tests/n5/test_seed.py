@@ -18,7 +18,7 @@ from zarr.codecs import BytesCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
-from jnrrdz.codecs.affixes import OffsetCodec, PadCodec
+from jnrrdz.codecs.steps import OffsetCodec, PadCodec
 
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
 N5 = "Reading N5 in place"

@@ -1,0 +1,292 @@
+"""The codecs that are one step of a chain: bytes beside a chunk, numbers computed, one axis less, an N5 block.
+
+`offset` and `pad`, bytes to bytes: docs/codecs/offset/README.md and docs/codecs/pad/README.md; what is written is a
+literal, computed from the encoded chunk by a function that metadata cannot name, or zeros.  `jnrrdz.linear` and
+`jnrrdz.squeeze`, array to array: docs/codecs/jnrrdz.linear/README.md and docs/codecs/jnrrdz.squeeze/README.md.
+`n5_default`, array to bytes, and `jnrrdz.lz4`, bytes to bytes:
+https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default and docs/codecs/jnrrdz.lz4/README.md.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.common import JSON
+
+from jnrrdz.codecs.base import QuickCodec, ThreadedCodec
+from jnrrdz.codecs.tiles import TileCodec
+from jnrrdz.core.codecs import (
+    CANONICAL,
+    LINEAR,
+    SQUEEZE,
+    ChunkFunction,
+    LinearConfig,
+    Location,
+    Lz4Config,
+    N5DefaultConfig,
+    OffsetConfig,
+    PadConfig,
+    SqueezeConfig,
+)
+from jnrrdz.errors import MalformedError
+from jnrrdz.formats.n5 import decode as lz4
+from jnrrdz.formats.n5.decode import BlockCoder
+
+# Bytes before or after every encoded chunk
+
+
+def affix_bytes(
+    chunk: memoryview, nbytes: int, data: bytes | None, function: ChunkFunction | None, *, field: str
+) -> bytes:
+    """Return the bytes that go with an encoded chunk; `field` names the function."""
+    if function is None:
+        return bytes(nbytes) if data is None else data
+    computed = function(bytes(chunk))
+    if not isinstance(computed, bytes):
+        raise MalformedError(f"returned {type(computed).__name__}; bytes are needed", field=field)
+    if len(computed) != nbytes:
+        raise MalformedError(f"returned {len(computed)} bytes; {nbytes} are needed", field=field)
+    return computed
+
+
+def _decoded(data: bytes | str | None, *, field: str) -> bytes | None:
+    """Return bytes that may be given in base64, as metadata have them."""
+    try:
+        return CANONICAL["check"](data) if isinstance(data, str) else data
+    except MalformedError as error:
+        raise error.at(field=field) from error.__cause__
+
+
+class AffixCodec(QuickCodec, BytesBytesCodec):
+    """A codec that adds as many bytes to every chunk."""
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        """Return the codec of an entry of zarr.json."""
+        return cls(**vars(cls.CONFIG.from_json(data.get("configuration", {}))))
+
+    @abstractmethod
+    def strip(self, chunk: memoryview) -> memoryview:
+        """Return the chunk without the bytes, without copying it."""
+
+    @abstractmethod
+    def attach(self, chunk: memoryview) -> bytes:
+        """Return the chunk with the bytes."""
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        return chunk_spec.prototype.buffer.from_bytes(self.strip(memoryview(chunk_data.as_numpy_array())))
+
+    def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return chunk_spec.prototype.buffer.from_bytes(self.attach(memoryview(chunk_data.as_numpy_array())))
+
+
+@dataclass(frozen=True, init=False)
+class OffsetCodec(AffixCodec):
+    """A header of fixed length before every chunk: docs/codecs/offset."""
+
+    CONFIG = OffsetConfig
+    config: OffsetConfig
+
+    def __init__(
+        self, *, offset: int, prefix: bytes | str | None = None, prefix_func: ChunkFunction | None = None
+    ) -> None:
+        config = OffsetConfig(offset, _decoded(prefix, field="prefix"), prefix_func)
+        object.__setattr__(self, "config", config)
+
+    def strip(self, chunk: memoryview) -> memoryview:
+        """Return the chunk behind its header, without copying it."""
+        if chunk.nbytes < self.config.offset:
+            raise MalformedError(
+                f"a chunk of {chunk.nbytes} bytes cannot hold its header of {self.config.offset} bytes: "
+                "the chunk is cut short, or the offset is not this format's",
+                field="offset",
+            )
+        return chunk[self.config.offset :]
+
+    def attach(self, chunk: memoryview) -> bytes:
+        """Return the chunk with its header before it."""
+        config = self.config
+        header = affix_bytes(chunk, config.offset, config.prefix, config.prefix_func, field="prefix_func")
+        return b"".join((header, chunk))
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:  # noqa: ARG002  # zarr's
+        """Return how long a chunk of that length gets."""
+        return input_byte_length + self.config.offset
+
+
+@dataclass(frozen=True, init=False)
+class PadCodec(AffixCodec):
+    """A fixed number of bytes before or after every chunk: docs/codecs/pad."""
+
+    CONFIG = PadConfig
+    config: PadConfig
+
+    def __init__(
+        self,
+        *,
+        location: str,
+        nbytes: int,
+        padding: bytes | str | None = None,
+        padding_func: ChunkFunction | None = None,
+    ) -> None:
+        config = PadConfig(location, nbytes, _decoded(padding, field="padding"), padding_func)
+        object.__setattr__(self, "config", config)
+
+    def strip(self, chunk: memoryview) -> memoryview:
+        """Return the chunk without its padding, without copying it."""
+        nbytes, location = self.config.nbytes, self.config.location
+        rest = chunk.nbytes - nbytes
+        if rest < 0:
+            raise MalformedError(
+                f"a chunk of {chunk.nbytes} bytes cannot hold {nbytes} bytes of padding at its {location}: "
+                "the chunk is cut short, or the padding is not this format's",
+                field="nbytes",
+            )
+        return chunk[nbytes:] if location == Location.START else chunk[:rest]
+
+    def attach(self, chunk: memoryview) -> bytes:
+        """Return the chunk with its padding."""
+        config = self.config
+        padding = affix_bytes(chunk, config.nbytes, config.padding, config.padding_func, field="padding_func")
+        return b"".join((padding, chunk) if config.location == Location.START else (chunk, padding))
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:  # noqa: ARG002  # zarr's
+        """Return how long a chunk of that length gets."""
+        return input_byte_length + self.config.nbytes
+
+
+# Arithmetic, and an axis of one place
+
+type Doubles = NDArray[np.float64]
+
+
+def _along_axis(config: LinearConfig, dimensions: int) -> tuple[Doubles, Doubles]:
+    """Return scale and offset so that they broadcast along the axis."""
+    shape = [] if config.axis is None else [-1 if place == config.axis else 1 for place in range(dimensions)]
+    return np.array(config.scale).reshape(shape), np.array(config.offset).reshape(shape)
+
+
+def decode_linear(config: LinearConfig, stored: Doubles) -> Doubles:
+    """Return the values of stored numbers: a product and a sum, each rounded to float64."""
+    scale, offset = _along_axis(config, stored.ndim)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(np.multiply(stored, scale, dtype=np.float64))  # numpy makes a scalar of no dimensions
+        values += offset
+    return values
+
+
+def encode_linear(config: LinearConfig, values: Doubles) -> Doubles:
+    """Return the stored numbers of values, up to the rounding of float64."""
+    scale, offset = _along_axis(config, values.ndim)
+    with np.errstate(over="ignore", invalid="ignore"):
+        stored = np.asarray(np.subtract(values, offset, dtype=np.float64))
+        stored /= scale
+    return stored
+
+
+class LinearCodec(QuickCodec, ArrayArrayCodec):
+    """A scale and an offset: docs/codecs/jnrrdz.linear."""
+
+    CONFIG = LinearConfig
+
+    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
+        """Return the specification of what is stored: the fill value is, as the first index has it."""
+        dtype, shape = chunk_spec.dtype.to_native_dtype(), chunk_spec.shape
+        if dtype != np.float64:
+            raise MalformedError(f"an array of {dtype} where float64 is computed", field=LINEAR)
+        scales, offsets = np.atleast_1d(self.config.scale), np.atleast_1d(self.config.offset)
+        axis = self.config.axis
+        if axis is not None and (axis >= len(shape) or shape[axis] != len(scales)):
+            raise MalformedError(f"{len(scales)} scales for axis {axis} of chunks of shape {shape}", field=LINEAR)
+        first = LinearConfig(float(scales[0]), float(offsets[0]))
+        fill = encode_linear(first, np.asarray(chunk_spec.fill_value, np.float64))
+        return replace(chunk_spec, fill_value=np.float64(fill))
+
+    def _decode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer:
+        stored: Any = chunk_data.as_ndarray_like()
+        return chunk_spec.prototype.nd_buffer.from_ndarray_like(decode_linear(self.config, stored))
+
+    def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer | None:
+        values: Any = chunk_data.as_ndarray_like()
+        return chunk_spec.prototype.nd_buffer.from_ndarray_like(encode_linear(self.config, values))
+
+
+@dataclass(frozen=True)
+class SqueezeCodec(QuickCodec, ArrayArrayCodec):
+    """Chunks without their first axis, of which they hold one place: docs/codecs/jnrrdz.squeeze."""
+
+    CONFIG = SqueezeConfig
+
+    config: SqueezeConfig = field(default_factory=SqueezeConfig)
+
+    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
+        """Return the specification of what is stored."""
+        return replace(chunk_spec, shape=chunk_spec.shape[1:])
+
+    def _decode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer:
+        _check_one_place(chunk_spec)
+        return chunk_spec.prototype.nd_buffer.from_ndarray_like(chunk_data.as_numpy_array()[np.newaxis])
+
+    def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer | None:
+        _check_one_place(chunk_spec)
+        return chunk_spec.prototype.nd_buffer.from_ndarray_like(chunk_data.as_numpy_array()[0])
+
+
+def _check_one_place(chunk_spec: ArraySpec) -> None:
+    if chunk_spec.shape[0] != 1:
+        raise MalformedError(f"chunks of {chunk_spec.shape}, of several places", field=SQUEEZE)
+
+
+# N5
+
+LZ4_SLACK = 1 << 20
+"""Bytes that LZ4 data may decode to beyond the chunk's own, for headers of codecs before it."""
+
+
+class N5DefaultCodec(TileCodec):
+    """A block of N5 with its header: docs/codecs/n5_default."""
+
+    CONFIG = N5DefaultConfig
+
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> BlockCoder:
+        """Return the decoder for chunks of this shape and type."""
+        return BlockCoder(self.config, shape, dtype, fill_value)
+
+    def as_c_order(self) -> "COrderBlockCodec":
+        """Return the codec that reads what stands behind a transposition of all axes."""
+        return COrderBlockCodec(self.config)
+
+    def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:
+        coder = self.decoder(chunk_spec.shape, chunk_spec.dtype.to_native_dtype(), chunk_spec.fill_value)
+        return chunk_spec.prototype.buffer.from_bytes(coder.encode(chunk_data.as_numpy_array()))
+
+
+class COrderBlockCodec(TileCodec):
+    """`transpose` and `n5_default` in one, for reading; it has no name of its own and stands in no metadata."""
+
+    CONFIG = N5DefaultConfig
+
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> BlockCoder:
+        """Return the decoder for chunks of this shape and type."""
+        return BlockCoder(self.config, shape[::-1], dtype, fill_value, c_order=True)
+
+
+class Lz4Codec(ThreadedCodec, BytesBytesCodec):
+    """LZ4 in one of three framings: docs/codecs/jnrrdz.lz4."""
+
+    CONFIG = Lz4Config
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        limit = math.prod(chunk_spec.shape) * chunk_spec.dtype.to_native_dtype().itemsize + LZ4_SLACK
+        decoded = lz4.decode(self.config, memoryview(chunk_data.as_numpy_array()), limit)
+        return chunk_spec.prototype.buffer.from_bytes(decoded)
+
+    def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        encoded = lz4.encode(self.config, memoryview(chunk_data.as_numpy_array()))
+        return chunk_spec.prototype.buffer.from_bytes(encoded)
