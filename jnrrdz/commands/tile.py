@@ -21,9 +21,9 @@ from jnrrdz.commands.tile_pixels import SPACE, InFile, InFolder, Pixels, Run, Ti
 from jnrrdz.core.ome import KINDS
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.nrrd.axes import kept
 from jnrrdz.formats.nrrd.header import MOST_AXES
 from jnrrdz.formats.nrrd.jnrrd import TYPES
+from jnrrdz.formats.nrrd.scan import kept
 from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Packer, Sizes, Table, TiledHeader, padding_of
 from jnrrdz.formats.nrrd.write import levels as levels_of
 from jnrrdz.manifests.atomic import new_directory, new_file

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.n5.attributes import is_dataset, parse_attributes
-from jnrrdz.formats.n5.axes import LEVEL_LISTS, cosem_levels
+from jnrrdz.formats.n5.attributes import LEVEL_LISTS, cosem_levels, is_dataset, parse_attributes
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 ATTRIBUTES = "attributes.json"

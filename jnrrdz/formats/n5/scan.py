@@ -24,8 +24,18 @@ from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
 from jnrrdz.core.refs import ChunkRefs, GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.n5.attributes import N5Dataset, check_version, is_dataset, parse_dataset
-from jnrrdz.formats.n5.axes import LEVEL, Attributes, Place, cosem_levels, is_overview, place_of
+from jnrrdz.formats.n5.attributes import (
+    LEVEL,
+    Attributes,
+    N5Dataset,
+    Place,
+    check_version,
+    cosem_levels,
+    is_dataset,
+    is_overview,
+    parse_dataset,
+    place_of,
+)
 from jnrrdz.formats.n5.blocks import Blocks, GeneratedBlocks, chain_of, codecs
 from jnrrdz.formats.n5.listing import Nodes, TreeKeys, document_key, find_nodes, read_nodes
 from jnrrdz.options import ScanOptions

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nrrd.axes import Axes
 
 type Read = Callable[[int, int], bytes]
 """`read(start, stop)`: fewer bytes only at the end of the source."""
@@ -34,6 +33,29 @@ ENCODINGS = {
 }
 TEXT_ENCODINGS = {"ascii", "text", "txt", "hex"}
 _NUMBERED = re.compile(r"%0?(\d{0,2})[du]")
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the axes mean; every member is empty, or has an entry for each axis."""
+
+    labels: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    spacings: tuple[float, ...] = ()
+    directions: tuple[tuple[float, ...] | None, ...] = ()
+    """A vector in space for each axis that lies there."""
+
+    origin: tuple[float, ...] = ()
+    space_units: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse vectors of spaces that differ."""
+        vectors = [vector for vector in self.directions if vector is not None]
+        lengths = {len(vector) for vector in (*vectors, self.origin, self.space_units) if vector}
+        if len(lengths) > 1:
+            counts = " and ".join(map(str, sorted(lengths)))
+            raise MalformedError(f"vectors of {counts} dimensions in one space", field="space directions")
 
 
 @dataclass(frozen=True)

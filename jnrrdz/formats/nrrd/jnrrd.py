@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nrrd.axes import Axes
 from jnrrdz.formats.nrrd.header import (
     LARGEST,
     MOST_FILES,
+    Axes,
     DataFiles,
     Header,
     Read,

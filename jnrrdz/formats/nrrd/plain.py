@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from jnrrdz.core.codecs import Codec, CodecSpec, TileConfig, can_hold
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.formats.format import Neighbours
-from jnrrdz.formats.nrrd.axes import Meaning
 from jnrrdz.formats.nrrd.header import Header
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import LocalFile, Location, is_absolute, place
@@ -246,7 +246,7 @@ COMPRESSORS = {
 type Integers = NDArray[np.int64]
 
 
-def plain_array(header: Header, beside: Beside, meaning: Meaning) -> VirtualArray:
+def plain_array(header: Header, beside: Beside, names: tuple[str, ...], attributes: dict[str, Any]) -> VirtualArray:
     """Return the array of a header."""
     if header.encoding not in {"raw", "gzip", "bzip2"}:
         raise UnsupportedError(f"{header.encoding} without tiles; raw, gzip and bzip2 are read", field="encoding")
@@ -254,8 +254,7 @@ def plain_array(header: Header, beside: Beside, meaning: Meaning) -> VirtualArra
     files = data_files(header, beside, per_file * header.dtype.itemsize)
     describe = _raw if header.encoding == "raw" else _packed
     slabs, codecs, refs = describe(header, files, per_file)
-    attributes = meaning.array_attributes((1.0,) * len(header.sizes))
-    return VirtualArray(slabs.shape, header.dtype, slabs.chunks, codecs, refs, meaning.names, 0, attributes)
+    return VirtualArray(slabs.shape, header.dtype, slabs.chunks, codecs, refs, names, 0, attributes)
 
 
 def _per_file(header: Header) -> int:

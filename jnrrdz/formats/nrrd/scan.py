@@ -1,15 +1,19 @@
 """NRRD and JNRRD to a virtual group: an array for each stored level, virtual levels listed.
 
-Vectors are turned here from the file's order to C order.  Follows http://teem.sourceforge.net/nrrd/format.html;
+Vectors are turned here from the file's order to C order, and axes get names, coordinates and OME-Zarr's attributes.
+Follows http://teem.sourceforge.net/nrrd/format.html;
 docs/formats/jnrrd.md tells what becomes of a JNRRD.
 """
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from jnrrdz.core import ome
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.pyramid import (
     LEVEL_OFFSETS,
@@ -19,14 +23,14 @@ from jnrrdz.core.pyramid import (
     TILE_METADATA,
     VirtualLevel,
     VolumeLevel,
+    axis_attributes,
     level_attributes,
     virtual_levels_attribute,
 )
 from jnrrdz.core.zarr_json import encode_fill
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats.format import Neighbours
-from jnrrdz.formats.nrrd.axes import VARIABLE, Attributes, Meaning, kept, meaning_of
-from jnrrdz.formats.nrrd.header import Header, read_header
+from jnrrdz.formats.nrrd.header import Axes, Header, read_header
 from jnrrdz.formats.nrrd.jnrrd import jnrrd_header, read_lines, resolved
 from jnrrdz.formats.nrrd.plain import Beside, Folder, plain_array
 from jnrrdz.formats.nrrd.tiles import (
@@ -42,8 +46,129 @@ from jnrrdz.formats.nrrd.tiling import TileLevel, Tiling, tiling_of
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 
+type Attributes = dict[str, Any]
+type Numbers = tuple[float, ...]
+
+VARIABLE = "data"
+SPACE_KINDS = {"domain", "space"}
+CHANNEL_KINDS = ("color", "vector", "gradient", "normal", "list", "complex", "matrix", "scalar", "quaternion")
+_SPATIAL = ("x", "y", "z")
+_NAME = re.compile(r"[A-Za-z_][\w .\-]*")
 _TABLES = {"offset_table", "size_table", "files", "metadata", "compression_levels", "level_offsets", "level_quality"}
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
+
+
+def axis_names(axes: Axes, count: int) -> tuple[str, ...]:
+    """Return a name for each axis: its label, else x, y, z for those in space, else `d` and its number."""
+    labels = tuple(label.strip() for label in axes.labels)
+    if labels and all(map(_NAME.fullmatch, labels)) and len(set(labels)) == count:
+        return labels
+    spatial = iter(_SPATIAL)
+    names: list[str] = []
+    for number in range(count):
+        kind = axes.kinds[number].lower() if axes.kinds else ""
+        outside = bool(axes.directions) and axes.directions[number] is None
+        if kind == "time":
+            names.append("t")
+        elif any(word in kind for word in CHANNEL_KINDS) or (outside and kind not in SPACE_KINDS):
+            names.append("c" if "c" not in names else f"d{number}")
+        else:
+            names.append(next(spatial, f"d{number}"))
+    return tuple(names) if len(set(names)) == count else tuple(f"d{number}" for number in range(count))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Where elements lie along each axis."""
+
+    step: tuple[float, ...]
+    start: tuple[float, ...]
+    units: tuple[str | None, ...]
+
+
+def steps_of(axes: Axes, count: int) -> Steps | None:
+    """Return steps and first positions; None where the header says no step, or where axes lie askew in space."""
+    units: list[str | None] = [unit or None for unit in axes.units] or [None] * count
+    step, start = [1.0] * count, [0.0] * count
+    known = False
+    for number in range(count):
+        if axes.spacings and _is_step(axes.spacings[number]):
+            step[number], known = axes.spacings[number], True
+        vector = axes.directions[number] if axes.directions else None
+        if vector is None:
+            continue
+        along = [place for place, part in enumerate(vector) if part]
+        if len(along) != 1 or not _is_step(vector[along[0]]):
+            return None
+        (place,) = along
+        step[number], known = vector[place], True
+        start[number] = axes.origin[place] if axes.origin and math.isfinite(axes.origin[place]) else 0.0
+        if units[number] is None and axes.space_units:
+            units[number] = axes.space_units[place] or None
+    return Steps(tuple(step), tuple(start), tuple(units)) if known else None
+
+
+def _is_step(value: float) -> bool:
+    return math.isfinite(value) and value != 0
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """The axes of one array, in C order."""
+
+    names: tuple[str, ...]
+    units: tuple[str | None, ...]
+    steps: Steps | None
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether coordinates grow with indices, which OME-Zarr presumes."""
+        return self.steps is None or all(step > 0 for step in self.steps.step)
+
+    def scale(self, factors: Numbers) -> Numbers | None:
+        """Return the distance of neighbours at a level, None where the header says none."""
+        if self.steps is None:
+            return None
+        return tuple(step * factor for step, factor in zip(self.steps.step, factors, strict=True))
+
+    def start(self, factors: Numbers) -> Numbers:
+        """Return where the first element's centre is at a level."""
+        if self.steps is None:
+            return ()
+        steps = zip(self.steps.start, self.steps.step, factors, strict=True)
+        return tuple(start + (factor - 1) / 2 * step for start, step, factor in steps)
+
+    def array_attributes(self, factors: Numbers) -> Attributes:
+        """Return the attributes that tell coordinates."""
+        return axis_attributes(self.names, self.units, self.scale(factors), self.start(factors))
+
+    def single_attributes(self, shape: tuple[int, ...]) -> Attributes:
+        """Return OME-Zarr's attributes of a group with the one array."""
+        if not self.is_forward:
+            return {}
+        known = self.steps or Steps((1.0,) * len(shape), (0.0,) * len(shape), ())
+        each = zip(self.names, known.step, self.units, known.start, strict=True)
+        axes = [ome.Axis(name, step, unit, start) for name, step, unit, start in each]
+        return ome.ome_attributes("", axes, [ome.Dataset(VARIABLE, shape)])
+
+
+def meaning_of(axes: Axes, count: int) -> Meaning:
+    """Return what so many axes mean."""
+    steps = steps_of(axes, count)
+    units = steps.units if steps else tuple(unit or None for unit in axes.units) or (None,) * count
+    turned = None if steps is None else Steps(steps.step[::-1], steps.start[::-1], steps.units[::-1])
+    return Meaning(axis_names(axes, count)[::-1], units[::-1], turned)
+
+
+def kept(value: Any) -> Any:
+    """Return a value of a header as an attribute: in plain lists and objects, numbers that JSON has not as texts."""
+    if isinstance(value, dict):
+        return {str(name): kept(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [kept(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
 
 
 def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
@@ -76,7 +201,7 @@ def scan_nrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
 
 def _plain_group(header: Header, beside: Beside, name: str) -> VirtualGroup:
     meaning = meaning_of(header.axes, len(header.sizes))
-    array = plain_array(header, beside, meaning)
+    array = plain_array(header, beside, meaning.names, meaning.array_attributes((1.0,) * len(header.sizes)))
     return VirtualGroup({VARIABLE: array}, {name: kept(header.attributes), **meaning.single_attributes(array.shape)})
 
 
