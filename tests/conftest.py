@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ("tests.servers.fixtures",)
 
@@ -38,6 +39,9 @@ def pytest_configure() -> None:
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("HOME", tempfile.gettempdir())
     time.tzset()
+    # a busy machine is slow, which says nothing of the code
+    settings.register_profile("anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("anywhere")
 
 
 LAST_MODIFIED = "Wed, 21 Oct 2015 07:28:00 GMT"

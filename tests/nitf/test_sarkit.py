@@ -1,21 +1,14 @@
 """SICD files that sarkit writes: the array, joined from its segments, against the pixels that went in."""
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("sarkit") is None, reason="sarkit is not installed"),
-    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),  # sarkit's own, on Python 3.12
-    pytest.mark.filterwarnings("ignore:.*SCHEMAS"),  # the XML has no more than the writer needs
-]
+from tests.nitf.by_sarkit import SARKIT, corners
+
+pytestmark = SARKIT
 
 URN = "urn:SICD:1.4.0"
-CORNERS = "".join(
-    f'<ICP index="{index}:{name}"><Lat>{lat}</Lat><Lon>{lon}</Lon></ICP>'
-    for index, name, lat, lon in [(1, "FRFC", 1, 2), (2, "FRLC", 1, 3), (3, "LRLC", 0.5, 3), (4, "LRFC", 0.5, 2)]
-)
+CORNERS = corners("")
 SICD = (
     '<SICD xmlns="{urn}"><ImageData><PixelType>{kind}</PixelType><NumRows>{rows}</NumRows><NumCols>{columns}</NumCols>'
     "</ImageData><GeoData><ImageCorners>{corners}</ImageCorners></GeoData>"

