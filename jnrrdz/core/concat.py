@@ -7,7 +7,7 @@ and why.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,27 +15,260 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.concat_build import (
-    Assembly,
-    Kind,
-    Member,
-    ReadValues,
-    WithTables,
-    lifted,
-    ordered,
-    tables_of,
-    without_axes,
-)
-from jnrrdz.core.concat_match import Role, differences, is_per_band, sketch
-from jnrrdz.core.coordinate import Coordinate, column, coordinate_of
-from jnrrdz.core.refs import joined
+from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, TIFF_TILE, TRANSPOSE, Codec, CodecSpec, SqueezeConfig
+from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
+from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
+from jnrrdz.core.refs import ChunkRefs, Grid, joined
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
+
+type Attributes = dict[str, Any]
+type WithTables = Callable[[ChunkRefs, str], ChunkRefs]
+"""Puts JPEG tables (base64) from the same file into every chunk, or raises an UnrepresentableError."""
+
+type ReadValues = Callable[[Sequence[Any]], Values]
+
+AXES_ATTRIBUTE = "ome"
+"""It lists the axes of the arrays below, and is wrong once they have one more."""
+
+OF_AXES = {"axis", "axes", "order", "shape", "chunk_shape"}
+"""Members of a codec's configuration that mean other axes once there is one more in front."""
 
 SHOWN = 20
 """Groups that do not fit that an error tells of."""
 
 SHOWN_DIFFERENCES = 6
+SHOWN_TWINS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """What stays of one group."""
+
+    name: str
+    size: int
+    """Its length along the axis."""
+    parts: Mapping[str, ChunkRefs]
+    """The references of the arrays that grow, by path."""
+    tables: Mapping[str, str | None]
+    """Their codecs' JPEG tables (base64)."""
+    lists: Mapping[str, Mapping[str, list[Any]]]
+    """Their attributes with an entry for each place along the axis."""
+    given: Any = None
+    """Its value along the axis, where one was given."""
+    own: Coordinate | None = None
+    """The values along the axis that it has itself."""
+
+
+@dataclass
+class Kind:
+    """The groups that fit together, and what they have in common."""
+
+    template: VirtualGroup
+    roles: Mapping[str, Role]
+    facts: Facts
+    attributes: dict[str, Attributes]
+    members: list[Member] = field(default_factory=list)
+    dropped: set[tuple[str, str]] = field(default_factory=set)
+
+    def intersect(self, found: Mapping[str, Attributes]) -> None:
+        """Keep the attributes that the next group has too."""
+        for path, kept in self.attributes.items():
+            others = found[path]
+            gone = {name for name in kept if name not in others or others[name] != kept[name]}
+            self.dropped |= {(path, name) for name in gone | (others.keys() - kept.keys())}
+            for name in gone:
+                del kept[name]
+
+
+def lifted(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
+    """Return codecs for chunks with one more axis in front, of length 1."""
+    raised: list[Codec] = []
+    for codec in codecs:
+        members = codec.configuration
+        if codec.name == TRANSPOSE:
+            raised.append(CodecSpec(TRANSPOSE, {**members, "order": [0, *(axis + 1 for axis in members["order"])]}))
+        elif codec.name == LINEAR and "axis" in members:
+            raised.append(CodecSpec(LINEAR, {**members, "axis": members["axis"] + 1}))
+        elif of_axes := sorted(OF_AXES & members.keys()):
+            raise UnrepresentableError(
+                f"{codec.name} tells of axes ({', '.join(of_axes)}), which are one more then", field="codecs"
+            )
+        else:  # blocks of N5 have the axes that they have
+            raised += [SqueezeConfig(), codec] if codec.name == N5_DEFAULT else [codec]
+    return tuple(raised)
+
+
+# The order along the axis
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Groups along the axis, and the values there."""
+
+    members: Sequence[Member]
+    values: Values | None = None
+    turn: NDArray[np.int64] | None = None
+    """Which place of the groups in turn comes first, second, ... where groups overlap."""
+
+
+def ordered(members: Sequence[Member], read: ReadValues, *, keep_order: bool) -> Order:
+    """Return the groups by their first coordinate, and all coordinates, ascending unless `keep_order`."""
+    values = _values(members, read)
+    if values is None or keep_order:
+        return Order(members, values)
+    turn = np.argsort(values, kind="stable")
+    ascending = values[turn]
+    twins = turn[1:][ascending[1:] == ascending[:-1]]
+    if len(twins):
+        names = np.repeat([member.name for member in members], [member.size for member in members])
+        shown = [
+            f"{values[place]} of {' and '.join(dict.fromkeys(names[values == values[place]].tolist()))}"
+            for place in twins[:SHOWN_TWINS].tolist()
+        ]
+        raise UnrepresentableError(
+            f"{len(twins)} coordinates are there twice: {'; '.join(shown)}; --keep-order takes them as they come",
+            field="coordinate",
+        )
+    starts = np.cumsum([0, *(member.size for member in members)])[:-1]
+    order = np.argsort(values[starts], kind="stable")
+    values = values[np.concatenate([np.arange(starts[place], starts[place] + members[place].size) for place in order])]
+    sorted_members = [members[place] for place in order.tolist()]
+    if (values[1:] >= values[:-1]).all():
+        return Order(sorted_members, values)
+    turn = np.argsort(values, kind="stable")
+    return Order(sorted_members, values[turn], turn)
+
+
+def _values(members: Sequence[Member], read: ReadValues) -> Values | None:
+    without = [member.name for member in members if member.own is None and member.given is None]
+    if len(without) == len(members):
+        return None
+    if without:
+        raise UnrepresentableError(f"some have coordinates and {', '.join(without[:SHOWN_TWINS])} has none")
+    if all(member.own is None for member in members):
+        wide = [member.name for member in members if member.size != 1]
+        if wide:
+            raise UnrepresentableError(f"one coordinate for an axis of {members[0].size}", field=wide[0])
+        return read([member.given for member in members])
+    columns = [read([member.given]) if member.own is None else member.own.values for member in members]
+    if len({"n" if part.dtype.kind in "if" else part.dtype.kind for part in columns}) > 1:
+        raise UnrepresentableError("coordinates have to be all numbers, all times or all texts", field="coordinate")
+    return np.concatenate(columns)
+
+
+# The tree
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """How groups of one form become one."""
+
+    dim: str
+    kind: Kind
+    order: Order
+    with_tables: WithTables | None = None
+
+    def group(self, node: VirtualGroup | None = None, prefix: str = "") -> VirtualGroup:
+        """Return the group at a path with everything below it, the coordinate beside every array that has the axis."""
+        here = self.kind.template if node is None else node
+        children: dict[str, Node] = {}
+        for name, child in here.children.items():
+            path = f"{prefix}{name}"
+            if isinstance(child, VirtualGroup):
+                children[name] = self.group(child, f"{path}/")
+            elif self.kind.roles[path] is not Role.COORDINATE:
+                children[name] = self._array(path, child)
+        attributes, values = self.kind.attributes[prefix.rstrip("/")], self.order.values
+        arrays = (child for child in children.values() if isinstance(child, VirtualArray))
+        if values is not None and any(self.dim in array.dimension_names for array in arrays):
+            if values.dtype.kind == "U":
+                attributes = attributes | {labels_name(self.dim): values.tolist()}
+            else:
+                common = self.kind.attributes.get(f"{prefix}{self.dim}", {})
+                computed = {"units", "calendar"} if is_time(common) else set()
+                own = {name: value for name, value in common.items() if name not in computed}
+                children[self.dim] = variable(self.dim, Coordinate(values, own))
+        return VirtualGroup(children, attributes)
+
+    def dropped(self) -> Iterator[str]:
+        """Yield the attributes that are not in the result, as `path: name`."""
+        for path, name in sorted(self.kind.dropped):
+            if self.kind.roles.get(path) is not Role.COORDINATE and name not in self._lists(path):
+                yield f"{path or '/'}: {name}"
+
+    def _array(self, path: str, template: VirtualArray) -> VirtualArray:
+        array = replace(template, attributes=self.kind.attributes[path] | self._lists(path))
+        role = self.kind.roles[path]
+        if role is Role.JOINED:
+            return self._joined(path, array)
+        if role is not Role.STACKED:
+            return array
+        codecs, parts = self._parts(path, array)
+        count = len(self.order.members)
+        return replace(
+            array,
+            shape=(count, *array.shape),
+            chunks=(1, *array.chunks),
+            dimension_names=(self.dim, *array.dimension_names),
+            codecs=lifted(codecs),
+            refs=joined(parts, [(1, *array.grid)] * count, 0, self.order.turn),
+        )
+
+    def _lists(self, path: str) -> Attributes:
+        """Return the attributes with an entry for each place along the axis that every group has."""
+        lists = [member.lists.get(path, {}) for member in self.order.members]
+        found: Attributes = {}
+        for name in lists[0]:
+            if all(name in own for own in lists):
+                entries = [entry for own in lists for entry in own[name]]
+                found[name] = entries if self.order.turn is None else [entries[place] for place in self.order.turn]
+        return found
+
+    def _joined(self, path: str, array: VirtualArray) -> VirtualArray:
+        axis = array.dimension_names.index(self.dim)
+        step = array.chunks[axis]
+        members = self.order.members
+        if step > 1 and self.order.turn is not None:
+            raise UnrepresentableError(f"chunks of {step} along {self.dim!r}, whose coordinates overlap", field=path)
+        uneven = [member.name for member in members[:-1] if member.size % step]
+        if uneven:
+            raise UnrepresentableError(
+                f"chunks of {step} along {self.dim!r} do not divide the length of "
+                f"{', '.join(uneven[:SHOWN_TWINS])}; only the last one may end within a chunk",
+                field=path,
+            )
+        grids = [_with_axis(array.grid, axis, -(-member.size // step)) for member in members]
+        codecs, parts = self._parts(path, array)
+        whole = _with_axis(array.shape, axis, sum(member.size for member in members))
+        return replace(array, shape=whole, codecs=codecs, refs=joined(parts, grids, axis, self.order.turn))
+
+    def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[Codec, ...], list[ChunkRefs]]:
+        """Return the codecs and every group's references; JPEG tables that differ go into the chunks."""
+        parts = [member.parts[path] for member in self.order.members]
+        tables = [member.tables[path] for member in self.order.members]
+        if len(set(tables)) == 1:
+            return array.codecs, parts
+        if self.with_tables is None:
+            raise UnrepresentableError(
+                "the files' JPEG tables differ, an array has room for one, and where they stand is not known",
+                field=path,
+            )
+        moved = [part if own is None else self.with_tables(part, own) for part, own in zip(parts, tables, strict=True)]
+        codecs = [
+            CodecSpec(TIFF_TILE, {name: value for name, value in codec.configuration.items() if name != JPEG_TABLES})
+            if codec.name == TIFF_TILE
+            else codec
+            for codec in array.codecs
+        ]
+        return tuple(codecs), moved
+
+
+def _with_axis(sizes: Grid, axis: int, size: int) -> Grid:
+    return (*sizes[:axis], size, *sizes[axis + 1 :])
+
+
+# Groups as they come
 
 
 @dataclass(frozen=True)
@@ -81,8 +314,7 @@ class Concatenation:
         self._count += 1
         try:
             seen = sketch(group, self.dim)
-            member = self._member(group, name, coordinate, seen.roles, seen.size)
-            self._record(group.sources)
+            member = self._member(group, name, coordinate, seen)
         except UnrepresentableError as error:
             self._problems.append(Mismatch(name, (str(error),)))
             return
@@ -99,9 +331,9 @@ class Concatenation:
         self._count += 1
         self._problems.append(Mismatch(name, (reason,)))
 
-    def _member(self, group: VirtualGroup, name: str, coordinate: Any, roles: Mapping[str, Role], size: int) -> Member:
-        arrays = dict(group.arrays())
-        growing = {path: arrays[path] for path, role in roles.items() if role in {Role.STACKED, Role.JOINED}}
+    def _member(self, group: VirtualGroup, name: str, coordinate: Any, seen: Sketch) -> Member:
+        roles, size = seen.roles, seen.size
+        growing = {path: it for path, it in group.arrays() if roles[path] in {Role.STACKED, Role.JOINED}}
         for path, array in growing.items():
             if roles[path] is Role.STACKED:
                 lifted(array.codecs)
@@ -115,17 +347,17 @@ class Concatenation:
             raise UnrepresentableError("coordinates that are not numbers in the manifest itself", field=self.dim)
         if size < 1 or (own is not None and len(own.values) != size):
             raise UnrepresentableError(f"a length of {size} that its coordinates do not have", field=self.dim)
-        parts = {path: array.refs for path, array in growing.items()}
-        tables = {path: tables_of(array) for path, array in growing.items()}
-        lists = {path: _lists(array, self.dim) for path, array in growing.items()}
-        return Member(name, size, parts, tables, lists, coordinate, own)
-
-    def _record(self, records: Iterable[SourceRecord]) -> None:
-        """Note the sources as they were scanned; one that was seen in two states fits nothing."""
-        for record in records:
+        for record in group.sources:
             known = self._records.setdefault(record.url, record)
             if (known.size, known.etag) != (record.size, record.etag):
                 raise UnrepresentableError("scanned in two states (size or ETag); index it again", url=record.url)
+        tables, lists = {}, {}
+        for path, array in growing.items():
+            with_tables = (codec.configuration.get(JPEG_TABLES) for codec in array.codecs if codec.name == TIFF_TILE)
+            tables[path] = next(with_tables, None)
+            along = array.attributes.items() if self.dim in array.dimension_names else ()
+            lists[path] = {name: json_value(value) for name, value in along if is_per_band(name, array, self.dim)}
+        return Member(name, size, {path: it.refs for path, it in growing.items()}, tables, lists, coordinate, own)
 
     def finish(
         self, *, keep_order: bool = False, skip_mismatched: bool = False, with_tables: WithTables | None = None
@@ -152,25 +384,30 @@ class Concatenation:
     ) -> Concatenated:
         if not {Role.STACKED, Role.JOINED} & set(kind.roles.values()):
             raise UnrepresentableError(f"no array in {kind.members[0].name} that could grow along {self.dim!r}")
-        without_axes(kind)
+        if Role.STACKED in kind.roles.values():
+            for path, attributes in kind.attributes.items():
+                if attributes.pop(AXES_ATTRIBUTE, None) is not None:
+                    kind.dropped.add((path, AXES_ATTRIBUTE))
         order = ordered(kind.members, self.read_values, keep_order=keep_order)
         assembly = Assembly(self.dim, kind, order, with_tables)
         group = assembly.group()
         used = dict.fromkeys(url for _, array in group.arrays() for url in array.refs.sources)
-        records = (*(self._records[url] for url in used if url in self._records), *self._trees(used))
+        # a container that some of the files are in stands in the table, not each file
+        trees = [record for url, record in self._records.items() if url.endswith("/")]
+        files = sorted(used) if trees else []
+        first = [bisect_left(files, tree.url) for tree in trees]
+        records = (
+            *(self._records[url] for url in used if url in self._records),
+            *(
+                tree
+                for tree, at in zip(trees, first, strict=True)
+                if at < len(files) and files[at].startswith(tree.url)
+            ),
+        )
         names = tuple(member.name for member in order.members)
         return Concatenated(
             VirtualGroup(group.children, group.attributes, records), names, left_out, tuple(assembly.dropped())
         )
-
-    def _trees(self, used: Iterable[str]) -> list[SourceRecord]:
-        """Return the containers that some of the files are in: these stand in the table, not each file."""
-        trees = [record for url, record in self._records.items() if url.endswith("/")]
-        files = sorted(used) if trees else []
-        first = [bisect_left(files, record.url) for record in trees]
-        return [
-            tree for tree, at in zip(trees, first, strict=True) if at < len(files) and files[at].startswith(tree.url)
-        ]
 
 
 def concat(  # noqa: PLR0913 - the groups, and what may be said of them
@@ -183,12 +420,12 @@ def concat(  # noqa: PLR0913 - the groups, and what may be said of them
     skip_mismatched: bool = False,
 ) -> VirtualGroup:
     """Return groups of the same form as one, with `coordinate`'s values (one a group) along the axis `dim`."""
-    found = Concatenation(dim)
+    whole = Concatenation(dim)
     values = coordinate if coordinate is not None else [None] * len(groups)
     labels = names if names is not None else [f"group {number}" for number in range(len(groups))]
     for group, name, value in zip(groups, labels, values, strict=True):
-        found.add(group, name, value)
-    return found.finish(keep_order=keep_order, skip_mismatched=skip_mismatched).group
+        whole.add(group, name, value)
+    return whole.finish(keep_order=keep_order, skip_mismatched=skip_mismatched).group
 
 
 def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
@@ -204,22 +441,15 @@ def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
 def _own_coordinate(group: VirtualGroup, dim: str, given: Any) -> Coordinate | None:
     """Return the values along the axis that the group has itself; those of all its levels are the same."""
     groups = [group, *(node for _, node in group.walk() if isinstance(node, VirtualGroup))]
-    found = [own for own in (coordinate_of(each, dim) for each in groups) if own is not None]
-    if found and given is not None:
+    levels = [own for own in (coordinate_of(each, dim) for each in groups) if own is not None]
+    if levels and given is not None:
         raise UnrepresentableError(f"has coordinates along {dim!r} already", field=dim)
-    if any(not np.array_equal(own.values, found[0].values) for own in found):
+    if any(not np.array_equal(own.values, levels[0].values) for own in levels):
         raise UnrepresentableError("different coordinates in its groups", field=dim)
-    return found[0] if found else None
+    return levels[0] if levels else None
 
 
-def _lists(array: VirtualArray, dim: str) -> Mapping[str, list[Any]]:
-    """Return the attributes that have an entry for each place along an axis that the array has."""
-    if dim not in array.dimension_names:
-        return {}
-    return {name: json_value(value) for name, value in array.attributes.items() if is_per_band(name, array, dim)}
-
-
-type Ints = NDArray[np.int64]
+# A member put in anew
 
 
 def with_member(stack: VirtualGroup, member: VirtualGroup, url: str, dim: str) -> VirtualGroup:
@@ -238,7 +468,7 @@ def _replaced(stack: VirtualGroup, member: VirtualGroup, path: str, url: str, di
         if isinstance(old, VirtualGroup) and isinstance(new, VirtualGroup):
             children[name] = _replaced(old, new, here, url, dim)
         elif isinstance(old, VirtualArray) and isinstance(new, VirtualArray):
-            children[name] = _array(old, new, here, url, dim)
+            children[name] = _with_chunks(old, new, here, url, dim)
         elif any(url in array.refs.sources for _, array in VirtualGroup({"": old}).arrays()):
             raise UnrepresentableError("the file as it is now has no such node; merge again", field=here)
         else:
@@ -246,44 +476,36 @@ def _replaced(stack: VirtualGroup, member: VirtualGroup, path: str, url: str, di
     return replace(stack, children=children)
 
 
-def _array(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) -> VirtualArray:
+def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) -> VirtualArray:
+    """Return an array of the stack with the member's chunks in place of those that are in the source."""
     _require_same_attributes(old, new, path, dim)
     if url not in old.refs.sources:
         return old
-    for what, mine, own in _forms(old, new, dim):
-        if mine != own:
-            raise UnrepresentableError(f"{what} was {mine}, is {own}; merge again", field=path)
-    slab = _slab(old, new, path, url, dim)
-    both = joined([old.refs, new.refs], [(old.refs.chunks,), (new.refs.chunks,)], 0)
-    order = np.arange(old.refs.chunks)
-    order[slab] = old.refs.chunks + np.arange(new.refs.chunks)
-    return replace(old, refs=both.take(order))
-
-
-def _forms(old: VirtualArray, new: VirtualArray, dim: str) -> Iterator[tuple[str, object, object]]:
-    """Yield what must be the same in both, with its name."""
     axis = old.dimension_names.index(dim)
     others = [at for at in range(len(old.shape)) if at != axis]
-    grown = len(new.shape) < len(old.shape)
-    mine = range(len(new.shape)) if grown else others
-    yield "the data type", old.dtype, new.dtype
-    yield "the fill value", encode_fill(old.fill_value, old.dtype), encode_fill(new.fill_value, new.dtype)
-    yield "the codecs", [codec.to_json() for codec in old.codecs], [codec.to_json() for codec in new.codecs]
-    yield "the shape", [old.shape[at] for at in others], [new.shape[at] for at in mine]
-    yield "the chunk shape", [old.chunks[at] for at in others], [new.chunks[at] for at in mine]
-
-
-def _slab(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) -> Ints:
-    """Return the numbers of the chunks that are the member's, in the order in which it has them."""
-    axis = old.dimension_names.index(dim)
-    thick = 1 if len(new.shape) < len(old.shape) else new.grid[axis]
+    has_grown = len(new.shape) < len(old.shape)
+    mine = range(len(new.shape)) if has_grown else others
+    for what, stacked, own in (
+        ("the data type", old.dtype, new.dtype),
+        ("the fill value", encode_fill(old.fill_value, old.dtype), encode_fill(new.fill_value, new.dtype)),
+        ("the codecs", [codec.to_json() for codec in old.codecs], [codec.to_json() for codec in new.codecs]),
+        ("the shape", [old.shape[at] for at in others], [new.shape[at] for at in mine]),
+        ("the chunk shape", [old.chunks[at] for at in others], [new.chunks[at] for at in mine]),
+    ):
+        if stacked != own:
+            raise UnrepresentableError(f"{what} was {stacked}, is {own}; merge again", field=path)
+    thick = 1 if has_grown else new.grid[axis]
     rows = np.flatnonzero(old.refs.source == old.refs.sources.index(url))
     chunks = np.searchsorted(old.refs.indptr, rows, side="right") - 1
     places = np.unravel_index(chunks, old.grid)[axis]
     first = int(places.min())
     if int(places.max()) - first + 1 != thick:
         raise UnrepresentableError(f"its place along {dim!r} cannot be told; merge again", url=url, field=path)
-    return np.arange(old.refs.chunks).reshape(old.grid).take(np.arange(first, first + thick), axis).ravel()
+    order = np.arange(old.refs.chunks)
+    slab = order.reshape(old.grid).take(np.arange(first, first + thick), axis).ravel()
+    order[slab] = old.refs.chunks + np.arange(new.refs.chunks)
+    both = joined([old.refs, new.refs], [(old.refs.chunks,), (new.refs.chunks,)], 0)
+    return replace(old, refs=both.take(order))
 
 
 def _require_same_attributes(old: Node, new: Node, path: str, dim: str) -> None:

@@ -6,7 +6,7 @@ reads.
 
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -21,7 +21,6 @@ type Facts = dict[str, dict[str, Any]]
 """By the path of a node, what has to be the same."""
 
 JPEG_TABLES = "jpeg_tables"
-TRANSPOSE = "transpose"
 
 MEANING = {
     *("_FillValue", "missing_value", "scale_factor", "add_offset", "scales", "offsets", "_Unsigned"),
@@ -70,25 +69,22 @@ class Sketch:
 
 def sketch(group: VirtualGroup, dim: str) -> Sketch:
     """Return what becomes of a group's arrays along the axis `dim`, and what has to be equal."""
-    arrays = dict(group.arrays())
-    lengths = {array.shape[array.dimension_names.index(dim)] for array in _having(dim, arrays.values())}
+    nodes = group.walk()
+    arrays = [node for _, node in nodes if isinstance(node, VirtualArray)]
+    lengths = {array.shape[array.dimension_names.index(dim)] for array in arrays if dim in array.dimension_names}
     if len(lengths) > 1:
         raise UnrepresentableError(f"arrays of different lengths {sorted(lengths)} along {dim!r}", field=dim)
-    mappings = {str(array.attributes.get("grid_mapping")) for array in arrays.values()}
-    found = Sketch(facts={"": _group_facts(group)}, size=lengths.pop() if lengths else 1)
-    for path, node in group.walk():
+    mappings = {str(array.attributes.get("grid_mapping")) for array in arrays}
+    seen = Sketch(facts={"": _group_facts(group)}, size=next(iter(lengths), 1))
+    for path, node in nodes:
         if isinstance(node, VirtualGroup):
             _refuse_twin(path, dim)
-            found.facts[path] = _group_facts(node)
+            seen.facts[path] = _group_facts(node)
             continue
-        role = _role(path, node, dim, mappings, is_old=any(_having(dim, arrays.values())))
-        found.roles[path] = role
-        found.facts[path] = dict(_array_facts(node, role, dim))
-    return found
-
-
-def _having(dim: str, arrays: Iterable[VirtualArray]) -> Iterator[VirtualArray]:
-    return (array for array in arrays if dim in array.dimension_names)
+        role = _role(path, node, dim, mappings, is_old=bool(lengths))
+        seen.roles[path] = role
+        seen.facts[path] = dict(_array_facts(node, role, dim))
+    return seen
 
 
 def _refuse_twin(path: str, dim: str) -> None:
@@ -123,24 +119,21 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
     yield "fill value", document["fill_value"]
     yield from _codec_facts(document["codecs"])
     attributes = document["attributes"]
-    once = role in {Role.KEPT, Role.MAPPING}
     for name, value in attributes.items():
         if role is Role.JOINED and is_per_band(name, array, dim):
             # these have as many entries as bands, and are joined as the bands are
             yield from [(f"attribute {name}", "an entry a band")] if name in MEANING else []
-        elif once or _counts(name, attributes):
+        elif (
+            role in {Role.KEPT, Role.MAPPING}
+            or name.startswith(PLACE_PREFIXES)
+            # a single band's description is of that image alone
+            or (name in MEANING and (name != "band_names" or len(value) > 1))
+        ):
             yield f"attribute {name}", value
     if role is Role.KEPT:
         refs = array.refs
         inline = {str(chunk): data.hex() for chunk, data in sorted(refs.inline.items())}
         yield "values", [inline, *(refs.ranges(chunk) for chunk in range(refs.chunks))]
-
-
-def _counts(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether an attribute has to be equal; a single band's description is of that image alone."""
-    if name.startswith(PLACE_PREFIXES):
-        return True
-    return name in MEANING and (name != "band_names" or len(attributes[name]) > 1)
 
 
 def is_per_band(name: str, array: VirtualArray, dim: str) -> bool:
