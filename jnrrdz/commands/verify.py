@@ -6,7 +6,6 @@ their users do, so that whatever would fail for them fails here.
 """
 
 import hashlib
-import json
 import lzma
 import math
 import os
@@ -25,7 +24,7 @@ from jnrrdz import api
 from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.refs import WHOLE, ChunkRefs
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
+from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError, redacted
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
@@ -343,12 +342,11 @@ def checksum_findings(
 def table_findings(store: ReferenceStore, lost: frozenset[str]) -> list[Finding]:
     """Return the levels that a header places elsewhere than its table of tiles does."""
     findings: list[Finding] = []
-    for key, text in store.manifest.documents.items():
-        if key.rpartition("/")[2] != ZARR_JSON or LEVEL_OFFSETS.encode() not in text:
-            continue
-        offsets = (json.loads(text).get("attributes") or {}).get(LEVEL_OFFSETS)
+    for path, node in store.manifest.documents.nodes().items():
+        attributes = node.get("attributes")
+        offsets = attributes.get(LEVEL_OFFSETS) if isinstance(attributes, dict) else None
         if isinstance(offsets, dict):
-            findings += _misplaced(store, key[: -len(ZARR_JSON)], offsets, lost)
+            findings += _misplaced(store, f"{path}/".lstrip("/"), offsets, lost)
     return findings
 
 

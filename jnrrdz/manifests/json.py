@@ -98,7 +98,8 @@ _END = f'{MEMBERS_END}"'
 
 def _lines(path: str, array: VirtualArray, found: Spans) -> Iterator[bytes]:
     """Yield the lines of an array's chunks in blocks, each line with the comma that ends the one before it."""
-    refs, axes = array.refs, len(array.grid)
+    refs, grid = array.refs, array.grid
+    axes = len(grid)
     opening = f",\n{quoted(f'{path}/c')[:-1]}".encode()
     inline = np.sort(np.fromiter(refs.inline, np.int64))
     for first in range(0, refs.chunks, BLOCK):
@@ -109,7 +110,7 @@ def _lines(path: str, array: VirtualArray, found: Spans) -> Iterator[bytes]:
         rows = np.flatnonzero(present)
         if not len(rows):
             continue
-        index = np.unravel_index(rows + first, array.grid) if axes else ()
+        index = np.unravel_index(rows + first, grid) if axes else ()
         source, start, length = part.source[rows], part.start[rows], part.length[rows]
         if len(held) or len(part.scattered) or (source != source[0]).any() or (length == WHOLE).any():
             keys = decimals(index, [b"/", *[b"/"] * (axes - 1), b"\n"]).split(b"\n") if axes else [b""]
