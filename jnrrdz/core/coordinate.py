@@ -89,8 +89,15 @@ def _number(text: str) -> float | None:
 
 def column(values: Sequence[Any]) -> Values:
     """Return values of one kind as int64, float64, datetime64 or text; a mixture is an error."""
-    plain = [_plain(value) for value in values]
-    found = np.array(plain) if len({_kind(value) for value in plain}) == 1 else np.array(None)
+    naive = [
+        value.astimezone(UTC).replace(tzinfo=None)
+        if isinstance(value, datetime) and value.tzinfo is not None
+        else value
+        for value in values
+    ]
+    plain = [np.datetime64(value) if isinstance(value, date) else value for value in naive]
+    kinds = {np.asarray(value).dtype.kind for value in plain}
+    found = np.array(plain if len(kinds) == 1 or (kinds and kinds <= {"i", "u", "f"}) else None)
     if found.dtype.kind == "M":
         return _coarsest(found)
     if found.dtype.kind in "iu" and found.min() >= -(2**63) and found.max() < 2**63:
@@ -100,17 +107,6 @@ def column(values: Sequence[Any]) -> Values:
     if found.dtype.kind == "U":
         return found
     raise UnrepresentableError("coordinates have to be all numbers, all times or all texts", field="coordinate")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return np.datetime64(value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None))
-    return np.datetime64(value) if isinstance(value, date) else value
-
-
-def _kind(value: Any) -> str:
-    kind = np.asarray(value).dtype.kind
-    return "number" if kind in "iuf" else kind
 
 
 def _coarsest(times: Values) -> Values:
@@ -151,14 +147,22 @@ def variable(dim: str, coordinate: Coordinate) -> VirtualArray:
 
 def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:
     """Return the values along an axis that a group holds itself, None where it has none that can be read here."""
-    found = group.children.get(dim)
-    if isinstance(found, VirtualArray) and found.dimension_names == (dim,):
-        numbers = _inline_values(found)
-        return None if numbers is None else _decoded(numbers, found.attributes)
-    labels = group.attributes.get(labels_name(dim))
-    if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
-        return Coordinate(np.array(labels), {})
-    return None
+    array = group.children.get(dim)
+    if not isinstance(array, VirtualArray) or array.dimension_names != (dim,):
+        labels = group.attributes.get(labels_name(dim))
+        is_text = isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels)
+        return Coordinate(np.array(labels), {}) if is_text else None
+    numbers, attributes = _inline_values(array), array.attributes
+    if numbers is None:
+        return None
+    # numbers that the attributes make no exact times stay numbers
+    since = _SINCE.fullmatch(str(attributes.get("units", "")))
+    if since is None or not is_time(attributes) or numbers.dtype.kind not in "iu":
+        return Coordinate(column(numbers.tolist()), attributes)
+    step = np.timedelta64(COARSE.get(since[1], 1), UNITS.get(since[1], "s"))  # type: ignore[call-overload]
+    times = np.datetime64(since[2].replace(" ", "T")) + numbers.astype(np.int64) * step
+    others = {name: value for name, value in attributes.items() if name not in {"units", "calendar"}}
+    return Coordinate(_coarsest(times), others)
 
 
 def _inline_values(array: VirtualArray) -> Values | None:
@@ -177,14 +181,3 @@ def is_time(attributes: Mapping[str, Any]) -> bool:
     """Whether attributes make integers times that can be told exactly."""
     found = _SINCE.fullmatch(str(attributes.get("units", "")))
     return found is not None and found[1] in UNITS | COARSE and attributes.get("calendar", "standard") in CALENDARS
-
-
-def _decoded(numbers: Values, attributes: Mapping[str, Any]) -> Coordinate:
-    """Return times where the attributes make the numbers times and they are exact, else the numbers."""
-    found = _SINCE.fullmatch(str(attributes.get("units", "")))
-    if found is None or not is_time(attributes) or numbers.dtype.kind not in "iu":
-        return Coordinate(column(numbers.tolist()), attributes)
-    step = np.timedelta64(COARSE.get(found[1], 1), UNITS.get(found[1], "s"))  # type: ignore[call-overload]
-    values = np.datetime64(found[2].replace(" ", "T")) + numbers.astype(np.int64) * step
-    others = {name: value for name, value in attributes.items() if name not in {"units", "calendar"}}
-    return Coordinate(_coarsest(values), others)

@@ -7,13 +7,11 @@ https://docs.ogc.org/is/18-010r7/18-010r7.html.  pyproj is imported only when a 
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jnrrdz.core import crs_geographic as crs_tables
-from jnrrdz.core.crs_geographic import angular_unit, geocentric, geographic, shift_to_wgs84, with_ellipsoid
+from jnrrdz.core.crs_geographic import angular_unit, conversion, geocentric, geographic, shift_to_wgs84, with_ellipsoid
 from jnrrdz.core.crs_geokeys import (
     USER_DEFINED,
     Json,
@@ -31,83 +29,16 @@ from jnrrdz.core.crs_geokeys import (
 )
 from jnrrdz.errors import UnsupportedError
 
-_CRS, _DATUM, _UNITS = "VerticalGeoKey", "VerticalDatumGeoKey", "VerticalUnitsGeoKey"
-_CITATION = "VerticalCitationGeoKey"
-_ELLIPSOIDAL_HEIGHTS = range(5001, 5034)
-"""GeoTIFF 1.0's codes for heights above an ellipsoid, which 1.1 files still have."""
-
-
-def with_height(horizontal: Json, keys: Keys) -> Json:
-    """Return the CRS with its third dimension: compound, or three-dimensional for ellipsoidal heights.
-
-    A code that is not that of a height changes nothing; the horizontal CRS is no less true for it.
-    """
-    if keys.revision == (1, 0) or not _is_said(keys) or horizontal["type"] == "CompoundCRS":
-        return horizontal
-    epsg = code(keys, _CRS)
-    if epsg is None:
-        return _compound(horizontal, _user_defined(keys), keys)
-    if epsg in _ELLIPSOIDAL_HEIGHTS:
-        return json_of(made(horizontal, _CRS).to_3d())
-    try:
-        found = registered("crs", epsg, _CRS)
-    except UnsupportedError:
-        return horizontal
-    if found["type"] == "VerticalCRS":
-        return _compound(horizontal, found, keys)
-    return json_of(made(horizontal, _CRS).to_3d()) if _is_3d_on_datum_of(horizontal, found) else horizontal
-
-
-def _is_said(keys: Keys) -> bool:
-    values = [number(keys, name) or 0 for name in (_CRS, _DATUM, _UNITS)]
-    # codes above that of user-defined are private: nobody else knows what they are
-    return any(values) and max(values) <= USER_DEFINED
-
-
-def _is_3d_on_datum_of(horizontal: Json, other: Json) -> bool:
-    base = horizontal.get("base_crs", horizontal)
-    names = [node.get("datum", node.get("datum_ensemble", {})).get("name") for node in (base, other)]
-    axes = other.get("coordinate_system", {}).get("axis", [])
-    return other["type"] == "GeographicCRS" and names[0] == names[1] and len(axes) == 3  # noqa: PLR2004  # 3D
-
-
-def _user_defined(keys: Keys) -> Json:
-    said = citation(text(keys, _CITATION))
-    name = said.get("VCS Name") or said.get("Name") or "unknown"
-    epsg = code(keys, _DATUM)
-    datum = registered("datum", epsg, _DATUM) if epsg else _datum_named(name)
-    length = unit(keys, "LinearUnit", _UNITS) or "metre"
-    axis = {"name": "Gravity-related height", "abbreviation": "H", "direction": "up", "unit": length}
-    return {
-        "type": "VerticalCRS",
-        "name": name,
-        "datum": datum or {"type": "VerticalReferenceFrame", "name": "unknown"},
-        "coordinate_system": {"subtype": "vertical", "axis": [axis]},
-    }
-
-
-def _datum_named(name: str) -> Json | None:
-    """Return the datum of the registered vertical CRS of exactly this name."""
-    from pyproj.database import query_crs_info  # noqa: PLC0415  # see registered()
-    from pyproj.enums import PJType  # noqa: PLC0415
-
-    found = query_crs_info(auth_name="EPSG", pj_types=PJType.VERTICAL_CRS)
-    codes = [info.code for info in found if info.name == name]
-    datum: Json | None = registered("crs", int(codes[0]), _CITATION).get("datum") if codes else None
-    return datum
-
-
-def _compound(horizontal: Json, vertical: Json, keys: Keys) -> Json:
-    said = text(keys, "GTCitationGeoKey")
-    name = said if said and " = " not in said else f"{horizontal['name']} + {vertical['name']}"
-    return {"type": "CompoundCRS", "name": name, "components": [horizontal, vertical]}
-
-
 _MODEL = "GTModelTypeGeoKey"
 _PROJECTED = "ProjectedCRSGeoKey"
 _GEODETIC = "GeodeticCRSGeoKey"
 _CITATIONS = ("ProjectedCitationGeoKey", "GTCitationGeoKey")
 _ESRI = "ESRI PE String = "
+_HEIGHT, _HEIGHT_DATUM, _HEIGHT_UNITS = "VerticalGeoKey", "VerticalDatumGeoKey", "VerticalUnitsGeoKey"
+_HEIGHT_CITATION = "VerticalCitationGeoKey"
+_ELLIPSOIDAL_HEIGHTS = range(5001, 5034)
+"""GeoTIFF 1.0's codes for heights above an ellipsoid, which 1.1 files still have."""
+
 KEPT = 256
 """CRS that are remembered: a batch has thousands of files and few CRS, each of which takes PROJ half a millisecond."""
 
@@ -121,6 +52,64 @@ class Crs:
     """For example `EPSG:32633`."""
 
 
+def with_height(horizontal: Json, keys: Keys) -> Json:
+    """Return the CRS with its third dimension: compound, or three-dimensional for ellipsoidal heights.
+
+    A code that is not that of a height changes nothing; the horizontal CRS is no less true for it.
+    """
+    names = () if keys.revision == (1, 0) else (_HEIGHT, _HEIGHT_DATUM, _HEIGHT_UNITS)
+    values = [number(keys, name) or 0 for name in names]
+    # codes above that of user-defined are private: nobody else knows what they are
+    if not any(values) or max(values) > USER_DEFINED or horizontal["type"] == "CompoundCRS":
+        return horizontal
+    epsg = code(keys, _HEIGHT)
+    if epsg is None:
+        return _compound(horizontal, _height_user_defined(keys), keys)
+    if epsg in _ELLIPSOIDAL_HEIGHTS:
+        return json_of(made(horizontal, _HEIGHT).to_3d())
+    try:
+        vertical = registered("crs", epsg, _HEIGHT)
+    except UnsupportedError:
+        return horizontal
+    if vertical["type"] == "VerticalCRS":
+        return _compound(horizontal, vertical, keys)
+    base = horizontal.get("base_crs", horizontal)
+    datums = [node.get("datum", node.get("datum_ensemble", {})).get("name") for node in (base, vertical)]
+    axes = vertical.get("coordinate_system", {}).get("axis", [])
+    is_3d = vertical["type"] == "GeographicCRS" and len(axes) == 3  # noqa: PLR2004  # 3D
+    return json_of(made(horizontal, _HEIGHT).to_3d()) if is_3d and datums[0] == datums[1] else horizontal
+
+
+def _height_user_defined(keys: Keys) -> Json:
+    """Return the vertical CRS that the keys describe, on the datum of the registered one of exactly its name."""
+    from pyproj.database import query_crs_info  # noqa: PLC0415  # see registered()
+    from pyproj.enums import PJType  # noqa: PLC0415
+
+    said = citation(text(keys, _HEIGHT_CITATION))
+    name = said.get("VCS Name") or said.get("Name") or "unknown"
+    datum: Json | None = None
+    if epsg := code(keys, _HEIGHT_DATUM):
+        datum = registered("datum", epsg, _HEIGHT_DATUM)
+    else:
+        heights = query_crs_info(auth_name="EPSG", pj_types=PJType.VERTICAL_CRS)
+        epsg = next((int(info.code) for info in heights if info.name == name), None)
+        datum = registered("crs", epsg, _HEIGHT_CITATION).get("datum") if epsg else None
+    length = unit(keys, "LinearUnit", _HEIGHT_UNITS) or "metre"
+    axis = {"name": "Gravity-related height", "abbreviation": "H", "direction": "up", "unit": length}
+    return {
+        "type": "VerticalCRS",
+        "name": name,
+        "datum": datum or {"type": "VerticalReferenceFrame", "name": "unknown"},
+        "coordinate_system": {"subtype": "vertical", "axis": [axis]},
+    }
+
+
+def _compound(horizontal: Json, vertical: Json, keys: Keys) -> Json:
+    said = text(keys, "GTCitationGeoKey")
+    name = said if said and " = " not in said else f"{horizontal['name']} + {vertical['name']}"
+    return {"type": "CompoundCRS", "name": name, "components": [horizontal, vertical]}
+
+
 @lru_cache(KEPT)
 def crs_from_geokeys(keys: Keys) -> Crs | None:
     """Return the CRS of a GeoTIFF; None where the keys, which can be hashed, name none.
@@ -128,35 +117,34 @@ def crs_from_geokeys(keys: Keys) -> Crs | None:
     What the keys say but PROJ cannot express is an `UnsupportedError`, what contradicts itself a
     `MalformedError`; both leave the pixels as readable as they are.
     """
-    horizontal = _horizontal(keys)
-    if horizontal is None:
-        return None
-    return _crs(with_height(horizontal, keys), shift_to_wgs84(keys))
-
-
-def _horizontal(keys: Keys) -> Json | None:
-    model = code(keys, _MODEL)
-    if model is None:
-        # a projected CRS with a code is one whatever the model says, and files rely on it
-        return _projected(keys) if code(keys, _PROJECTED) else _local(keys)
-    models: dict[int, Callable[[Keys], Json]] = {1: _projected, 2: _geographic, 3: _geocentric}
-    if model not in models:
-        raise UnsupportedError(f"model {model}, known are 1 (projected), 2 (geographic), 3 (geocentric)", field=_MODEL)
-    return models[model](keys)
+    match code(keys, _MODEL):
+        case None:
+            # a projected CRS with a code is one whatever the model says, and files rely on it
+            horizontal = _projected(keys) if code(keys, _PROJECTED) else _local(keys)
+        case 1:
+            horizontal = _projected(keys)
+        case 2:
+            epsg = code(keys, _GEODETIC)
+            horizontal = geographic(keys) if epsg is None else _horizontal_crs(epsg, _GEODETIC)
+        case 3:
+            horizontal = geographic(keys)
+            axes = horizontal["coordinate_system"]["axis"]
+            if horizontal["type"] != "GeodeticCRS" or len(axes) != 3:  # noqa: PLR2004  # X, Y, Z
+                # files written before GeoTIFF 1.1 name the geographic CRS on the same datum
+                horizontal = geocentric(horizontal, _linear_unit(keys) or "metre")
+        case model:
+            known = "1 (projected), 2 (geographic), 3 (geocentric)"
+            raise UnsupportedError(f"model {model}, known are {known}", field=_MODEL)
+    return None if horizontal is None else _crs(with_height(horizontal, keys), shift_to_wgs84(keys))
 
 
 def _projected(keys: Keys) -> Json:
     epsg = code(keys, _PROJECTED)
     if epsg is not None:
-        found = _horizontal_crs(epsg, _PROJECTED)
+        known = _horizontal_crs(epsg, _PROJECTED)
         # files in feet on a CRS in metres are common, and their numbers are in feet
-        return with_unit(found, _linear_unit(keys, _CITATIONS[1:])) if found["type"] == "ProjectedCRS" else found
-    return _esri(keys) or _crs_user_defined(keys)
-
-
-def _geographic(keys: Keys) -> Json:
-    epsg = code(keys, _GEODETIC)
-    return geographic(keys) if epsg is None else _horizontal_crs(epsg, _GEODETIC)
+        return with_unit(known, _linear_unit(keys, _CITATIONS[1:])) if known["type"] == "ProjectedCRS" else known
+    return _esri(keys) or _projected_user_defined(keys)
 
 
 def _horizontal_crs(epsg: int, field: str) -> Json:
@@ -167,10 +155,17 @@ def _horizontal_crs(epsg: int, field: str) -> Json:
     return found
 
 
-def _crs_user_defined(keys: Keys) -> Json:
+def _projected_user_defined(keys: Keys) -> Json:
     base = with_ellipsoid(geographic(keys), keys)
     length = _linear_unit(keys) or "metre"
-    conversion, directions = _conversion(keys, base, length)
+    epsg = code(keys, "ProjectionGeoKey")
+    if epsg is not None:
+        projection, directions = registered("operation", epsg, "ProjectionGeoKey"), ("east", "north")
+    elif (method := code(keys, "ProjMethodGeoKey")) is not None:
+        angle = angular_unit(keys) or base["coordinate_system"]["axis"][0]["unit"]
+        projection, directions = conversion(method, keys, {"angle": angle, "length": length, "scale": "unity"})
+    else:
+        raise UnsupportedError(f"a projected CRS with neither {_PROJECTED}, ProjectionGeoKey nor method", field=_MODEL)
     axes = [
         {"name": name, "abbreviation": name[0], "direction": direction, "unit": length}
         for name, direction in zip(("Easting", "Northing"), directions, strict=True)
@@ -180,26 +175,9 @@ def _crs_user_defined(keys: Keys) -> Json:
         "type": "ProjectedCRS",
         "name": said.get("PCS Name") or said.get("Projection Name") or said.get("Name") or "unnamed",
         "base_crs": base,
-        "conversion": conversion,
+        "conversion": projection,
         "coordinate_system": {"subtype": "Cartesian", "axis": axes},
     }
-
-
-def _conversion(keys: Keys, base: Json, length: str | Json) -> tuple[Json, tuple[str, str]]:
-    """Return the conversion, and which way its easting and northing grow."""
-    epsg = code(keys, "ProjectionGeoKey")
-    if epsg is not None:
-        return registered("operation", epsg, "ProjectionGeoKey"), ("east", "north")
-    method = code(keys, "ProjMethodGeoKey")
-    if method is None:
-        raise UnsupportedError(f"a projected CRS with neither {_PROJECTED}, ProjectionGeoKey nor method", field=_MODEL)
-
-    def value(*names: str) -> float | None:
-        return number(keys, *names)
-
-    angle = angular_unit(keys) or base["coordinate_system"]["axis"][0]["unit"]
-    units = {"angle": angle, "length": length, "scale": "unity"}
-    return crs_tables.conversion(method, value, units), crs_tables.method(method, value).directions
 
 
 def _linear_unit(keys: Keys, citations: tuple[str, ...] = _CITATIONS) -> Json | None:
@@ -210,21 +188,15 @@ def _linear_unit(keys: Keys, citations: tuple[str, ...] = _CITATIONS) -> Json | 
     return named_unit(next((name for one in said for name in (one.get("LUnits"), one.get("Units")) if name), None))
 
 
-def _geocentric(keys: Keys) -> Json:
-    node = geographic(keys)
-    axes = node["coordinate_system"]["axis"]
-    if node["type"] == "GeodeticCRS" and len(axes) == 3:  # noqa: PLR2004  # X, Y, Z
-        return node
-    # files written before GeoTIFF 1.1 name the geographic CRS on the same datum
-    return geocentric(node, _linear_unit(keys) or "metre")
-
-
 def _local(keys: Keys) -> Json | None:
-    found = _esri(keys)
+    """Return the CRS of keys without a model: that of an ESRI citation, or a plane that one names."""
+    esri = _esri(keys)
     said = text(keys, "GTCitationGeoKey", "GeodeticCitationGeoKey")
-    if found is not None or said is None:
-        _refuse_without_model(keys, found)
-        return found
+    if esri is not None or said is None:
+        epsg = code(keys, _GEODETIC)
+        if esri is None and epsg is not None:
+            raise UnsupportedError(f"no {_MODEL} that says what EPSG code {epsg} is for", field=_GEODETIC)
+        return esri
     length = _linear_unit(keys) or {"type": "LinearUnit", "name": "unknown", "conversion_factor": 1}
     axes = [
         {"name": name, "abbreviation": "", "direction": direction, "unit": length}
@@ -238,12 +210,6 @@ def _local(keys: Keys) -> Json | None:
     }
 
 
-def _refuse_without_model(keys: Keys, found: Json | None) -> None:
-    epsg = code(keys, _GEODETIC)
-    if found is None and epsg is not None:
-        raise UnsupportedError(f"no {_MODEL} that says what EPSG code {epsg} is for", field=_GEODETIC)
-
-
 def _esri(keys: Keys) -> Json | None:
     """Return the CRS of an ESRI citation, which holds the whole WKT."""
     for name in _CITATIONS:
@@ -254,28 +220,21 @@ def _esri(keys: Keys) -> Json | None:
 
 
 def _crs(node: Json, shift: tuple[float, ...]) -> Crs:
-    crs = made(node, _MODEL)
-    if shift:
-        crs = _bound(crs, shift)
-    wkt: str = crs.to_wkt(version="WKT2_2019")
-    return Crs(wkt, _registered_as(crs, node))
-
-
-def _registered_as(crs: Any, node: Json) -> str | None:
-    if "id" in node:
-        return f"{node['id']['authority']}:{node['id']['code']}"
-    # a pair of registered CRS may be registered too; to search for others costs 0.3 s and finds few
-    if node["type"] != "CompoundCRS" or not all("id" in component for component in node["components"]):
-        return None
-    found = crs.to_epsg(min_confidence=90)
-    return None if found is None else f"EPSG:{found}"
-
-
-def _bound(crs: Any, shift: tuple[float, ...]) -> Any:
-    from pyproj.crs import BoundCRS  # noqa: PLC0415  # see made()
+    from pyproj.crs import BoundCRS  # noqa: PLC0415  # see registered()
     from pyproj.crs.coordinate_operation import ToWGS84Transformation  # noqa: PLC0415
 
-    return BoundCRS(crs, "EPSG:4326", ToWGS84Transformation(crs.geodetic_crs, *shift))
+    crs = made(node, _MODEL)
+    if shift:
+        crs = BoundCRS(crs, "EPSG:4326", ToWGS84Transformation(crs.geodetic_crs, *shift))
+    name = None
+    if "id" in node:
+        name = f"{node['id']['authority']}:{node['id']['code']}"
+    elif node["type"] == "CompoundCRS" and all("id" in component for component in node["components"]):
+        # a pair of registered CRS may be registered too; to search for others costs 0.3 s and finds few
+        epsg = crs.to_epsg(min_confidence=90)
+        name = None if epsg is None else f"EPSG:{epsg}"
+    wkt: str = crs.to_wkt(version="WKT2_2019")
+    return Crs(wkt, name)
 
 
 def cf_attributes(crs: Crs) -> dict[str, Any]:
@@ -291,9 +250,8 @@ def _cf_attributes(crs: Crs) -> dict[str, Any]:
 
 def crs_from_epsg(code: int, field: str) -> Crs:
     """Return the CRS of a code."""
-    found = made(registered("crs", code, field), field)
-    text: str = found.to_wkt(version="WKT2_2019")
-    return Crs(text, f"EPSG:{code}")
+    wkt: str = made(registered("crs", code, field), field).to_wkt(version="WKT2_2019")
+    return Crs(wkt, f"EPSG:{code}")
 
 
 def is_north_first(crs: Crs) -> bool:

@@ -7,7 +7,6 @@ for them.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,12 +21,23 @@ _DATUMS = ("datum", "datum_ensemble")
 def geographic(keys: Keys) -> Json:
     """Return the geographic CRS as PROJJSON."""
     epsg = code(keys, _CODE)
-    if epsg is None:
-        return _user_defined(keys)
-    found = registered("crs", epsg, _CODE)
-    if found["type"] not in {"GeographicCRS", "GeodeticCRS"}:
-        raise UnsupportedError(f"EPSG code {epsg}, a {found['type']} where a geographic one belongs", field=_CODE)
-    return found
+    if epsg is not None:
+        known = registered("crs", epsg, _CODE)
+        if known["type"] not in {"GeographicCRS", "GeodeticCRS"}:
+            raise UnsupportedError(f"EPSG code {epsg}, a {known['type']} where a geographic one belongs", field=_CODE)
+        return known
+    said = citation(text(keys, "GeodeticCitationGeoKey"))
+    angle = angular_unit(keys) or "degree"
+    axes = [
+        {"name": "Geodetic latitude", "abbreviation": "Lat", "direction": "north", "unit": angle},
+        {"name": "Geodetic longitude", "abbreviation": "Lon", "direction": "east", "unit": angle},
+    ]
+    return {
+        "type": "GeographicCRS",
+        "name": said.get("GCS Name") or said.get("Name") or "unknown",
+        **_datum(keys, said, angle),
+        "coordinate_system": {"subtype": "ellipsoidal", "axis": axes},
+    }
 
 
 def angular_unit(keys: Keys) -> Json | None:
@@ -56,53 +66,30 @@ def with_ellipsoid(node: Json, keys: Keys) -> Json:
     return rest | {"datum": other | {"ellipsoid": own}}
 
 
-def _user_defined(keys: Keys) -> Json:
-    said = citation(text(keys, "GeodeticCitationGeoKey"))
-    name = said.get("GCS Name") or said.get("Name") or "unknown"
-    angle = angular_unit(keys) or "degree"
-    axes = [
-        {"name": "Geodetic latitude", "abbreviation": "Lat", "direction": "north", "unit": angle},
-        {"name": "Geodetic longitude", "abbreviation": "Lon", "direction": "east", "unit": angle},
-    ]
-    system = {"subtype": "ellipsoidal", "axis": axes}
-    return {"type": "GeographicCRS", "name": name, **_datum(keys, said, angle), "coordinate_system": system}
-
-
 def _datum(keys: Keys, said: dict[str, str], angle: str | Json) -> Json:
     """Return the datum, or the ensemble that stands for one, under its name in PROJJSON."""
-    field = "GeodeticDatumGeoKey"
-    epsg = code(keys, field)
+    epsg = code(keys, "GeodeticDatumGeoKey")
     if epsg is not None:
-        found = registered("datum", epsg, field)
-        return {"datum_ensemble" if found["type"] == "DatumEnsemble" else "datum": found}
-    own = _ellipsoid(keys, said)
-    is_earth = math.isclose(shape_of(own)[0], _EARTH, rel_tol=0.005)
-    meridian = _prime_meridian(keys, said | ({} if is_earth else {"Primem": "Reference meridian"}), angle)
-    name = said.get("Datum") or "unnamed"
-    return {"datum": {"type": "GeodeticReferenceFrame", "name": name, "ellipsoid": own, "prime_meridian": meridian}}
-
-
-def _ellipsoid(keys: Keys, said: dict[str, str]) -> Json:
+        known = registered("datum", epsg, "GeodeticDatumGeoKey")
+        return {"datum_ensemble" if known["type"] == "DatumEnsemble" else "datum": known}
     field = "EllipsoidGeoKey"
     epsg = code(keys, field)
-    found = registered("ellipsoid", epsg, field) if epsg else ellipsoid(keys, said.get("Ellipsoid") or "unnamed")
-    if found is None:
+    own = registered("ellipsoid", epsg, field) if epsg else ellipsoid(keys, said.get("Ellipsoid") or "unnamed")
+    if own is None:
         raise UnsupportedError(
             f"neither a CRS, a datum nor an ellipsoid ({_CODE}, GeodeticDatumGeoKey, {field} or its axes)", field=_CODE
         )
-    return found
-
-
-def _prime_meridian(keys: Keys, said: dict[str, str], angle: str | Json) -> Json:
-    field = "PrimeMeridianGeoKey"
-    epsg = code(keys, field)
+    epsg = code(keys, "PrimeMeridianGeoKey")
     if epsg is not None:
-        return registered("prime_meridian", epsg, field)
-    longitude = number(keys, "PrimeMeridianLongitudeGeoKey") or 0.0
-    if longitude == 0:
-        said = {"Primem": "Greenwich"} | said
-    # WKT keeps a base CRS's unit nowhere but in its prime meridian
-    return {"name": said.get("Primem") or "unnamed", "longitude": {"value": longitude, "unit": angle}}
+        meridian = registered("prime_meridian", epsg, "PrimeMeridianGeoKey")
+    else:
+        longitude = number(keys, "PrimeMeridianLongitudeGeoKey") or 0.0
+        is_earth = math.isclose(shape_of(own)[0], _EARTH, rel_tol=0.005)
+        name = said.get("Primem", "Greenwich" if longitude == 0 else "") if is_earth else "Reference meridian"
+        # WKT keeps a base CRS's unit nowhere but in its prime meridian
+        meridian = {"name": name or "unnamed", "longitude": {"value": longitude, "unit": angle}}
+    name = said.get("Datum") or "unnamed"
+    return {"datum": {"type": "GeodeticReferenceFrame", "name": name, "ellipsoid": own, "prime_meridian": meridian}}
 
 
 def shift_to_wgs84(keys: Keys) -> tuple[float, ...]:
@@ -130,27 +117,19 @@ def geocentric(node: Json, metre: str | Json) -> Json:
     return {"type": "GeodeticCRS", "name": node["name"], **datum, "coordinate_system": system}
 
 
-def _flattening(keys: Keys, major: float) -> float | None:
-    """Return the inverse flattening, 0 for a sphere; None where the keys do not say."""
-    if keys.get("EllipsoidInvFlatteningGeoKey") == math.inf:
-        return 0.0
-    inverse = number(keys, "EllipsoidInvFlatteningGeoKey")
-    if inverse is not None:
-        return inverse
-    minor = number(keys, "EllipsoidSemiMinorAxisGeoKey")
-    if minor is None:
-        return None
-    return 0.0 if minor == major else major / (major - minor)
-
-
 def ellipsoid(keys: Keys, name: str) -> Json | None:
     """Return the ellipsoid that the keys give by its axes, in metres; None where they do not."""
     major = number(keys, "EllipsoidSemiMajorAxisGeoKey")
     if major is None:
         return None
-    inverse = _flattening(keys, major)
+    inverse: float | None = 0.0  # a sphere
+    if keys.get("EllipsoidInvFlatteningGeoKey") != math.inf:
+        inverse = number(keys, "EllipsoidInvFlatteningGeoKey")
     if inverse is None:
-        return None
+        minor = number(keys, "EllipsoidSemiMinorAxisGeoKey")
+        if minor is None:
+            return None
+        inverse = 0.0 if minor == major else major / (major - minor)
     # below one, an inverse flattening has no semi-minor axis
     if major <= 0 or (inverse != 0 and inverse <= 1):
         raise MalformedError(
@@ -176,9 +155,6 @@ def _metres(value: float | Json) -> float:
         return float(value["value"]) * size_of(value["unit"])
     return float(value)
 
-
-type Number = Callable[..., float | None]
-"""`number(key, ...)`: the value of the first of these keys that the file has."""
 
 _LONG = ("ProjNatOriginLongGeoKey", "ProjFalseOriginLongGeoKey", "ProjCenterLongGeoKey")
 _LAT = ("ProjNatOriginLatGeoKey", "ProjFalseOriginLatGeoKey", "ProjCenterLatGeoKey")
@@ -288,18 +264,18 @@ _POLAR_B = Method(
 )
 
 
-def method(code: int, number: Number) -> Method:
+def _method(code: int, keys: Keys) -> Method:
     """Return the method of a ProjMethodGeoKey, in the variant that the other keys ask for.
 
     GeoTIFF has one code for Mercator and one for Polar Stereographic.  Without a scale factor, the
     latitude of origin (that of a Mercator off the equator) is the parallel of true scale.
     """
     if code not in METHODS:
-        known = ", ".join(str(number) for number in METHODS)
+        known = ", ".join(map(str, METHODS))
         raise UnsupportedError(f"projection method {code}, known are {known}", field="ProjMethodGeoKey")
-    latitude = number(*_LAT) or 0.0
-    is_true_scale = (number(*_SCALE) or 1.0) == 1.0
-    if code == _MERCATOR and (number(_PARALLEL) is not None or (latitude != 0 and is_true_scale)):
+    latitude = number(keys, *_LAT) or 0.0
+    is_true_scale = (number(keys, *_SCALE) or 1.0) == 1.0
+    if code == _MERCATOR and (number(keys, _PARALLEL) is not None or (latitude != 0 and is_true_scale)):
         return _MERCATOR_B
     if code != _POLAR:
         return METHODS[code]
@@ -311,35 +287,22 @@ def method(code: int, number: Number) -> Method:
 _MERCATOR, _POLAR = 7, 15
 
 
-def conversion(code: int, number: Number, units: dict[str, Any]) -> dict[str, Any]:
-    """Return the PROJJSON conversion of a user-defined projection.
+def conversion(code: int, keys: Keys, units: dict[str, Any]) -> tuple[Json, tuple[str, str]]:
+    """Return the PROJJSON conversion of a user-defined projection, and which way its easting and northing grow.
 
     `units` has PROJJSON's unit for each kind of parameter.
     """
-    chosen = method(code, number)
-    described: dict[str, Any] = {"name": chosen.name}
-    if chosen.code is not None:
-        described["id"] = _epsg(chosen.code)
-    parameters = [
-        {
-            "name": parameter.name,
-            "value": _value(parameter, number),
-            "unit": units[parameter.kind],
-            "id": _epsg(parameter.code),
-        }
-        for parameter in chosen.parameters
-    ]
-    return {"name": "unnamed", "method": described, "parameters": parameters}
-
-
-def _value(parameter: Parameter, number: Number) -> float:
-    value = number(*parameter.keys)
-    if value is not None:
-        return value
-    if parameter.default is None:
-        raise UnsupportedError(f"no {parameter.name}, which the projection needs", field=parameter.keys[0])
-    return parameter.default
-
-
-def _epsg(code: int) -> dict[str, Any]:
-    return {"authority": "EPSG", "code": code}
+    method = _method(code, keys)
+    described: Json = {"name": method.name}
+    if method.code is not None:
+        described["id"] = {"authority": "EPSG", "code": method.code}
+    parameters = []
+    for parameter in method.parameters:
+        value = number(keys, *parameter.keys)
+        if value is None:
+            value = parameter.default
+        if value is None:
+            raise UnsupportedError(f"no {parameter.name}, which the projection needs", field=parameter.keys[0])
+        epsg = {"authority": "EPSG", "code": parameter.code}
+        parameters.append({"name": parameter.name, "value": value, "unit": units[parameter.kind], "id": epsg})
+    return {"name": "unnamed", "method": described, "parameters": parameters}, method.directions

@@ -160,7 +160,10 @@ def _value(
         case 34736:  # GeoDoubleParams
             return _numbers(key, doubles, offset, count)
         case 34737:  # GeoAsciiParams
-            return _citation(key, text, offset, count)
+            # a count of one too many is the terminating NUL, larger ones are cut as libgeotiff does
+            if offset >= len(text) and offset + count > len(text) + 1:
+                raise _malformed(f"characters {offset} to {offset + count} of a tag that has {len(text)}", key)
+            return text[offset : offset + count].split("\0", 1)[0].removesuffix("|")
     raise _malformed(f"values in tag {location}, which holds none", key)
 
 
@@ -171,13 +174,6 @@ def _numbers(key: int, tag: Sequence[float], offset: int, count: int) -> GeoKeyV
     if count == 1:
         return numbers[0]
     return numbers or None
-
-
-def _citation(key: int, text: str, offset: int, count: int) -> str:
-    # a count of one too many is the terminating NUL, larger ones are cut as libgeotiff does
-    if offset >= len(text) and offset + count > len(text) + 1:
-        raise _malformed(f"characters {offset} to {offset + count} of a tag that has {len(text)}", key)
-    return text[offset : offset + count].split("\0", 1)[0].removesuffix("|")
 
 
 def _malformed(found: str, key: int | None = None) -> MalformedError:
@@ -197,10 +193,15 @@ def placement(
     is_point = keys.get(GeoKey.GTRasterTypeGeoKey) == RasterType.RasterPixelIsPoint
     affine = _from_scale(pixel_scale, tiepoints) or _from_matrix(matrix)
     if affine is None:
-        return Placement(None, _control_points(tiepoints, is_point=is_point), is_point)
+        shift = 0.5 if is_point else 0.0
+        whole = range(0, len(tiepoints) - _TIEPOINT + 1, _TIEPOINT)
+        points = (map(float, tiepoints[start : start + _TIEPOINT]) for start in whole)
+        gcps = (GroundControlPoint(column + shift, row + shift, x, y, z) for column, row, _, x, y, z in points)
+        return Placement(None, tuple(gcps), is_point)
+    a, b, c, d, e, f = affine
     # a scale alone ties no pixel to a place, so that there is nothing to shift
     if is_point and (len(tiepoints) >= _TIEPOINT or not _is_scale(pixel_scale)):
-        affine = _corner_from_centre(affine)
+        affine = (a, b, c - (a * 0.5 + b * 0.5), d, e, f - (d * 0.5 + e * 0.5))
     if not all(math.isfinite(number) for number in affine):
         raise MalformedError(f"an affine of {affine}", field="ModelPixelScale, ModelTiepoint, ModelTransformation")
     return Placement(affine, (), is_point)
@@ -226,23 +227,9 @@ def _from_matrix(matrix: Sequence[float]) -> Affine | None:
         return None
     a, b, _, c, d, e, _, f = (float(number) for number in matrix[:8])
     if a * e == b * d:
-        raise MalformedError(f"a matrix {(a, b, c, d, e, f)} that maps the image onto a line", field=_MATRIX_FIELD)
+        shown = (a, b, c, d, e, f)
+        raise MalformedError(f"a matrix {shown} that maps the image onto a line", field="ModelTransformation")
     return (a, b, c, d, e, f)
-
-
-_MATRIX_FIELD = "ModelTransformation"
-
-
-def _corner_from_centre(affine: Affine) -> Affine:
-    a, b, c, d, e, f = affine
-    return (a, b, c - (a * 0.5 + b * 0.5), d, e, f - (d * 0.5 + e * 0.5))
-
-
-def _control_points(tiepoints: Sequence[float], *, is_point: bool) -> tuple[GroundControlPoint, ...]:
-    shift = 0.5 if is_point else 0.0
-    whole = range(0, len(tiepoints) - _TIEPOINT + 1, _TIEPOINT)
-    points = (tuple(float(number) for number in tiepoints[start : start + _TIEPOINT]) for start in whole)
-    return tuple(GroundControlPoint(column + shift, row + shift, x, y, z) for column, row, _, x, y, z in points)
 
 
 type Json = dict[str, Any]

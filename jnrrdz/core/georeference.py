@@ -149,20 +149,18 @@ def grid_mapping(crs: Crs | None, affine: Affine | None, gcps: Iterable[Sequence
     if affine is not None:
         a, b, c, d, e, f = (float(number) for number in affine)
         attributes["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
-    points = [_feature(index, point) for index, point in enumerate(gcps)]
+    points = [
+        {
+            "type": "Feature",
+            "properties": {"id": str(number), "info": "", "row": row, "col": column},
+            "geometry": {"type": "Point", "coordinates": [x, y, z]},
+        }
+        for number, (column, row, x, y, z) in enumerate((map(float, point) for point in gcps), start=1)
+    ]
     if points:
         # rioxarray writes and reads GeoJSON as text
         attributes["gcps"] = json.dumps({"type": "FeatureCollection", "features": points})
     return attributes
-
-
-def _feature(index: int, point: Sequence[float]) -> Attributes:
-    column, row, x, y, z = (float(number) for number in point)
-    return {
-        "type": "Feature",
-        "properties": {"id": str(index + 1), "info": "", "row": row, "col": column},
-        "geometry": {"type": "Point", "coordinates": [x, y, z]},
-    }
 
 
 def spatial(shape_yx: tuple[int, int], affine: Affine | None, crs: Crs | None, *, is_point: bool = False) -> Attributes:
@@ -215,7 +213,16 @@ def multiscales(levels: Sequence[Level], crs: Crs | None = None) -> Attributes:
     included, and drops the level.
     """
     finest = levels[0]
-    layout = [_layout(level) for level in levels]
+    layout = [
+        {
+            "asset": level.name,
+            **({} if level.derived_from is None else {"derived_from": level.derived_from}),
+            "transform": {"scale": [float(factor) for factor in level.scale_yx], "translation": [0.0, 0.0]},
+            "spatial:shape": [int(size) for size in level.shape_yx],
+            **({} if level.affine is None else {"spatial:transform": [float(number) for number in level.affine]}),
+        }
+        for level in levels
+    ]
     if finest.affine is None or any(level.affine is None for level in levels):
         plain = [{key: entry[key] for key in entry if not key.startswith("spatial:")} for entry in layout]
         return {"zarr_conventions": _declared(MULTISCALES), "multiscales": {"layout": plain}}
@@ -226,14 +233,3 @@ def multiscales(levels: Sequence[Level], crs: Crs | None = None) -> Attributes:
         "spatial:dimensions": ["y", "x"],
         "spatial:bbox": _bbox(finest.affine, finest.shape_yx),
     }
-
-
-def _layout(level: Level) -> Attributes:
-    entry: Attributes = {"asset": level.name}
-    if level.derived_from is not None:
-        entry["derived_from"] = level.derived_from
-    entry["transform"] = {"scale": [float(factor) for factor in level.scale_yx], "translation": [0.0, 0.0]}
-    entry["spatial:shape"] = [int(size) for size in level.shape_yx]
-    if level.affine is not None:
-        entry["spatial:transform"] = [float(number) for number in level.affine]
-    return entry

@@ -6,7 +6,7 @@ cannot say of an image (axes in another order, too many of them) is left out who
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +109,24 @@ def ome_attributes(
         "axes": [axis_entry(axis) for axis in axes],
         "datasets": [_dataset(axes, datasets[0], level) for level in datasets],
     }
-    return {"ome": {"version": VERSION, "multiscales": [multiscales], **_omero(axes, datasets, channels, dtype)}}
+    attributes: dict[str, Any] = {"version": VERSION, "multiscales": [multiscales]}
+    sizes = dict(zip([axis.name for axis in axes], datasets[0].shape, strict=True))
+    # a channel's window is its type's range, so floats, which have none, go without
+    if channels and dtype is not None and dtype.kind in "iu" and len(channels) == sizes.get("c", 1):
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        window = {"min": low, "max": high, "start": low, "end": high}
+        colours = [(channel.colour or "").upper() for channel in channels]
+        entries = [
+            {
+                "label": channel.name,
+                "color": colour if COLOUR.fullmatch(colour) else "FFFFFF",
+                "active": True,
+                "window": dict(window),
+            }
+            for channel, colour in zip(channels, colours, strict=True)
+        ]
+        attributes["omero"] = {"channels": entries}
+    return {"ome": attributes}
 
 
 def is_expressible(names: Sequence[str]) -> bool:
@@ -137,35 +154,16 @@ def axis_entry(axis: Axis) -> dict[str, str]:
 def _dataset(axes: Sequence[Axis], finest: Dataset, level: Dataset) -> dict[str, Any]:
     """Return one level; a coarser pixel's centre lies at the middle of the finer ones that it stands for."""
     factors = [full / size if size else 1.0 for full, size in zip(finest.shape, level.shape, strict=True)]
-    steps = [_step(axis) for axis in axes]
+    # a step that is unknown or none is that of an index
+    steps = [float(axis.step) if axis.step and 0 < axis.step < math.inf else 1.0 for axis in axes]
     scale = [step * factor for step, factor in zip(steps, factors, strict=True)]
     shift = [axis.start + (f - 1) / 2 * step for axis, f, step in zip(axes, factors, steps, strict=True)]
-    transforms: list[dict[str, Any]] = [{"type": "scale", "scale": scale}]
-    if any(shift):
-        transforms.append({"type": "translation", "translation": shift})
-    return {"path": level.path, "coordinateTransformations": transforms}
+    return dataset_entry(level.path, scale, shift)
 
 
-def _step(axis: Axis) -> float:
-    """Return the step, 1 (an index) where it is unknown or none."""
-    known = axis.step is not None and math.isfinite(axis.step) and axis.step > 0
-    return float(axis.step) if known and axis.step is not None else 1.0
-
-
-def _omero(
-    axes: Sequence[Axis], datasets: Sequence[Dataset], channels: Sequence[Channel], dtype: np.dtype[Any] | None
-) -> Mapping[str, Any]:
-    """Return the channels; their window is the type's range, so floats, which have none, go without."""
-    sizes = dict(zip([axis.name for axis in axes], datasets[0].shape, strict=True))
-    if not channels or dtype is None or dtype.kind not in "iu" or len(channels) != sizes.get("c", 1):
-        return {}
-    limits = np.iinfo(dtype)
-    low, high = int(limits.min), int(limits.max)
-    window = {"min": low, "max": high, "start": low, "end": high}
-    return {"omero": {"channels": [_channel(channel, window) for channel in channels]}}
-
-
-def _channel(channel: Channel, window: Mapping[str, int]) -> dict[str, Any]:
-    colour = channel.colour or ""
-    shown = colour.upper() if COLOUR.fullmatch(colour.upper()) else "FFFFFF"
-    return {"label": channel.name, "color": shown, "active": True, "window": dict(window)}
+def dataset_entry(path: str, scale: Sequence[float], translation: Sequence[float]) -> dict[str, Any]:
+    """Return the entry of one level: the path of its array, and how its indices become positions."""
+    transforms: list[dict[str, Any]] = [{"type": "scale", "scale": list(scale)}]
+    if any(translation):
+        transforms.append({"type": "translation", "translation": list(translation)})
+    return {"path": path, "coordinateTransformations": transforms}

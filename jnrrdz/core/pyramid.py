@@ -88,30 +88,24 @@ def level_attributes(
         }
         for number, level in enumerate(levels)
     ]
-    found: Attributes = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
-    return found | _ome(name, names, units, levels)
-
-
-def _ome(name: str, names: Sequence[str], units: Sequence[str | None], levels: Sequence[VolumeLevel]) -> Attributes:
+    attributes: Attributes = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
     if not ome.is_expressible(names):
-        return {}
+        return attributes
+    # in units, or in elements of the finest level where no step is known
+    datasets = [
+        ome.dataset_entry(
+            f"{level.group}/{level.variable}".rstrip("/"),
+            level.scale or level.factors,
+            level.translation if level.scale else [(factor - 1) / 2 for factor in level.factors],
+        )
+        for level in levels
+    ]
     multiscales = {
         **({"name": name} if name else {}),
         "axes": [ome.axis_entry(ome.Axis(axis, unit=unit)) for axis, unit in zip(names, units, strict=True)],
-        "datasets": [_dataset(level) for level in levels],
+        "datasets": datasets,
     }
-    return {"ome": {"version": ome.VERSION, "multiscales": [multiscales]}}
-
-
-def _dataset(level: VolumeLevel) -> Attributes:
-    """Return one level in units, in elements of the finest level where no step is known."""
-    scale = level.scale or level.factors
-    shift = level.translation if level.scale else tuple((factor - 1) / 2 for factor in level.factors)
-    transforms: list[Attributes] = [{"type": "scale", "scale": list(scale)}]
-    if any(shift):
-        transforms.append({"type": "translation", "translation": list(shift)})
-    path = f"{level.group}/{level.variable}".rstrip("/")
-    return {"path": path, "coordinateTransformations": transforms}
+    return attributes | {"ome": {"version": ome.VERSION, "multiscales": [multiscales]}}
 
 
 VIRTUAL_LEVELS = "jnrrdz:virtual_levels"

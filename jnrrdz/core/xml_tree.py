@@ -42,49 +42,39 @@ class Element:
         return next((child.text for child in self.named(tag)), "") or None
 
 
-class _Builder:
-    """Keeps the elements that are open while expat walks through the document."""
-
-    def __init__(self, data: bytes, field_name: str) -> None:
-        self.data = data
-        self.field = field_name
-        self.open = [Element("")]
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartDoctypeDeclHandler = self._refuse
-        self.parser.EntityDeclHandler = self._refuse
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-
-    def _refuse(self, name: str, *_: object) -> NoReturn:
-        raise UnsupportedError(f"XML that declares a document type or an entity ({name})", field=self.field)
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        if len(self.open) > MAX_DEPTH:
-            raise UnsupportedError(f"XML nested more than {MAX_DEPTH} deep", field=self.field)
-        element = Element(tag, attributes, start=self.parser.CurrentByteIndex)
-        self.open[-1].children.append(element)
-        self.open.append(element)
-
-    def _text(self, text: str) -> None:
-        self.open[-1].pieces.append(text)
-
-    def _end(self, _tag: str) -> None:
-        element = self.open.pop()
-        if element.children:
-            inner = self.data[element.children[0].start : self.parser.CurrentByteIndex]
-            element.markup = inner.decode().strip()
-
-
 def parse_xml(text: str, field_name: str) -> Element:
     """Return the root element of a document; errors name the field that holds it."""
     data = text.encode(errors="replace")
     if len(data) > MAX_BYTES:
         raise UnsupportedError(f"{len(data)} bytes of XML, no more than {MAX_BYTES} are read", field=field_name)
-    builder = _Builder(data, field_name)
+    path = [Element("")]  # the elements that are open, outermost first
+    parser = expat.ParserCreate()
+
+    def refuse(name: str, *_: object) -> NoReturn:
+        raise UnsupportedError(f"XML that declares a document type or an entity ({name})", field=field_name)
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if len(path) > MAX_DEPTH:
+            raise UnsupportedError(f"XML nested more than {MAX_DEPTH} deep", field=field_name)
+        element = Element(tag, attributes, start=parser.CurrentByteIndex)
+        path[-1].children.append(element)
+        path.append(element)
+
+    def end(_tag: str) -> None:
+        element = path.pop()
+        if element.children:
+            inner = data[element.children[0].start : parser.CurrentByteIndex]
+            element.markup = inner.decode().strip()
+
+    def add_text(piece: str) -> None:
+        path[-1].pieces.append(piece)
+
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = add_text
     try:
-        builder.parser.Parse(data, True)  # noqa: FBT003  # expat's own signature: this is all
+        parser.Parse(data, True)  # noqa: FBT003  # expat's own signature: this is all
     except expat.ExpatError as error:
         raise MalformedError(f"not XML: {error}", field=field_name) from error
-    return builder.open[0].children[0]
+    return path[0].children[0]
