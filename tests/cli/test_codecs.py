@@ -1,6 +1,7 @@
 """`jnrrdz codecs`: what it calls readable decodes, and what it calls missing does not."""
 
 import json
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import tifffile
 import zarr.registry
 
 import jnrrdz
-from jnrrdz.cli.environment import unreadable
+from jnrrdz.cli.codecs import unreadable
 from jnrrdz.formats.tiff.decode import IMAGECODECS
 from jnrrdz.formats.tiff.tags import Compression
 
@@ -80,7 +81,7 @@ def test_library_that_is_missing_says_how_to_get_it(run, monkeypatch):
             raise PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr("jnrrdz.cli.environment.version", absent)
+    monkeypatch.setattr(import_module("jnrrdz.cli.codecs"), "version", absent)
     (line,) = [line for line in run("codecs").stdout.splitlines() if line.startswith("icechunk")]
     assert line.split()[1] == "missing"
     assert "pip install 'jnrrdz[icechunk]'" in line

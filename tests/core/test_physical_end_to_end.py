@@ -1,5 +1,6 @@
 """TIFFs that rasterio wrote, indexed with physical values: every reader sees rasterio's raw * scale + offset."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -188,7 +189,12 @@ def test_command_line(scene, tmp_path):
 
 def test_codecs_says_that_the_casting_library_is_missing(scene, tmp_path, monkeypatch):
     jnrrdz.index(scene, tmp_path / "scene.json", physical=True)
-    monkeypatch.setattr("jnrrdz.cli.environment._has", lambda module: module != "cast_value_rs")
+
+    def find_spec(name, package=None):
+        return None if name == "cast_value_rs" else real(name, package)
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", find_spec)
     checked = CliRunner().invoke(cli, ["codecs", "--check", str(tmp_path / "scene.json"), "--json"])
     assert checked.exit_code == 1
     rows = [row for row in json.loads(checked.stdout) if row["codec"]["name"] == "cast_value"]
