@@ -1,21 +1,14 @@
-"""What a format says of itself, and what its scan is given of the files beside a source.
+"""What a format says of itself; nothing outside of its folder has to name it.
 
-Nothing outside of a format's folder has to name it.  A file beside a source that is not there (or may not be read,
-which is how object stores say the same to a stranger) is None, not an error; each that was read is recorded once.
+It stands apart from what a scan is given because the command line's help asks for endings and options of formats,
+and imports nothing heavy for it.
 """
 
-import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
-
-from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.sources.base import ByteSource, ReadAhead
-from jnrrdz.sources.tree import MISSING, FileSizes
-from jnrrdz.sources.url import local_path
 
 
 @dataclass(frozen=True)
@@ -76,86 +69,3 @@ class DecoderState:
 
     number: int | None = None
     meaning: str | None = None
-
-
-type Opener = Callable[[str], ByteSource]
-"""Opens a URL, or raises the JnrrdzError that says why not."""
-
-type Lister = Callable[[Sequence[str]], FileSizes]
-"""Tells the sizes of many files at once."""
-
-
-@dataclass
-class Neighbours:
-    """What stands beside a source; without an opener nothing does."""
-
-    opener: Opener | None = None
-    lister: Lister | None = None
-    allow: tuple[str, ...] = ()
-    """Paths and URLs under which a header may name files that are not below its own folder; `*` for all."""
-    opened: dict[str, ReadAhead | None] = field(default_factory=dict)
-    listed: list[SourceRecord] = field(default_factory=list)
-    """Files that were never opened, as listings showed them."""
-    requests: int = 0
-    """What listing took."""
-
-    def open(self, url: str) -> ReadAhead | None:
-        """Return a reader of a neighbour, None where there is none."""
-        if url not in self.opened:
-            path = local_path(url)
-            there = path is None or os.path.exists(path)  # noqa: PTH110  the path is literal
-            self.opened[url] = _open_if_there(self.opener, url) if there and self.opener is not None else None
-        return self.opened[url]
-
-    def sizes(self, urls: Sequence[str]) -> FileSizes:
-        """Return the sizes of many files, none of which is opened."""
-        sizes = FileSizes([MISSING] * len(urls)) if self.lister is None else self.lister(urls)
-        self.requests += sizes.requests
-        return sizes
-
-    @property
-    def readers(self) -> list[ReadAhead]:
-        """The readers of all neighbours that are there."""
-        return [reader for reader in self.opened.values() if reader is not None]
-
-    @property
-    def records(self) -> tuple[SourceRecord, ...]:
-        """The neighbours for the table of sources."""
-        return (*(record_of(reader.source) for reader in self.readers), *self.listed)
-
-    def close(self) -> None:
-        """Let go of all handles."""
-        for reader in self.readers:
-            reader.source.close()
-
-
-def _open_if_there(opener: Opener, url: str) -> ReadAhead | None:
-    try:
-        source = opener(url)
-        reader = ReadAhead(source)
-        reader(0, 1)  # object stores say only now whether there is anything
-    except JnrrdzError as error:
-        if isinstance(error.__cause__, FileNotFoundError | PermissionError):
-            return None
-        raise
-    return reader
-
-
-def record_of(source: ByteSource) -> SourceRecord:
-    """Return a source as it is now."""
-    seen = source.validators
-    return SourceRecord(source.url, seen.size, seen.etag, seen.version, seen.modified)
-
-
-def beside(url: str, ending: str, *, replace: bool = False) -> str:
-    """Return the URL of a neighbour: with an ending added, or in place of the last one of the name.
-
-    A query stays where it is, and in a chain of file systems (`zip://a.tif::s3://b`) the first
-    path is meant.
-    """
-    first, chain, rest = url.partition("::")
-    is_http = first.lower().startswith(("http://", "https://"))
-    path, question, query = first.partition("?") if is_http else (first, "", "")
-    folder, slash, name = path.rpartition("/")
-    stem = name.rpartition(".")[0] if replace and "." in name else name
-    return f"{folder}{slash}{stem}{ending}{question}{query}{chain}{rest}"

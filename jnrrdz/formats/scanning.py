@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
-from jnrrdz.formats.format import Format, Neighbours, record_of
+from jnrrdz.formats.format import Format
+from jnrrdz.formats.neighbours import Neighbours, record_of
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source

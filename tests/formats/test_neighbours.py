@@ -3,7 +3,7 @@
 import pytest
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.formats.format import Neighbours, beside
+from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.sources.fsspec import open_source
 
 NAMES = [

@@ -18,13 +18,13 @@ from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs, rows_of
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.format import Neighbours
 from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, ReadRange, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Component, Marker, check_pieces
 from jnrrdz.formats.jpeg2000.metadata import Meaning, geo_of, meaning_of
 from jnrrdz.formats.jpeg2000.windows import Windows
+from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path

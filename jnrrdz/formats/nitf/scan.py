@@ -15,9 +15,9 @@ from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.georeference import Georeference, Rpc, level_affine
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.format import Neighbours, beside
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
 from jnrrdz.formats.jpeg2000.scan import level_arrays, read_codestream
+from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.nitf.arrays import (
     CODESTREAMS,
     Presentation,

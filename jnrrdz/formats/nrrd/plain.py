@@ -20,7 +20,7 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import Codec, CodecSpec, TileConfig, can_hold
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
-from jnrrdz.formats.format import Neighbours
+from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.nrrd.header import Header
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import LocalFile, Location, is_absolute, place

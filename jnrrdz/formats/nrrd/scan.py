@@ -29,7 +29,7 @@ from jnrrdz.core.pyramid import (
 )
 from jnrrdz.core.zarr_json import encode_fill
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
-from jnrrdz.formats.format import Neighbours
+from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.nrrd.header import Axes, Header, read_header
 from jnrrdz.formats.nrrd.jnrrd import jnrrd_header, read_lines, resolved
 from jnrrdz.formats.nrrd.plain import Beside, Folder, plain_array

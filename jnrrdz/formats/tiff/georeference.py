@@ -20,7 +20,7 @@ from jnrrdz.core.crs_geokeys import Affine, GeoKeys, parse_geokeys, placement
 from jnrrdz.core.georeference import Georeference, Rpc
 from jnrrdz.core.xml_tree import MAX_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.formats.format import Neighbours, beside
+from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.gdal_metadata import PAM, GdalMetadata, finite_number, parse_pam
 from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag

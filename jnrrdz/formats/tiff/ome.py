@@ -16,7 +16,7 @@ import numpy as np
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.format import Neighbours
+from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number
 from jnrrdz.formats.tiff.metadata import TEXTS, bounded, meaning_of
 from jnrrdz.formats.tiff.pages import NAMES, Level, Numbers, Pages, check_levels

@@ -16,7 +16,7 @@ from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.format import Neighbours, beside
+from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
 from jnrrdz.formats.tiff.georeference import Sidecars, geo_of, sidecars_of
 from jnrrdz.formats.tiff.metadata import Meaning, expanded, meaning_of
