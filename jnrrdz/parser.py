@@ -19,8 +19,7 @@ from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
-from jnrrdz.manifests.place import is_local, local_path
-from jnrrdz.manifests.spans import refuse_whole, remedy, spans
+from jnrrdz.manifests.written_refs import is_local, local_path, refuse_whole, remedy, spans
 from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 
 if TYPE_CHECKING:

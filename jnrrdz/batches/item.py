@@ -18,7 +18,7 @@ from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats.scanning import Opener, literal
 from jnrrdz.manifests.documents import Documents
-from jnrrdz.manifests.place import relative
+from jnrrdz.manifests.written_refs import relative
 from jnrrdz.sources import faults
 from jnrrdz.sources.base import ByteSource, Validators
 

@@ -13,7 +13,7 @@ from jnrrdz import api
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.place import moved, named_urls
+from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import Access, ManifestChoices, WriteOptions, with_choices
 from jnrrdz.sources.url import place
 

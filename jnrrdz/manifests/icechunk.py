@@ -26,8 +26,7 @@ from jnrrdz.core.refs import ChunkRefs, TreeFiles
 from jnrrdz.core.zarr_json import dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import new_directory
-from jnrrdz.manifests.place import is_local, local_path, shareable
-from jnrrdz.manifests.spans import Spans, refuse_whole, remedy, spans
+from jnrrdz.manifests.written_refs import Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
 

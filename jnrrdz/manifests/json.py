@@ -36,8 +36,7 @@ from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
 from jnrrdz.manifests.documents import Documents, parse_json
 from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
-from jnrrdz.manifests.place import relocate, shareable
-from jnrrdz.manifests.spans import MISSING, Spans, spans
+from jnrrdz.manifests.written_refs import MISSING, Spans, relocate, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 

@@ -41,8 +41,7 @@ from jnrrdz.manifests.atomic import new_directory
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.json_refs import inline_bytes
-from jnrrdz.manifests.place import relocate, shareable
-from jnrrdz.manifests.spans import MISSING, Spans, spans
+from jnrrdz.manifests.written_refs import MISSING, Spans, relocate, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source

@@ -4,10 +4,16 @@
 the loop it asks for as many as `async.concurrency` lets it, and those that are neighbours share requests.  The
 bytes of the last chunks are kept, so that windows that overlap do not fetch them twice: of remote sources only, as
 the operating system keeps the pages of local files.
+
+`WholeFiles` reads files that are referred to as a whole because nobody could list them.  Only those below a tree that
+the manifest's table of sources names may be absent, and only "not found" makes one so: its chunk is missing, and reads
+as the fill value.  Anything else is an error, as is a whole file that the table names by itself, and a dataset that is
+not there any more: moved away, it would read as nothing but fill values.
 """
 
 import asyncio
 import os
+import re
 import threading
 import warnings
 from collections import OrderedDict, defaultdict
@@ -18,11 +24,12 @@ from typing import Any, NamedTuple
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
-from jnrrdz.errors import DriftError, DriftWarning, MalformedError
+from jnrrdz.errors import DriftError, DriftWarning, JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.n5.listing import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import ByteSource, since_scanned
+from jnrrdz.sources.base import ByteSource, is_absent, since_scanned
 from jnrrdz.sources.url import local_path
 
 type Opener = Callable[..., ByteSource]
@@ -257,3 +264,75 @@ class Batches:
         for ask in served:
             if error is not None and not ask.answer.done():
                 ask.answer.set_exception(error)
+
+
+LARGEST = 1 << 30
+"""Bytes of a file whose length nobody knows before it is read."""
+
+_SPAN = (0, LARGEST + 1)
+
+
+class WholeFiles:
+    """Whole files of a manifest's trees, each asked for once and without asking for its size."""
+
+    def __init__(self, manifest: Manifest, pool: SourcePool) -> None:
+        self._trees = tuple(record.url for record in manifest.sources if record.url.endswith("/"))
+        self._manifest = manifest
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._there: set[str] = set()
+
+    def covers(self, wanted: Sequence[ByteRange]) -> bool:
+        """Whether a chunk is such a file."""
+        if not self._trees or len(wanted) != 1:
+            return False
+        ((url, offset, length),) = wanted
+        return offset == 0 and length == WHOLE and url.startswith(self._trees)
+
+    def read(self, wanted: Sequence[ByteRange], key: str) -> bytes | None:
+        """Return a file's bytes, None where there is none."""
+        url = wanted[0][0]
+        try:
+            return self._checked(self._pool.opened(url).source.read([_SPAN])[0], url)
+        except JnrrdzError as error:
+            if not is_absent(error):
+                raise
+        self._require_dataset(url, key)
+        return None
+
+    async def aread(self, wanted: Sequence[ByteRange], key: str) -> bytes | None:
+        """Do the same without blocking the loop."""
+        url = wanted[0][0]
+        try:
+            opened = self._pool.known(url)
+            if opened is None:
+                opened = await asyncio.to_thread(self._pool.opened, url)
+            return self._checked((await opened.source.aread([_SPAN]))[0], url)
+        except JnrrdzError as error:
+            if not is_absent(error):
+                raise
+        await asyncio.to_thread(self._require_dataset, url, key)
+        return None
+
+    def _require_dataset(self, url: str, key: str) -> None:
+        """Refuse to take a block for absent where its dataset's metadata are not there either; looks once."""
+        chunk = self._manifest.chunk(key)
+        axes = 1 if chunk is None else len(chunk[0].keys.grid)
+        folder = re.sub(rf"(?:/[0-9]+){{1,{axes}}}$", "/", url)
+        with self._lock:
+            if folder in self._there:
+                return
+            try:
+                self._pool.opened(f"{folder}{ATTRIBUTES}").source.read([(0, 1)])
+            except JnrrdzError as error:
+                if is_absent(error):
+                    raise JnrrdzError("neither the block nor its dataset is there any more", url=url) from None
+                raise
+            self._there.add(folder)
+
+    def _checked(self, data: bytes, url: str) -> bytes:
+        if len(data) > LARGEST:
+            raise UnsupportedError(f"a block of more than {LARGEST} bytes; index it where it can be listed", url=url)
+        if not data:
+            raise JnrrdzError("an empty file where a block is expected", url=url)
+        return data

@@ -5,23 +5,22 @@ decided about it, and why: docs/decisions/002-reference-store.md.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
+import numpy as np
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.manifests.columns import ColumnarRefs
-from jnrrdz.manifests.documents import Documents
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
+from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.store import listing
-from jnrrdz.store.listing import WholeFiles
-from jnrrdz.store.sources import Batches, Opener, SourcePool
+from jnrrdz.store.sources import Batches, Opener, SourcePool, WholeFiles
 
 
 def cut(data: bytes | None, byte_range: ByteRequest | None) -> bytes | None:
@@ -231,17 +230,17 @@ class ReferenceStore(Store):
 
     async def list(self) -> AsyncIterator[str]:
         """Yield every key."""
-        for key in listing.keys(self.manifest):
+        for key in keys(self.manifest):
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Yield every key that begins with a prefix."""
-        for key in listing.keys(self.manifest, prefix):
+        for key in keys(self.manifest, prefix):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Yield the names directly below a prefix."""
-        for name in listing.children(self.manifest, prefix):
+        for name in children(self.manifest, prefix):
             yield name
 
     # What zarr asks about
@@ -308,3 +307,49 @@ def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, A
 
 def _or_missing(found: list[ByteRange] | bytes) -> list[ByteRange] | bytes | None:
     return None if found == [] else found
+
+
+def keys(manifest: Manifest, prefix: str = "") -> Iterator[str]:
+    """Yield every key that begins with a prefix."""
+    yield from (key for key in manifest.documents if key.startswith(prefix))
+    for refs in manifest.arrays.values():
+        common = min(len(prefix), len(refs.keys.prefix))
+        if prefix[:common] != refs.keys.prefix[:common]:
+            continue
+        for number in refs.present():
+            key = refs.keys.key(int(number))
+            if key.startswith(prefix):
+                yield key
+
+
+def children(manifest: Manifest, prefix: str) -> Iterator[str]:
+    """Yield the names of what stands directly below a prefix, each once."""
+    folder = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+    names = {key[len(folder) :].partition("/")[0]: None for key in manifest.documents if key.startswith(folder)}
+    for refs in manifest.arrays.values():
+        names.update(dict.fromkeys(_below(refs, folder)))
+    yield from names
+
+
+def _below(refs: ArrayRefs, folder: str) -> Iterator[str]:
+    """Yield the names that an array's chunks make directly below a folder."""
+    prefix = refs.keys.prefix
+    name, deeper, _ = prefix.removeprefix(folder).partition("/")
+    if prefix.startswith(folder) and deeper:
+        yield name  # the array's path, or the `c` of its chunks
+    elif prefix.startswith(folder) and (refs.keys.separator == "." or not refs.keys.grid):
+        yield from (refs.keys.key(int(number))[len(folder) :] for number in refs.present())
+    elif folder.startswith(prefix) or prefix == folder:
+        lead = folder[len(prefix) :].split("/")[:-1]
+        yield from map(str, _next_indices(refs.keys, refs.present(), lead))
+
+
+def _next_indices(keys: ChunkKeys, present: Ints, lead: list[str]) -> Ints:
+    """Return the indices that follow some leading ones."""
+    if keys.separator != "/" or len(lead) >= len(keys.grid) or not all(part.isdecimal() for part in lead):
+        return present[:0]
+    index = np.unravel_index(present, keys.grid)
+    fits = np.ones(len(present), bool)
+    for axis, part in zip(index, lead, strict=False):
+        fits &= axis == int(part)
+    return np.unique(index[len(lead)][fits])

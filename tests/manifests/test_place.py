@@ -11,7 +11,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.manifests.place import is_local, local_path, relative, relocate
+from jnrrdz.manifests.written_refs import is_local, local_path, relative, relocate
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.manifests.spans import MISSING, remedy, spans
+from jnrrdz.manifests.written_refs import MISSING, remedy, spans
 
 cell = st.tuples(st.integers(0, 60), st.integers(1, 9))
 grid = st.lists(st.lists(cell, max_size=4), max_size=8)
