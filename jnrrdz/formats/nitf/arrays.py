@@ -309,15 +309,10 @@ def _chunk_rows(heights: Sequence[int], row: int) -> int:
 def _refs(members: Sequence[NitfImage], row: int, step: int, url: str) -> ChunkRefs:
     """Return the references of groups of `step` rows: a range for each segment that they touch."""
     tops = np.cumsum([0, *(member.rows for member in members)])
-    starts = np.arange(0, tops[-1], step)
     # a range begins where a chunk does, and where a segment does
-    begins = np.union1d(starts, tops[:-1])
+    begins = np.union1d(np.arange(0, tops[-1], step), tops[:-1])
     ends = np.append(begins[1:], tops[-1])
-    owner = np.searchsorted(tops, begins, side="right") - 1
+    segment = np.searchsorted(tops, begins, side="right") - 1
     data = np.array([member.segment.data for member in members])
-    indptr = np.append(np.searchsorted(begins, starts), len(begins))
-    offset = data[owner] + (begins - tops[owner]) * row
-    source = np.broadcast_to(np.int32(0), len(begins))
-    return ChunkRefs(
-        (url,), indptr.astype(np.int64), source, offset.astype(np.int64), ((ends - begins) * row).astype(np.int64)
-    )
+    offset = data[segment] + (begins - tops[segment]) * row
+    return ChunkRefs.grouped((url,), -(-int(tops[-1]) // step), begins // step, offset, (ends - begins) * row)
