@@ -1,6 +1,6 @@
 """What is compared with what: indexing, opening, full reads, windows over HTTP, header scans.
 
-May touch the data sets, a temporary folder and loopback ports.  What jnrrdz reads is compared with
+What jnrrdz reads is compared with
 what an independent reader decodes: a fast wrong answer stops the run.
 """
 

@@ -1,6 +1,6 @@
 """The files that the benchmarks read: made once, kept in `.benchmarks/`.
 
-May touch the disk below `.benchmarks/`.  Pictures are terrain of a natural spectrum with sensor
+Pictures are terrain of a natural spectrum with sensor
 noise, so that deflate with predictor 2 halves them and JPEG at quality 75 has real work.  The
 million-tile file is BigTIFF 1.0 (https://www.awaresystems.be/imaging/tiff/bigtiff.html), written
 by hand because no library writes a million tiles in seconds.  `python benchmarks/data.py` makes

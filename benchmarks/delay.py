@@ -1,6 +1,6 @@
 """A TCP relay before one server that holds each client's bytes back: `python benchmarks/delay.py PORT --latency 0.02`.
 
-May touch 127.0.0.1.  It looks at no byte, so that its share of the CPU is small beside the client's: what passes
+It looks at no byte, so that its share of the CPU is small beside the client's: what passes
 through `tests.servers.proxy`, which reads HTTP, is bound by the proxy at a thousand requests a second.
 """
 

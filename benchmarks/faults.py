@@ -1,7 +1,7 @@
 """Many small COGs through a proxy that breaks one request in seven, beside the same without faults.
 
 `python -m benchmarks.faults [--count 2000] [--rounds 2] [--server nginx|seaweed] [--seed 1]` from the checkout.
-May touch real servers on 127.0.0.1 and a proxy before each (`tests.servers`).  Both runs pass through the proxy,
+Both runs pass through the proxy,
 so that its own cost is in both; every manifest has to be the same in both, or the program ends with code 1.
 """
 

@@ -1,6 +1,6 @@
 """Indexing and full read of a tiled JNRRD on two threads, beside decode only; `run.py --only jnrrd`.
 
-May touch the benchmarks' folder.  A uint8 volume of natural relief with noise, four times as wide as it is
+A uint8 volume of natural relief with noise, four times as wide as it is
 deep, in zstd tiles of 256 x 256 x 64 and four levels, made by `jnrrdz tile` from a .npy file.  What differs
 from the .npy stops the run.
 """

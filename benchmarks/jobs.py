@@ -1,6 +1,6 @@
 """What is measured in a process of its own, because its peak memory counts too.
 
-May touch the files that it is given.  `python benchmarks/jobs.py NAME WARM_UP WARM_UP_OUT SOURCE OUT`
+`python benchmarks/jobs.py NAME WARM_UP WARM_UP_OUT SOURCE OUT`
 does the job on a small input first, so that imports are over when the clock starts, and prints one
 line of JSON: seconds, peak memory, and how far that is above the peak after the warm-up.
 """

@@ -1,6 +1,6 @@
 """The full read of a tiled lossless JPEG 2000 image against its own decoder.
 
-May touch the data sets.  The bound has a codestream for every tile in memory before the clock
+The bound has a codestream for every tile in memory before the clock
 starts, made of the file's own tile-parts, and decodes them into an array that exists already.
 
 osml-imagery-io takes part where it has its environment:

@@ -1,6 +1,6 @@
 """A window of a large lossless JPEG 2000 image in ONE tile, against decoding the tile.
 
-May touch the data sets, a temporary folder and loopback ports.  The file has PLT, the progression RPCL and
+The file has PLT, the progression RPCL and
 precincts of 256.  Pixels that differ from those that were encoded stop the run.
 """
 

@@ -1,9 +1,10 @@
 """Many small COGs over a latency, 64 at once: `jnrrdz batch` beside async-tiff's header reads and its peers.
 
 `python -m benchmarks.many [--count 2000] [--rounds 2] [--only NAME] [--server nginx|seaweed]` from the checkout.
-May touch real servers on 127.0.0.1 (`tests.servers`), a relay before each that holds requests back, and
-`.benchmarks/`: the environments of the peers are `.benchmarks/env/peers` (async-tiff, tifffile, kerchunk,
-virtual-tiff, s3fs, aiohttp) and `.benchmarks/env/osml` (osml-imagery-io with zarr < 3.2).
+
+The peers have environments of their own: `.benchmarks/env/peers` (async-tiff, tifffile, kerchunk, virtual-tiff, s3fs,
+aiohttp) and `.benchmarks/env/osml` (osml-imagery-io with zarr < 3.2).
+
 All that is measured goes through the same relay in the same run; only ratios carry over to other machines.  CPU
 is that of the contender, its workers' start included: where other work shares the machine, it says more than time.
 """

@@ -1,6 +1,6 @@
 """One of the peers over a list of sources, 64 at once: `python many_peers.py NAME LIST OUT [ENDPOINT]`.
 
-May touch the sources and the folder OUT.  Runs in an environment that has the peer; prints seconds as JSON, of the
+Runs in an environment that has the peer; prints seconds as JSON, of the
 work alone: what it imports is there before the clock starts.  With ENDPOINT the sources are `s3://` URLs, and the
 credentials are those of the AWS_* variables.
 """

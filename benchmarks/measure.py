@@ -1,6 +1,6 @@
 """How contenders are measured: in turns, the best of several rounds, as ratios to one of them.
 
-May touch the clock only.  Taking turns makes a busy moment of the machine hit everyone; the best
+Taking turns makes a busy moment of the machine hit everyone; the best
 round is the one that the machine disturbed least.
 """
 

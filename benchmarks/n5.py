@@ -1,8 +1,8 @@
 """Full read of an N5 volume on two threads, beside decode only, tensorstore and zarr-n5; `run.py --only n5`.
 
-May touch the benchmarks' folder, and a package index the first time: zarr-n5 registers a codec of the same name
-as jnrrdz, so it has an environment of its own, and each of its rounds a process.  A uint16 volume in zstd
-blocks of 64 cubed.  What differs from what was written stops the run.
+zarr-n5 registers a codec of the same name as jnrrdz, so it has an environment of its own, made on the first run, and
+each of its rounds a process.  A uint16 volume in zstd blocks of 64 cubed.  What differs from what was written stops
+the run.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What a million N5 blocks cost: `python benchmarks/n5_million.py [--blocks N] [--uploaded N] [--seaweed]`.
 
-May touch the benchmarks' folder and loopback ports.  A local tree is indexed to Parquet, and the manifest opened and
+A local tree is indexed to Parquet, and the manifest opened and
 one chunk read, each in a process of its own.  Listings of as many objects come from a server that makes up its
 pages; with `--seaweed` a real S3 server is asked too, which holds as many objects as `--uploaded` says, for
 uploading takes much longer than listing.  Requests are counted by the servers.

@@ -1,7 +1,7 @@
 """Full reads of an image by osml-imagery-io, in the environment that it needs (zarr before 3.2): run by `jpeg2000.py`.
 
 `python osml_child.py FILE FOLDER` answers each line of its input, `imread` or `zarr`, with one of its own:
-the seconds that it took and a digest of the pixels, or `failed` and why.  May touch FILE and FOLDER; no jnrrdz.
+the seconds that it took and a digest of the pixels, or `failed` and why.
 """
 
 import hashlib

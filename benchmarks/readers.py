@@ -1,6 +1,6 @@
 """Readers of a whole image or a window, each in its usual form, and the bound that none can beat.
 
-May touch the files it is given.  The bound, `Decoder`, has every tile in memory before the clock
+The bound, `Decoder`, has every tile in memory before the clock
 starts and decodes with imagecodecs into an array that exists already; what a reader takes beyond
 that is its own cost.
 """

@@ -1,6 +1,6 @@
 """The benchmarks: `python benchmarks/run.py [--quick] [--only TASK] [--out FILE]`.
 
-May touch what the cases touch, and FILE.  Times mean something only beside each other, so every
+Times mean something only beside each other, so every
 figure stands with its ratio to the case's base, measured in turns in the same run.
 """
 

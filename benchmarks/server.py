@@ -1,6 +1,6 @@
 """A local HTTP server with byte ranges and a latency, that counts what is asked of it.
 
-May touch the folder that it serves and a loopback port.  It runs in a process of its own, so that
+It runs in a process of its own, so that
 the reader under measure keeps its interpreter lock to itself.  Ranges follow RFC 9110, section 14:
 one range a request, as GDAL and fsspec ask for them.
 """

@@ -1,6 +1,6 @@
 """One chunk of a virtual level against reading its sources with zarr and filtering them with numpy or scipy.
 
-May touch a temporary folder.  Run: python benchmarks/virtual_levels.py
+Run: python benchmarks/virtual_levels.py
 """
 
 import json

@@ -2,7 +2,6 @@
 
 `python tests/fuzz_corpus.py CORPUS --minutes 15 --keep FOLDER`
 
-May touch CORPUS (reading only) and FOLDER, where each finding leaves the damaged file and what happened.
 Every damaged file follows from its number alone: `--first NUMBER --count 1` makes the same one again.
 A process of its own reads a batch of them, so that a crash, a file without end and memory without
 bound cost that batch only.  It uses fork, resource limits and /proc: Linux only.

@@ -1,7 +1,4 @@
-"""JPEG 2000 images that GDAL writes for tests: what is in them, and every option of the coding.
-
-May touch the folder that it is given.
-"""
+"""JPEG 2000 images that GDAL writes for tests: what is in them, and every option of the coding."""
 
 import numpy as np
 import rasterio

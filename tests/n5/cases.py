@@ -1,8 +1,7 @@
 """Datasets of five writers in a table: types x compressions x shapes x kinds of blocks, and the bytes of one writer.
 
-May touch numpy, numcodecs, imagecodecs and the standard library's compressors, never jnrrdz: what is compared
-with it is made without it.  `by_bytes` writes blocks byte by byte as the format's page and the Java, z5 and
-zarr 2 sources have them, Java's LZ4 with its checksums among them.
+Nothing here uses jnrrdz.  `by_bytes` writes blocks byte by byte as the format's page and the Java, z5 and zarr 2
+sources have them, Java's LZ4 with its checksums among them.
 """
 
 import bz2

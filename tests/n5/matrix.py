@@ -1,6 +1,6 @@
 """All datasets of `cases` written by their writers, read by jnrrdz and compared.
 
-May touch what the writers touch and a folder.  As a script, `python -m tests.n5.matrix [--every N]`, it goes
+As a script, `python -m tests.n5.matrix [--every N]`, it goes
 through the whole table and prints how many datasets of each writer were exact, refused or wrong; the tests take
 a sample of it.  zarr 2 needs an environment of its own, made once below the cache folder.
 """

@@ -1,6 +1,6 @@
 """Datasets by zarr 2's N5Store: run by the interpreter of an environment that has zarr 2.
 
-May touch zarr 2, numcodecs, and the folder that it is given.  Reads one JSON list of cases from standard
+Reads one JSON list of cases from standard
 input; the values of each stand beside its dataset as `PATH.npy`, x first.
 """
 

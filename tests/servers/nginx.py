@@ -1,6 +1,6 @@
 """nginx serving one folder three times: with ranges, without, and behind a password.
 
-May touch a folder of its own and 127.0.0.1.  The program is Debian's package `nginx`, installed, or
+The program is Debian's package `nginx`, installed, or
 unpacked somewhere that the variable JNRRDZ_NGINX names.
 """
 

@@ -1,7 +1,4 @@
-"""Free ports, and waiting until a server answers on one.
-
-May touch sockets on 127.0.0.1 and the server's process.
-"""
+"""Free ports, and waiting until a server answers on one."""
 
 import contextlib
 import socket

