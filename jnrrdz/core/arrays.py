@@ -39,6 +39,8 @@ class VirtualArray:
     dimension_names: tuple[str, ...]
     fill_value: Any = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    grid: tuple[int, ...] = field(init=False)
+    """Number of chunks along each axis."""
 
     def __post_init__(self) -> None:
         """Refuse a grid that contradicts the shape or the number of references."""
@@ -46,13 +48,10 @@ class VirtualArray:
             raise MalformedError("shape, chunks and dimension names differ in length", field="shape")
         if any(size < 1 for size in self.chunks):
             raise MalformedError(f"a chunk of shape {self.chunks}", field="chunks")
-        if math.prod(self.grid) != self.refs.chunks:
-            raise MalformedError(f"{self.refs.chunks} references for a grid of {self.grid}", field="refs")
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """Number of chunks along each axis."""
-        return tuple(-(-size // step) for size, step in zip(self.shape, self.chunks, strict=True))
+        grid = tuple(-(-size // step) for size, step in zip(self.shape, self.chunks, strict=True))
+        if math.prod(grid) != self.refs.chunks:
+            raise MalformedError(f"{self.refs.chunks} references for a grid of {grid}", field="refs")
+        object.__setattr__(self, "grid", grid)
 
     def __repr__(self) -> str:
         return f"VirtualArray({self.dtype} {self.shape} in {self.refs.chunks} chunks of {self.chunks})"

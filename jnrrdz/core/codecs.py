@@ -673,7 +673,11 @@ class Kind:
 
 def _axes(value: Any) -> tuple[tuple[Choice, ...], ...]:
     is_nested = isinstance(value, list) and value and all(isinstance(axis, list) and axis for axis in value)
-    if not is_nested or not all(_is_choice(choice) for axis in value for choice in axis):
+    choices = [choice for axis in value for choice in axis] if is_nested else [None]
+    if not all(
+        isinstance(it, list) and [type(part) for part in it] == [int, int] and 0 <= it[1] < it[0] <= MOST_BYTES
+        for it in choices
+    ):
         raise MalformedError(f"found {shown(value)}; lists of [size, first] are needed")
     return tuple(tuple((size, first) for size, first in axis) for axis in value)
 
@@ -716,7 +720,10 @@ class TileConfig(Configuration):
         strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
         number = 0
         for stride, size, axis in zip(strides, grid, self.axes, strict=True):
-            number = number * len(axis) + _choice_of(chunk // stride % size, size, axis)
+            # whole tiles, the last one, what is left of the last one
+            rests = sum(first > 0 for _, first in axis)
+            beyond = chunk // stride % size - (size - rests - 1)
+            number = number * len(axis) + (0 if beyond < 0 else len(axis) - rests - 1 + beyond)
         return number
 
     @cached_property
@@ -742,17 +749,3 @@ class TileConfig(Configuration):
             taken.add(length)
             found.append(length - extra)
         return tuple(found)
-
-
-def _choice_of(chunk: int, chunks: int, axis: tuple[Choice, ...]) -> int:
-    """Return which choice a chunk along an axis is: whole tiles, the last one, what is left of the last one."""
-    rests = sum(first > 0 for _, first in axis)
-    last = chunks - rests - 1
-    starts = len(axis) - rests
-    return 0 if chunk < last else starts - 1 + chunk - last
-
-
-def _is_choice(choice: Any) -> bool:
-    if not isinstance(choice, list) or len(choice) != len(("size", "first")):
-        return False
-    return all(type(part) is int for part in choice) and 0 <= choice[1] < choice[0] <= MOST_BYTES

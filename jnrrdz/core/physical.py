@@ -91,21 +91,19 @@ def _numbers(attributes: Mapping[str, Any], names: Sequence[str], bands: int, *,
 
 def _marks(array: VirtualArray) -> list[Any]:
     """Return the marks of missing values that stored numbers can equal."""
-    found: list[Any] = []
+    is_whole = array.dtype.kind in "iu"
+    marks: list[Any] = []
     for name in MISSING:
         for mark in np.atleast_1d(array.attributes[name]).tolist() if name in array.attributes else ():
-            typed = _typed(mark, array.dtype)
-            if typed is not None and typed not in found:
-                found.append(typed)
-    return found
-
-
-def _typed(mark: Any, dtype: np.dtype[Any]) -> Any:
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        whole = isinstance(mark, int) or (isinstance(mark, float) and mark.is_integer())
-        return int(mark) if whole and limits.min <= mark <= limits.max else None
-    return dtype.type(mark).item()
+            if is_whole:
+                limits = np.iinfo(array.dtype)
+                fits = isinstance(mark, int) or (isinstance(mark, float) and mark.is_integer())
+                typed = int(mark) if fits and limits.min <= mark <= limits.max else None
+            else:
+                typed = array.dtype.type(mark).item()
+            if typed is not None and typed not in marks:
+                marks.append(typed)
+    return marks
 
 
 def is_categorical(array: VirtualArray) -> bool:
@@ -122,46 +120,37 @@ def unpacked_attributes(array: VirtualArray, packing: Packing) -> dict[str, Any]
         gone |= {*LIMITS}  # a limit for all bands is none for any
     kept = {name: value for name, value in array.attributes.items() if name not in gone}
     if packing.is_scaled:
-        kept |= {name: _limits(kept[name], packing) for name in LIMITS if name in kept}
+        for name in LIMITS:
+            if name in kept:
+                values = np.asarray(kept[name], np.float64) * packing.scales[0] + packing.offsets[0]
+                kept[name] = sorted(values.tolist()) if values.ndim else float(values)
         if packing.scales[0] < 0:
             limits = {"valid_min": "valid_max", "valid_max": "valid_min"}  # each becomes the other
             kept = {limits.get(name, name): value for name, value in kept.items()}
         kept |= {STATISTICS: _statistics(kept[STATISTICS], packing)} if STATISTICS in kept else {}
-        kept = _with_unit(kept)
+        # where all bands are in one unit, the whole is, which does not hold of scaled numbers as stored
+        units = set(kept.get(UNITS, ()))
+        if len(units) == 1 and "" not in units:
+            del kept[UNITS]
+            kept[BAND_LISTS[UNITS]] = units.pop()
     return kept
-
-
-def _with_unit(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes with the unit in which all bands are, which does not hold of scaled numbers as stored."""
-    units = set(attributes.get(UNITS, ()))
-    if len(units) != 1 or "" in units:
-        return attributes
-    kept = {name: value for name, value in attributes.items() if name != UNITS}
-    return {**kept, BAND_LISTS[UNITS]: units.pop()}
-
-
-def _limits(stored: Any, packing: Packing) -> Any:
-    values = np.asarray(stored, np.float64) * packing.scales[0] + packing.offsets[0]
-    found: Any = sorted(values.tolist()) if values.ndim else float(values)
-    return found
 
 
 def _statistics(bands: Sequence[Mapping[str, Any]], packing: Packing) -> list[dict[str, Any]]:
     """Return the statistics of stored numbers as those of the values."""
     pairs = list(zip(packing.scales, packing.offsets, strict=True))
     pairs *= len(bands) if len(pairs) == 1 else 1
-    return [_band_statistics(found, *pair) for found, pair in zip(bands, pairs, strict=True)]
-
-
-def _band_statistics(stored: Mapping[str, Any], scale: float, offset: float) -> dict[str, Any]:
-    names = {"minimum": "maximum", "maximum": "minimum"} if scale < 0 else {}
-    found: dict[str, Any] = {}
-    for name, value in stored.items():
-        if name in {"minimum", "maximum", "mean", "median"}:
-            found[names.get(name, name)] = float(value) * scale + offset
-        else:
-            found[name] = float(value) * math.fabs(scale) if name == "stddev" else value
-    return found
+    statistics: list[dict[str, Any]] = []
+    for stored, (scale, offset) in zip(bands, pairs, strict=True):
+        names = {"minimum": "maximum", "maximum": "minimum"} if scale < 0 else {}
+        values: dict[str, Any] = {}
+        for name, value in stored.items():
+            if name in {"minimum", "maximum", "mean", "median"}:
+                values[names.get(name, name)] = float(value) * scale + offset
+            else:
+                values[name] = float(value) * math.fabs(scale) if name == "stddev" else value
+        statistics.append(values)
+    return statistics
 
 
 def band_attributes(attributes: Mapping[str, Any], band: int, bands: int) -> dict[str, Any]:
@@ -225,17 +214,6 @@ def _variables(name: str, array: VirtualArray) -> dict[str, VirtualArray]:
     packing = packing_of(array)
     if not packing.is_scaled and (not packing.missing or is_categorical(array)):
         return {name: array}
-    _check_type(array)
-    if len(packing.scales) == 1:
-        return {name: _values(array, packing)}
-    axis = array.dimension_names.index(BAND)
-    if array.chunks[axis] == array.shape[axis]:
-        return {name: _values(array, packing, axis)}
-    return dict(_split(name, array, packing, axis))
-
-
-def _check_type(array: VirtualArray) -> None:
-    """Refuse a type whose values floats do not hold."""
     if array.dtype.kind not in "iuf":
         raise UnrepresentableError(
             f"values of {array.dtype}; scale, offset and nodata are applied to integers and floats only"
@@ -245,14 +223,17 @@ def _check_type(array: VirtualArray) -> None:
             f"integers of {array.dtype} beyond 2**53 are no float64 and would be lost; "
             "without physical values they are read as stored"
         )
-
-
-def _split(name: str, array: VirtualArray, packing: Packing, axis: int) -> Iterator[tuple[str, VirtualArray]]:
-    """Yield a variable for each band of an array with a chunk for each band."""
+    if len(packing.scales) == 1:
+        return {name: _values(array, packing)}
+    axis = array.dimension_names.index(BAND)
     bands = array.shape[axis]
+    if array.chunks[axis] == bands:
+        return {name: _values(array, packing, axis)}
+    variables = {}
     for band in range(bands):
         own = replace(band_of(array, axis, band), attributes=band_attributes(array.attributes, band, bands))
-        yield f"{name}_{band + 1}", _values(own, packing.of_band(band))
+        variables[f"{name}_{band + 1}"] = _values(own, packing.of_band(band))
+    return variables
 
 
 def _values(array: VirtualArray, packing: Packing, axis: int | None = None) -> VirtualArray:

@@ -145,6 +145,8 @@ class ChunkRefs:
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
     inline: Mapping[int, bytes] = field(default_factory=dict)
+    chunks: int = field(init=False)
+    """Number of chunks, missing ones included."""
 
     def __post_init__(self) -> None:
         """Refuse columns that contradict each other, and ranges that no file can have."""
@@ -160,6 +162,7 @@ class ChunkRefs:
             raise MalformedError("a negative offset or length", field="offset, length")
         if rows and (self.source.min() < 0 or self.source.max() >= len(self.sources)):
             raise MalformedError("a range of a source that is not listed", field="source")
+        object.__setattr__(self, "chunks", len(self.indptr) - 1)
 
     @classmethod
     def single(
@@ -225,11 +228,6 @@ class ChunkRefs:
         return found, np.maximum(place - absent, -1).astype(np.int32)
 
     @property
-    def chunks(self) -> int:
-        """Number of chunks, missing ones included."""
-        return len(self.indptr) - 1
-
-    @property
     def counts(self) -> NDArray[np.int64]:
         """Number of ranges of each chunk."""
         return np.diff(self.indptr)
@@ -277,7 +275,12 @@ def joined(parts: Sequence[ChunkRefs], grids: Sequence[Grid], axis: int, turn: I
     in_turn = _in_turn(parts)
     if turn is None and (len(parts) == 1 or math.prod(grids[0][:axis]) == 1):
         return _without_unused(in_turn)
-    places = _places(grids, axis)
+    starts = np.cumsum([0, *map(math.prod, grids)])
+    chunks = [
+        np.arange(start, start + math.prod(grid), dtype=np.int64).reshape(grid)
+        for start, grid in zip(starts, grids, strict=False)
+    ]
+    places = np.concatenate(chunks, axis)  # which of the chunks in turn stands at each place of the whole grid
     order = places if turn is None else places.take(turn, axis)
     return _without_unused(in_turn.take(order.ravel()))
 
@@ -302,17 +305,6 @@ def _in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
         np.concatenate([part.length for part in parts]),
         inline,
     )
-
-
-def _places(grids: Sequence[Grid], axis: int) -> Ints:
-    """Return which of the chunks in turn stands at each place of the whole grid."""
-    sizes = [math.prod(grid) for grid in grids]
-    starts = np.cumsum([0, *sizes])
-    places = [
-        np.arange(start, start + size, dtype=np.int64).reshape(grid)
-        for start, size, grid in zip(starts, sizes, grids, strict=False)
-    ]
-    return np.concatenate(places, axis)
 
 
 def _without_unused(refs: ChunkRefs) -> ChunkRefs:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -48,12 +48,6 @@ def _refused_fill(value: Any, dtype: np.dtype[Any]) -> UnrepresentableError:
     return UnrepresentableError(f"{value!r} is no value of type {dtype.name}", field="fill_value")
 
 
-def _encode_bool(value: Any, dtype: np.dtype[Any]) -> bool:
-    if not isinstance(value, bool | np.bool_ | Integral) or value not in (0, 1):
-        raise _refused_fill(value, dtype)
-    return bool(value)
-
-
 def _encode_int(value: Any, dtype: np.dtype[Any]) -> int:
     limits = np.iinfo(dtype)
     whole = isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
@@ -80,25 +74,21 @@ def _encode_float(value: Any, dtype: np.dtype[Any]) -> float | str:
     return spelt(float(typed))
 
 
-def _encode_complex(value: Any, dtype: np.dtype[Any]) -> list[float | str]:
+def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as JSON; a value that the type cannot hold is an error, rounding is not."""
+    kind = np.dtype(data_type(dtype)).kind
+    if kind in "iu":
+        return _encode_int(value, dtype)
+    if kind == "f":
+        return _encode_float(value, dtype)
+    if kind == "b":
+        if not isinstance(value, bool | np.bool_ | Integral) or value not in (0, 1):
+            raise _refused_fill(value, dtype)
+        return bool(value)
     if not isinstance(value, Complex):
         raise _refused_fill(value, dtype)
     part = np.dtype(f"f{dtype.itemsize // 2}")
     return [_encode_float(value.real, part), _encode_float(value.imag, part)]
-
-
-_ENCODE: Mapping[str, Callable[[Any, np.dtype[Any]], Any]] = {
-    "b": _encode_bool,
-    "i": _encode_int,
-    "u": _encode_int,
-    "f": _encode_float,
-    "c": _encode_complex,
-}
-
-
-def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as JSON; a value that the type cannot hold is an error, rounding is not."""
-    return _ENCODE[np.dtype(data_type(dtype)).kind](value, dtype)
 
 
 def decode_fill(value: Any, dtype: np.dtype[Any]) -> np.generic:
@@ -250,15 +240,6 @@ def array_json(array: VirtualArray, *, separator: Separator = "/", encoding: Enc
     }
 
 
-def group_json(group: VirtualGroup, *, members: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the zarr.json of a group, with the documents of its `members` consolidated where given."""
-    document = {"attributes": json_value(group.attributes), "zarr_format": 3, "node_type": "group"}
-    if members is not None:
-        consolidated = {"kind": "inline", "must_understand": False, "metadata": dict(members)}
-        document["consolidated_metadata"] = consolidated
-    return document
-
-
 def tree_json(
     root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
 ) -> dict[str, dict[str, Any]]:
@@ -283,14 +264,21 @@ def nodes_json(
     root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
 ) -> dict[str, dict[str, Any]]:
     """Return the document of every node by its path; consolidated metadata, where asked for, have no members yet."""
-    _check_names(root)
-    members: dict[str, Any] | None = {} if consolidated else None
-    nodes = {"": group_json(_with_sources(root), members=members)}
-    for path, node in root.walk():
-        if isinstance(node, VirtualGroup):
-            nodes[path] = group_json(node, members=members)
-        else:
+    below_root = root.walk()
+    arrays = [node for _, node in below_root if isinstance(node, VirtualArray)]
+    nodes: dict[str, dict[str, Any]] = {}
+    for path, node in (("", root), *below_root):
+        if isinstance(node, VirtualArray):
             nodes[path] = array_json(node, separator=separator, encoding=encoding)
+            continue
+        # names that Zarr reserves, and those that would leave the manifest's own directory
+        for name in node.children:
+            if _FORBIDDEN_NAME.fullmatch(name):
+                raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
+        attributes = node.attributes if path else {**root.attributes, "jnrrdz": _provenance(root, arrays)}
+        nodes[path] = {"attributes": json_value(attributes), "zarr_format": 3, "node_type": "group"}
+        if consolidated:
+            nodes[path]["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": {}}
     return nodes
 
 
@@ -308,27 +296,17 @@ def below(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def _check_names(group: VirtualGroup) -> None:
-    """Refuse names that Zarr reserves, and those that would leave the manifest's own directory."""
-    for name, child in group.children.items():
-        if _FORBIDDEN_NAME.fullmatch(name):
-            raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
-        if isinstance(child, VirtualGroup):
-            _check_names(child)
-
-
-def _with_sources(root: VirtualGroup) -> VirtualGroup:
-    """Return the root with the attribute that says which sources the references need, as they were scanned."""
+def _provenance(root: VirtualGroup, arrays: Iterable[VirtualArray]) -> dict[str, Any]:
+    """Return what the root's attribute says: which sources the references need, as they were scanned."""
     recorded = {record.url for record in root.sources}
     trees = tuple(url for url in recorded if url.endswith("/"))
-    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
+    urls = dict.fromkeys(url for array in arrays for url in array.refs.named)
     others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
     records = [
         {_RECORD_NAMES.get(name, name): value for name, value in asdict(record).items() if value is not None}
         for record in (*root.sources, *others)
     ]
-    own = {"version": _version(), "sources": records, **root.origin}
-    return VirtualGroup(root.children, {**root.attributes, "jnrrdz": own}, root.sources)
+    return {"version": _version(), "sources": records, **root.origin}
 
 
 @cache

@@ -20,7 +20,7 @@ from zarr.storage import MemoryStore
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import CodecSpec, bytes_
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.zarr_json import array_from_json, array_json, dumps, group_json, json_value, tree_json
+from jnrrdz.core.zarr_json import array_from_json, array_json, dumps, json_value, tree_json
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 
 
@@ -86,7 +86,8 @@ def test_no_consolidated_metadata_where_it_is_not_wanted():
     documents = tree_json(root, consolidated=False)
     assert list(documents) == ["zarr.json", "0/zarr.json", "0/data/zarr.json"]
     assert not any("consolidated_metadata" in document for document in documents.values())
-    assert group_json(VirtualGroup(attributes={"a": np.float32(1)})) == {
+    root = VirtualGroup({"0": VirtualGroup(attributes={"a": np.float32(1)})})
+    assert tree_json(root, consolidated=False)["0/zarr.json"] == {
         "attributes": {"a": 1.0},
         "zarr_format": 3,
         "node_type": "group",
