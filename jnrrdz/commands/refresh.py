@@ -5,9 +5,9 @@ are as they were.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Unpack
+from typing import Unpack
 
 from jnrrdz import api
 from jnrrdz.batches.selection import Kind, kind_of
@@ -87,7 +87,16 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
     """Return what the manifest should say now."""
     trust = Trust(manifest.url or "", tuple(record.url for record in manifest.sources), tuple(access.allow))
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
-    options, origin = _options(group.origin), group.origin
+    origin = group.origin
+    asked = origin.get("options")
+    if not isinstance(asked, dict):
+        raise UnrepresentableError("it does not say how its sources were scanned; index them again", field="options")
+    usual = {field.name: field.default for field in fields(ScanOptions)}
+    for name, value in asked.items():
+        is_known = name in usual and isinstance(value, bool | str)
+        if not is_known or isinstance(usual[name], bool) != isinstance(value, bool):
+            raise MalformedError(f"{name!r} is no choice of a scan, or {value!r} none of its values", field="options")
+    options = ScanOptions(**asked)
     reach = Access(access.allow, access.source_options)
     if "concat_dim" not in origin:
         # the file that was named stands first, what was found beside it after it
@@ -99,19 +108,3 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
         place = trust.resolve(url)
         group = with_member(group, scanning.scan(place, options, reach).group, place, str(origin["concat_dim"]))
     return group
-
-
-def _options(origin: Mapping[str, Any]) -> ScanOptions:
-    """Return what was asked of the scan, as far as a manifest may say it."""
-    asked = origin.get("options")
-    if not isinstance(asked, dict):
-        raise UnrepresentableError("it does not say how its sources were scanned; index them again", field="options")
-    usual = {field.name: field.default for field in fields(ScanOptions)}
-    for name, value in asked.items():
-        if (
-            name not in usual
-            or not isinstance(value, bool | str)
-            or isinstance(usual[name], bool) != isinstance(value, bool)
-        ):
-            raise MalformedError(f"{name!r} is no choice of a scan, or {value!r} none of its values", field="options")
-    return ScanOptions(**asked)

@@ -140,7 +140,20 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
         mapping = array.attrs.get("grid_mapping")
         group = reference_group(store, path)
         known = dict(group[mapping].attrs) if isinstance(mapping, str) and mapping in group else {}
-        return _of_array(array, known, (src, *(source.url for source in store.manifest.sources)))
+        names = getattr(array.metadata, "dimension_names", None) or ()
+        fill = np.asarray(array.fill_value, array.dtype)[()] if array.fill_value is not None else 0
+        return Pixels(
+            array.shape,
+            array.dtype,
+            array.chunks,
+            lambda region: np.asarray(array[region]),
+            tuple(names) if names and all(names) else usual_names(array.ndim),
+            fill,
+            fill if "_FillValue" in array.attrs else None,
+            dict(array.attrs),
+            known,
+            (src, *(source.url for source in store.manifest.sources)),
+        )
     except JnrrdzError as error:
         raise error.at(url=src) from error.__cause__
 
@@ -161,24 +174,6 @@ def _array_at(root: ReferenceGroup, path: str) -> "tuple[str, zarr.Array[Any]]":
     if len(names) > 1:
         raise UnsupportedError(f"arrays {', '.join(names)}; name one by --group", field=path or "/")
     return path, arrays[names[0]]
-
-
-def _of_array(array: "zarr.Array[Any]", mapping: Mapping[str, Any], urls: tuple[str, ...]) -> Pixels:
-    attributes = dict(array.attrs)
-    names = getattr(array.metadata, "dimension_names", None) or ()
-    fill = np.asarray(array.fill_value, array.dtype)[()] if array.fill_value is not None else 0
-    return Pixels(
-        array.shape,
-        array.dtype,
-        array.chunks,
-        lambda region: np.asarray(array[region]),
-        tuple(names) if names and all(names) else usual_names(array.ndim),
-        fill,
-        fill if "_FillValue" in attributes else None,
-        attributes,
-        mapping,
-        urls,
-    )
 
 
 def usual_names(count: int) -> tuple[str, ...]:

@@ -345,24 +345,19 @@ def table_findings(store: ReferenceStore, lost: frozenset[str]) -> list[Finding]
     for path, node in store.manifest.documents.nodes().items():
         attributes = node.get("attributes")
         offsets = attributes.get(LEVEL_OFFSETS) if isinstance(attributes, dict) else None
-        if isinstance(offsets, dict):
-            findings += _misplaced(store, f"{path}/".lstrip("/"), offsets, lost)
+        folder = f"{path}/".lstrip("/")
+        for level, offset in offsets.items() if isinstance(offsets, dict) else ():
+            # a level is in its group, or beside the attribute where one level is all there is
+            places = (f"{folder}{level}/data", f"{folder}data" if level == "0" else "")
+            array = next((place for place in places if place in store.manifest.arrays), None)
+            if array is None or Tiles.of(store, array).is_lost(0, lost):
+                continue
+            # the first chunk begins with the first tile: nothing stands before that, whatever its kind is
+            ranges = store.manifest.arrays[array].lookup(0)
+            if isinstance(ranges, list) and ranges and ranges[0][1] != offset:
+                message = f"{LEVEL_OFFSETS} says {offset}, the table of tiles {ranges[0][1]}"
+                findings.append(Finding("table", array, message))
     return findings
-
-
-def _misplaced(
-    store: ReferenceStore, folder: str, offsets: Mapping[str, Any], lost: frozenset[str]
-) -> Iterator[Finding]:
-    for level, offset in offsets.items():
-        # a level is in its group, or beside the attribute where one level is all there is
-        places = (f"{folder}{level}/data", f"{folder}data" if level == "0" else "")
-        path = next((path for path in places if path in store.manifest.arrays), None)
-        if path is None or Tiles.of(store, path).is_lost(0, lost):
-            continue
-        # the first chunk begins with the first tile: nothing stands before that, whatever its kind is
-        ranges = store.manifest.arrays[path].lookup(0)
-        if isinstance(ranges, list) and ranges and ranges[0][1] != offset:
-            yield Finding("table", path, f"{LEVEL_OFFSETS} says {offset}, the table of tiles {ranges[0][1]}")
 
 
 JOBS = 32
