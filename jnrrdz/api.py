@@ -177,6 +177,8 @@ def open_stored(
         store = _open_store(
             url, storage_options=reach.storage_options, source_options=reach.source_options, allow=reach.allow
         )
+        if store.manifest.documents.own():  # the root's attribute `jnrrdz`: no other writer's manifest
+            return store
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store if documents is store.manifest.documents else store.with_documents(documents)

@@ -114,7 +114,7 @@ def _lines(path: str, array: VirtualArray, found: Spans) -> Iterator[bytes]:
         if len(held) or len(part.scattered) or (source != source[0]).any() or (length == WHOLE).any():
             keys = decimals(index, [b"/", *[b"/"] * (axes - 1), b"\n"]).split(b"\n") if axes else [b""]
             values = _values(refs, part, first, held)
-            yield b"".join([b'%b%b":%b' % (opening, keys[at], values[row]) for at, row in enumerate(rows.tolist())])
+            yield b"".join([opening + keys[at] + b'":' + values[row] for at, row in enumerate(rows.tolist())])
         else:
             keys_between = [_OPENING + b"/", *[b"/"] * (axes - 1), _MIDDLE] if axes else [_OPENING + _MIDDLE]
             text = decimals([*index, start, length], [*keys_between, b",", b"]"])
@@ -127,19 +127,25 @@ def _values(refs: ChunkRefs, part: Spans, first: int, inline: Ints) -> list[byte
     spelt, source = refs.spelt(part.source)
     urls = [*(f"[{quoted(url)}".encode() for url in spelt), b""]
     numbers = source.tolist()
-    ranges = decimals([part.start, part.length], [b",", b",", b"]\n"]).split(b"\n")
-    values = [urls[number] + text for number, text in zip(numbers, ranges, strict=False)]
+    values = [b""] * len(numbers)
+    if len(part.scattered) < len(numbers):
+        ranges = decimals([part.start, part.length], [b",", b",", b"]\n"]).split(b"\n")
+        values = [urls[number] + text for number, text in zip(numbers, ranges, strict=False)]
     for row in np.flatnonzero((part.length == WHOLE) & (part.source != MISSING)).tolist():
         values[row] = urls[numbers[row]] + b"]"
     if len(part.scattered):
         chunks = part.scattered + first
-        counts = refs.counts[chunks]
+        begins = refs.indptr[chunks]
+        counts = refs.indptr[chunks + 1] - begins  # of these only: `refs.counts` would count all chunks for each block
         ends = np.cumsum(counts)
-        rows = np.arange(ends[-1]) + np.repeat(refs.indptr[chunks] - (ends - counts), counts)
-        pairs = decimals([refs.offset[rows], refs.length[rows]], [b"[", b",", b"]\n"]).split(b"\n")
-        own = itertools.pairwise([0, *ends.tolist()])
-        for row, (start, stop) in zip(part.scattered.tolist(), own, strict=True):
-            values[row] = b"%b,[%b]]" % (urls[numbers[row]], b",".join(pairs[start:stop]))
+        rows = np.arange(ends[-1]) + np.repeat(begins - (ends - counts), counts)
+        text = decimals([refs.offset[rows], refs.length[rows]], [b"[", b",", b"]\n"])
+        pairs = np.frombuffer(text, np.uint8).copy()
+        stops = np.flatnonzero(pairs == ord("\n"))
+        pairs[stops] = ord(",")
+        pairs[stops[ends - 1]] = ord("\n")  # only the last range of a chunk ends its line
+        for row, several in zip(part.scattered.tolist(), pairs.tobytes().split(b"\n"), strict=False):
+            values[row] = urls[numbers[row]] + b",[" + several + b"]]"
     for chunk in inline.tolist():
         values[chunk - first] = b'"base64:%b"' % base64.b64encode(refs.inline[chunk])
     return values

@@ -153,7 +153,9 @@ def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
     else:  # some range does not begin where the one before it ends
         chunk = refs.owner
         apart = refs.offset[1:] != refs.offset[:-1] + refs.length[:-1]
-        scattered = np.unique(chunk[1:][apart & (chunk[1:] == chunk[:-1])])
+        is_scattered = np.zeros(refs.chunks, bool)
+        is_scattered[chunk[1:][apart & (chunk[1:] == chunk[:-1])]] = True
+        scattered = np.flatnonzero(is_scattered)
     return Spans(source, _spread(refs, filled, start, 0), _spread(refs, filled, stop - start, 0), scattered)
 
 
