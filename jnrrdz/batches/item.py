@@ -141,7 +141,7 @@ def exists(output: str, options: Options) -> bool:
     """Whether anything is at an output's place."""
     if output.startswith("/") and "::" not in output:  # as fsspec has it, in a fiftieth of the time
         return os.path.lexists(output.rstrip("/") or "/")
-    with faults.told(output, "looking for the output"):
+    with faults.translate_errors(output, "looking for the output"):
         fs, place = fsspec.core.url_to_fs(output, **(options or {}))
         fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state
         return bool(fs.exists(place))

@@ -67,7 +67,7 @@ def listed(wanted: Within, storage_options: Options = None) -> Iterator[Found]:
     if path is not None:
         yield from _local(wanted, path)
         return
-    with faults.told(wanted.folder, "opening"):
+    with faults.translate_errors(wanted.folder, "opening"):
         fs, root = filesystems.opened(wanted.folder, storage_options)
     if has_pages(fs):
         delimiter = "" if wanted.deep else "/"
@@ -107,7 +107,7 @@ def _local(wanted: Within, root: str) -> Iterator[Found]:
     while waiting:
         below = waiting.pop()
         folder = os.path.join(root, below)  # noqa: PTH118  the same
-        with faults.told(f"{wanted.folder}/{below}", "listing"), os.scandir(folder) as entries:
+        with faults.translate_errors(f"{wanted.folder}/{below}", "listing"), os.scandir(folder) as entries:
             kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
         folders = [f"{below}{name}/" for name, is_folder, _ in kinds if is_folder]
         waiting += reversed([name for name in folders if _may_hold(wanted, name)])

@@ -88,7 +88,10 @@ def lines(name: str, storage_options: Mapping[str, Any] | None = None) -> Iterat
     if name == STDIN:
         yield from _lines(sys.stdin.buffer, "stdin")
         return
-    with faults.told(name, "reading the list"), fsspec.open(name, "rb", **(storage_options or {})) as stream:
+    with (
+        faults.translate_errors(name, "reading the list"),
+        fsspec.open(name, "rb", **(storage_options or {})) as stream,
+    ):
         yield from _lines(stream, name)
 
 

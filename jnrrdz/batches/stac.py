@@ -145,7 +145,7 @@ class Reader:
             )
 
     def _read(self, url: str) -> Json:
-        with faults.told(url, "reading STAC"):
+        with faults.translate_errors(url, "reading STAC"):
             fs, path = fsspec.core.url_to_fs(url, **(self.storage_options or {}))
             with fs.open(path, "rb") as stream:
                 data = stream.read(LARGEST + 1)
@@ -185,7 +185,7 @@ def found_in_rows(url: str, assets: Assets, storage_options: Mapping[str, Any] |
     """Yield the sources of every row."""
     if importlib.util.find_spec("pyarrow") is None:
         raise UnsupportedError("pyarrow is not installed; pip install 'jnrrdz[parquet]'", url=url)
-    with faults.told(url, "reading stac-geoparquet"):
+    with faults.translate_errors(url, "reading stac-geoparquet"):
         fs, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
         with fs.open(path, "rb") as stream:
             for row in _rows(stream, url):

@@ -65,7 +65,7 @@ def new_file(
             work.replace(place)
             _sync_directory(Path(place).parent)
         else:
-            with faults.told(target, "writing", fs):
+            with faults.translate_errors(target, "writing", fs):
                 fs.put_file(str(work), place)
 
 
@@ -82,7 +82,7 @@ def new_directory(
     if kind is not None and not overwrite:
         raise _exists(target)
     if kind is not None:
-        with faults.told(target, "looking for the output", fs):
+        with faults.translate_errors(target, "looking for the output", fs):
             if kind != "directory":
                 message = "is a file, and a directory would replace it; remove it or name another place"
                 raise JnrrdzError(message, url=target)
@@ -95,16 +95,16 @@ def new_directory(
             _sync_tree(work)
             _swap(work, Path(place))
         else:
-            with faults.told(target, "writing", fs):
+            with faults.translate_errors(target, "writing", fs):
                 _upload(fs, work, place, last)
 
 
 def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str, str | None]:
     """Return the file system, the path in it, and what is there (`directory`, `file`); its parent is there."""
-    with faults.told(target, "writing"):
+    with faults.translate_errors(target, "writing"):
         fs, place = filesystems.opened(target, storage_options or {})
     if not isinstance(fs, LocalFileSystem):
-        with faults.told(target, "looking for the output", fs):
+        with faults.translate_errors(target, "looking for the output", fs):
             fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state
             try:
                 return fs, place, str(fs.info(place)["type"])

@@ -113,7 +113,7 @@ def _new_remote(storage: Any, containers: list[Any], target: str, options: dict[
     fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
     if icechunk.Repository.exists(storage):
         raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
-    with faults.told(target, "looking for the output", fs):
+    with faults.translate_errors(target, "looking for the output", fs):
         # a bucket is there even if it is empty
         if fs.ls(place) if "/" not in place.strip("/") else fs.exists(place):
             raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)

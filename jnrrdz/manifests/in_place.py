@@ -88,7 +88,7 @@ class _Place:
     def __init__(self, url: str, options: Options) -> None:
         self._url = url.rstrip("/")
         self._options = options
-        with faults.told(url, "opening"):
+        with faults.translate_errors(url, "opening"):
             self._fs, path = filesystems.opened(self._url, options or {})
         self._path = path.rstrip("/")
         self._fs.invalidate_cache()
@@ -98,14 +98,14 @@ class _Place:
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of all zarr.json files in the tree, listing no directory of blocks twice."""
-        with faults.told(self._url, "listing", self._fs):
+        with faults.translate_errors(self._url, "listing", self._fs):
             for path in self._fs.find(self._path):
                 if path.rpartition("/")[2] == ZARR_JSON:
                     yield path[len(self._path) + 1 :]
 
     def read(self, keys: list[str]) -> dict[str, bytes]:
         """Return those of some files that are there."""
-        with faults.told(self._url, "reading", self._fs):
+        with faults.translate_errors(self._url, "reading", self._fs):
             return {key: self._fs.cat_file(f"{self._path}/{key}") for key in keys if self._there(key)}
 
     def _there(self, key: str) -> bool:
@@ -116,7 +116,7 @@ class _Place:
             with new_file(f"{self._path}/{key}", overwrite=True) as stream:
                 stream.write(data)
             return
-        with faults.told(self.url(key), "writing", self._fs):
+        with faults.translate_errors(self.url(key), "writing", self._fs):
             self._fs.pipe_file(f"{self._path}/{key}", data)
 
     def restore(self, keys: list[str], older: Mapping[str, bytes]) -> None:
@@ -125,5 +125,5 @@ class _Place:
             if key in older:
                 self.put(key, older[key])
             elif self._there(key):
-                with faults.told(self.url(key), "removing", self._fs):
+                with faults.translate_errors(self.url(key), "removing", self._fs):
                     self._fs.rm_file(f"{self._path}/{key}")

@@ -116,7 +116,7 @@ def is_elsewhere(code: str) -> bool:
     return code in _ELSEWHERE
 
 
-def explained(  # noqa: PLR0913  what a sentence says
+def explain_s3(  # noqa: PLR0913  what a sentence says
     code: str, bucket: str, key: str, who: str, *, region: str | None = None, action: str = "reading"
 ) -> JnrrdzError:
     """Return the error for a server's error code (or HTTP status where there is none)."""
@@ -177,7 +177,7 @@ _CREDENTIALS = (
 
 
 @contextmanager
-def told(url: str, action: str, fs: Any = None) -> Iterator[None]:
+def translate_errors(url: str, action: str, fs: Any = None) -> Iterator[None]:
     """Let only `JnrrdzError`s out, each knowing the URL and what was being done; of S3's also who asked (`fs`)."""
     try:
         yield
@@ -220,7 +220,7 @@ def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError 
         if isinstance(answer, dict) and "Code" in answer.get("Error", {}):
             region = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
             who = identity_of(fs)
-            return explained(answer["Error"]["Code"], bucket, key, who, region=region, action=action)
+            return explain_s3(answer["Error"]["Code"], bucket, key, who, region=region, action=action)
         seen = seen.__cause__ or seen.__context__
     return None
 

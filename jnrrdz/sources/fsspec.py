@@ -102,7 +102,7 @@ class FsspecSource:
         """Size, ETag, version and modification: from the first answer if it tells, else one request."""
         if self._known is None:
             transport = self._transport()
-            with faults.told(self._url, "asking for the size"):
+            with faults.translate_errors(self._url, "asking for the size"):
                 self._known = transport.validators or self._submit(transport.stat()).result()
         return self._known
 
@@ -119,7 +119,7 @@ class FsspecSource:
         (found,) = await self._fetch_all([(0, length)])
         if self._known is None:
             transport = self._transport()
-            with faults.told(self._url, "asking for the size"):
+            with faults.translate_errors(self._url, "asking for the size"):
                 self._known = transport.validators or await transport.stat()
         return found
 
@@ -132,7 +132,7 @@ class FsspecSource:
     def _transport(self) -> Transport:
         """Return the way to the object, made anew in a forked or unpickled process."""
         if self._process != os.getpid():
-            with faults.told(self._url, "opening"):
+            with faults.translate_errors(self._url, "opening"):
                 self._way = self._connect()
             self._way.validators, self._way.expected = self._known, self._expected
             self._process = os.getpid()
@@ -163,7 +163,7 @@ class FsspecSource:
         return kind(fs, path)
 
     async def _fetch_all(self, spans: Sequence[Span]) -> list[bytes]:
-        with faults.told(self._url, "reading"):
+        with faults.translate_errors(self._url, "reading"):
             ranges.check(spans)
             known = self._transport().validators
             size = ranges.MOST if known is None else known.size

@@ -26,7 +26,7 @@ class LocalSource:
         self._lock = threading.Lock()
         self._open_file: _OpenFile | None = None
         self._validators: Validators | None = None
-        with faults.told(url, "opening the file"):
+        with faults.translate_errors(url, "opening the file"):
             self._open_file = self._reopen()
 
     @property
@@ -46,7 +46,7 @@ class LocalSource:
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, shorter only at the file's end."""
-        with faults.told(self._url, "reading"):
+        with faults.translate_errors(self._url, "reading"):
             ranges.check(spans)
             opened = self._file()
             return [opened.read(start, stop) for start, stop in spans]
@@ -64,7 +64,7 @@ class LocalSource:
         opened = self._open_file
         if opened is not None:
             return opened
-        with self._lock, faults.told(self._url, "opening the file"):
+        with self._lock, faults.translate_errors(self._url, "opening the file"):
             if self._open_file is None:
                 self._open_file = self._reopen()
             return self._open_file

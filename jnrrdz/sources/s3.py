@@ -129,7 +129,7 @@ class S3Transport(HttpTransport):
         told = _REGION.search(body)
         region = answer.headers.get("x-amz-bucket-region") or (told[1].decode() if told else None)
         name = code[1].decode() if code else str(answer.status)
-        error = s3_faults.explained(name, self._bucket, self._key, self._identity(), region=region)
+        error = s3_faults.explain_s3(name, self._bucket, self._key, self._identity(), region=region)
         if region and s3_faults.is_elsewhere(name) and (self._corrected or region != self._region):
             if not self._corrected:  # ask where the bucket really is from now on
                 self._corrected = True

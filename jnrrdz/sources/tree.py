@@ -67,7 +67,7 @@ class LocalTree:
         waiting = [""]
         while waiting:
             folder = waiting.pop()
-            with faults.told(self.url + folder, "listing"):
+            with faults.translate_errors(self.url + folder, "listing"):
                 keys, sizes, below = self._listed(folder)
             self.requests += 1
             waiting += below
@@ -94,7 +94,7 @@ class LocalTree:
         """Return the first `stop` bytes of each file."""
         heads: list[bytes] = []
         for key in keys:
-            with faults.told(self.url + key, "reading"):
+            with faults.translate_errors(self.url + key, "reading"):
                 handle = os.open(f"{self._path}/{key}", os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     heads.append(os.pread(handle, stop, 0))
@@ -112,7 +112,7 @@ class FsspecTree:
         self.url = f"{url.rstrip('/')}/"
         self.requests = 0
         self.bytes_read = 0
-        with faults.told(self.url, "opening"):
+        with faults.translate_errors(self.url, "opening"):
             self._fs, path = filesystems.opened(self.url, options)
         self._path = path.rstrip("/")
 
@@ -142,10 +142,10 @@ class FsspecTree:
         found: list[bytes] = []
         for some in batched(keys, _TOGETHER):
             paths = [f"{self._path}/{key}" for key in some]
-            with faults.told(self.url, "reading", self._fs):
+            with faults.translate_errors(self.url, "reading", self._fs):
                 answers = self._fs.cat_ranges(paths, [0] * len(paths), [stop] * len(paths), on_error="return")
             for key, answer in zip(some, answers, strict=True):
-                with faults.told(self.url + key, "reading", self._fs):
+                with faults.translate_errors(self.url + key, "reading", self._fs):
                     if isinstance(answer, Exception):
                         raise answer
                 found.append(bytes(answer))
@@ -182,7 +182,7 @@ def pages_of(
 
     is_first = True
     while True:
-        with faults.told(url, "listing", fs):
+        with faults.translate_errors(url, "listing", fs):
             page = fsspec.asyn.sync(fsspec.asyn.get_loop(), next_page)
         if page or is_first:
             yield page
@@ -193,7 +193,7 @@ def pages_of(
 
 def entries_of(fs: Any, folder: str, url: str) -> list[dict[str, Any]]:
     """Return what a folder of any file system holds now."""
-    with faults.told(url, "listing", fs):
+    with faults.translate_errors(url, "listing", fs):
         fs.invalidate_cache(folder)
         return [entry for entry in fs.ls(folder, detail=True) if entry["name"].rstrip("/") != folder]
 
@@ -289,7 +289,7 @@ def common_folder(wanted: Sequence[str]) -> str:
 def _list_local(path: str, numbers: Sequence[int], wanted: Sequence[str], found: FileSizes) -> None:
     found.requests += 1
     try:
-        with faults.told(path.rstrip("/"), "listing"), os.scandir(path) as entries:
+        with faults.translate_errors(path.rstrip("/"), "listing"), os.scandir(path) as entries:
             known = {entry.name: entry for entry in entries}
     except JnrrdzError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):

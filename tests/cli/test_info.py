@@ -9,7 +9,7 @@ import tifffile
 from jnrrdz.cli.info import SOURCES
 
 
-def told(run, *args):
+def translate_errors(run, *args):
     return json.loads(run("info", *args, "--json").stdout)
 
 
@@ -40,7 +40,7 @@ def test_levels_are_those_that_tifffile_sees(cog, run):
         ]
         compressions = {int(page.compression) for page in pages}
     for name in manifests(run, cog):
-        found = told(run, name)
+        found = translate_errors(run, name)
         shown = [{key: array[key] for key in expected[0]} for array in found["arrays"]]
         assert shown == expected
         assert {array["codecs"][0]["configuration"]["compression"] for array in found["arrays"]} == compressions
@@ -55,15 +55,17 @@ def test_crs_and_nodata_are_rasterios(cog, run):
         name = file.crs.to_dict(projjson=True)["name"]
         nodata = file.nodata
     for place in manifests(run, cog):
-        assert {(array["crs"]["code"], array["crs"]["name"]) for array in told(run, place)["arrays"]} == {(code, name)}
-        assert {array["nodata"] for array in told(run, place)["arrays"]} == {nodata}
+        assert {(array["crs"]["code"], array["crs"]["name"]) for array in translate_errors(run, place)["arrays"]} == {
+            (code, name)
+        }
+        assert {array["nodata"] for array in translate_errors(run, place)["arrays"]} == {nodata}
 
 
 def test_absent_chunks_are_counted(holes, run):
     with tifffile.TiffFile(holes) as file:
         counts = file.pages.first.databytecounts
     for name in manifests(run, holes):
-        (array,) = told(run, name)["arrays"]
+        (array,) = translate_errors(run, name)["arrays"]
         assert (array["chunks"], array["missing"]) == (len(counts), counts.count(0)) == (12, 2)
         assert array["stored_bytes"] == sum(counts)
         assert array["crs"] is array["nodata"] is None
@@ -72,7 +74,7 @@ def test_absent_chunks_are_counted(holes, run):
 
 def test_header_of_a_source_is_what_its_server_sent(make_http_server, cog_bytes, run):
     server = make_http_server(files={"/scene.tif": cog_bytes})
-    found = told(run, f"{server.url}/scene.tif")
+    found = translate_errors(run, f"{server.url}/scene.tif")
     assert (found["requests"], found["bytes_read"]) == (server.methods().count("GET"), server.body_bytes)
     assert found["format"] == "TIFF"
     (source,) = found["sources"]
@@ -84,7 +86,7 @@ def test_header_of_a_source_is_what_its_server_sent(make_http_server, cog_bytes,
 @pytest.mark.parametrize(("name", "form"), [("refs.json", "JSON manifest"), ("refs.parquet", "Parquet manifest")])
 def test_manifest_has_sources_and_no_header(cog, run, name, form):
     manifests(run, cog)
-    found = told(run, name)
+    found = translate_errors(run, name)
     assert found["format"] == form
     assert not {"requests", "bytes_read"} & set(found)
     (source,) = found["sources"]
@@ -108,7 +110,7 @@ def test_what_differs_between_pages_is_said_for_each(run, tmp_path, pixels):
     with tifffile.TiffWriter(tmp_path / "pages.tif") as file:
         file.write(pixels, tile=(64, 64), compression="lzw")
         file.write(pixels[:50].astype("u1"), compression="packbits")
-    arrays = told(run, tmp_path / "pages.tif")["arrays"]
+    arrays = translate_errors(run, tmp_path / "pages.tif")["arrays"]
     assert [(array["data_type"], array["level"]) for array in arrays] == [("uint16", 0), ("uint8", 0)]
     shown = run("info", tmp_path / "pages.tif").stdout
     for array, codec in zip(arrays, ("LZW (5)", "PACKBITS (32773)"), strict=True):
@@ -120,7 +122,7 @@ def test_many_sources_are_cut_for_people_only(run, tmp_path):
     table = [{"url": f"/data/{number}.tif"} for number in range(SOURCES + 3)]
     manifest = written(tmp_path, {"attributes": {"jnrrdz": {"version": "0", "sources": table}}})
     assert "and 3 more" in run("info", manifest).stdout
-    assert len(told(run, manifest)["sources"]) == SOURCES + 3
+    assert len(translate_errors(run, manifest)["sources"]) == SOURCES + 3
 
 
 ARRAY = {
@@ -159,7 +161,7 @@ WKT = 'PROJCRS["A ""b""",BASEGEOGCRS["WGS 84",ID["EPSG",4326]],ID["EPSG",32633]]
     ],
 )
 def test_crs_of_manifests_by_others(run, tmp_path, group, array, crs):
-    (found,) = told(run, written(tmp_path, {"attributes": group}, {"attributes": array}))["arrays"]
+    (found,) = translate_errors(run, written(tmp_path, {"attributes": group}, {"attributes": array}))["arrays"]
     assert found["crs"] == crs
 
 
@@ -175,7 +177,7 @@ def test_crs_of_manifests_by_others(run, tmp_path, group, array, crs):
 )
 def test_sizes_of_every_form_of_reference(run, tmp_path, chunks, table, size):
     manifest = written(tmp_path, {"attributes": {"jnrrdz": {"sources": table}}}, chunks=chunks)
-    (array,) = told(run, manifest)["arrays"]
+    (array,) = translate_errors(run, manifest)["arrays"]
     assert array["stored_bytes"] == size
     assert array["missing"] == 2 - len(chunks)
 
@@ -184,7 +186,7 @@ def test_a_manifest_cannot_drive_the_terminal(run, tmp_path):
     text = run("info", written(tmp_path, array={"dimension_names": ["\x1b[2J", "a\nb"]})).stdout
     assert "\x1b" not in text
     assert "\\x1b[2J, a\\nb" in text
-    assert told(run, tmp_path / "hand.json")["arrays"][0]["dimension_names"] == ["\x1b[2J", "a\nb"]
+    assert translate_errors(run, tmp_path / "hand.json")["arrays"][0]["dimension_names"] == ["\x1b[2J", "a\nb"]
 
 
 @pytest.mark.parametrize(

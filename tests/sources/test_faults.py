@@ -93,8 +93,8 @@ def test_s3_refuses_in_a_sentence(seaweed, bucket, case):
 
 @pytest.mark.parametrize("code", ["SlowDown", "503", "429", "InternalError"])
 def test_what_was_busy_may_be_tried_again_later(code):
-    assert is_passing(s3_faults.explained(code, "b", "k", "anonymously"))
-    assert not is_passing(s3_faults.explained("AccessDenied", "b", "k", "anonymously"))
+    assert is_passing(s3_faults.explain_s3(code, "b", "k", "anonymously"))
+    assert not is_passing(s3_faults.explain_s3("AccessDenied", "b", "k", "anonymously"))
 
 
 class _Answers(BaseHTTPRequestHandler):
