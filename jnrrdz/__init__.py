@@ -1,7 +1,6 @@
 """Archival imagery as Zarr, without copying a byte of it."""
 
 from importlib import import_module as _import
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.errors import (
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from jnrrdz.parser import Parser
     from jnrrdz.store.store import ReferenceStore
 
-__version__ = _version("jnrrdz")
+    __version__: str
 
 _HOMES = {
     "api": "Indexed index open_dataset open_datatree open_group open_store scan write",
@@ -95,6 +94,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415  a third of the time that the command line starts in
+
+        return version("jnrrdz")
     for module, names in _HOMES.items():
         if name in names.split():
             globals()[name] = value = getattr(_import(f"jnrrdz.{module}"), name)
