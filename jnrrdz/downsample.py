@@ -232,18 +232,14 @@ def average(data: NDArray[Any], gone: Gone, sizes: Sizes, missing: Any) -> NDArr
     elif data.dtype.itemsize == np.dtype(np.int64).itemsize:
         means = _long_mean(data, sizes, some)
     else:
-        total = _sums(data, sizes, _holder(data.dtype, math.prod(sizes)))
+        # the narrowest integer that holds the sum of so many, rounding included
+        limits = np.iinfo(data.dtype)
+        most = max(int(limits.max), -int(limits.min)) * (math.prod(sizes) + 1)
+        kinds = (np.uint16, np.uint32, np.uint64) if data.dtype.kind == "u" else (np.int16, np.int32, np.int64)
+        total = _sums(data, sizes, np.dtype(next(kind for kind in kinds if most <= np.iinfo(kind).max)))
         is_power = np.ndim(some) == 0 and int(some) & (int(some) - 1) == 0
         means = (_shifted(total, int(some).bit_length() - 1) if is_power else _divided(total, some)).astype(data.dtype)
     return with_missing(means, None if gone is None else count == 0, missing)
-
-
-def _holder(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
-    """Return the narrowest integer that holds the sum of so many, rounding included."""
-    limits = np.iinfo(dtype)
-    most = max(int(limits.max), -int(limits.min)) * (count + 1)
-    kinds = (np.uint16, np.uint32, np.uint64) if dtype.kind == "u" else (np.int16, np.int32, np.int64)
-    return np.dtype(next(kind for kind in kinds if most <= np.iinfo(kind).max))
 
 
 def _shifted(total: NDArray[Any], bits: int) -> NDArray[Any]:

@@ -231,19 +231,17 @@ class Selection:
         left_out = [re.compile(glob_translate(pattern)) for pattern in self.exclude]
         for found in self._all(options):
             key = found.url.encode("utf-8", "surrogateescape")
-            if not self._is_due(found, key) or (chosen and not _fits(found, chosen)) or _fits(found, left_out):
+            if self.shard is not None and xxh3_64_intdigest(key) % self.shard[1] != self.shard[0] - 1:
+                continue
+            if self.earliest is not None and found.modified is not None and not is_since(found.modified, self.earliest):
+                continue
+            if (chosen and not _fits(found, chosen)) or _fits(found, left_out):
                 continue
             # sixteen bytes for each source tell whether it was seen; the URLs themselves would take hundreds
             digest = xxh3_128_intdigest(key)
             if digest not in seen:
                 seen.add(digest)
                 yield found
-
-    def _is_due(self, found: Found, key: bytes) -> bool:
-        """Whether a source is of the time and of the part that are asked for."""
-        if self.earliest is not None and found.modified is not None and not is_since(found.modified, self.earliest):
-            return False
-        return self.shard is None or xxh3_64_intdigest(key) % self.shard[1] == self.shard[0] - 1
 
     def _all(self, options: OptionsOf) -> Iterator[Found]:
         for source in self.sources:

@@ -49,19 +49,14 @@ class Program(click.Group):
             raise
         except (JnrrdzError, OSError) as error:
             ctx.ensure_object(Console).error(error)
-            _discard_unwritten()
+            try:
+                sys.stdout.flush()
+            except OSError:  # what a full disk did not take: Python would fail on it again at its end, with code 120
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(FAILURE)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
-
-
-def _discard_unwritten() -> None:
-    """Send what a full disk did not take to nowhere: Python would fail on it once more at its end, with code 120."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=Program, epilog=EPILOG, context_settings=SETTINGS)

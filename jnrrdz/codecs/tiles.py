@@ -93,16 +93,12 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         self, byte_getter: ByteGetter, selection: SelectorTuple, chunk_spec: ArraySpec
     ) -> NDBuffer | None:
         loop, threads = asyncio.get_running_loop(), decoding_threads()
-        if _reads_at_once(byte_getter):
+        store = getattr(byte_getter, "store", None)
+        # from a local file, through jnrrdz's own store, a chunk's bytes come without waiting
+        if hasattr(store, "get_sync") and bool(getattr(store, "_supports_sync_io", False)):
             return await loop.run_in_executor(threads, self._decode_partial_sync, byte_getter, selection, chunk_spec)
         data = await byte_getter.get(prototype=chunk_spec.prototype)
         return await loop.run_in_executor(threads, self._decode_selected, data, byte_getter, selection, chunk_spec)
-
-
-def _reads_at_once(getter: Any) -> bool:
-    """Whether a chunk's bytes come without waiting: from a local file, through jnrrdz's own store."""
-    store = getattr(getter, "store", None)
-    return hasattr(store, "get_sync") and bool(getattr(store, "_supports_sync_io", False))
 
 
 def _placed(error: JnrrdzError, getter: Any) -> JnrrdzError:

@@ -290,21 +290,17 @@ def scaling_of(
     if identity:
         return Scaling(SINGLE if small else stored if stored.kind == "f" else DOUBLE)
     if stored.kind in "iu":
-        _check_finite(stored, scales, offsets)
+        limits = np.array([np.iinfo(stored).min, np.iinfo(stored).max], np.float64)
+        for band, (scale, offset) in enumerate(zip(scales, offsets, strict=True), start=1):
+            with np.errstate(over="ignore", invalid="ignore"):
+                if not np.isfinite(limits * scale + offset).all():
+                    raise UnrepresentableError(f"scale {scale}, offset {offset} of band {band} go beyond float64")
     dtype = SINGLE if small and _fits_single(stored, scales, offsets) else DOUBLE
     if axis is None and _is_exact(stored, scales[0], offsets[0], dtype):
         return Scaling(dtype, scale_offset(1 / scales[0], offsets[0]))
     if axis is None:
         return Scaling(dtype, LinearConfig(scales[0], offsets[0]))
     return Scaling(dtype, LinearConfig(scales, offsets, axis))
-
-
-def _check_finite(stored: np.dtype[Any], scales: tuple[float, ...], offsets: tuple[float, ...]) -> None:
-    limits = np.array([np.iinfo(stored).min, np.iinfo(stored).max], np.float64)
-    for band, (scale, offset) in enumerate(zip(scales, offsets, strict=True), start=1):
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not np.isfinite(limits * scale + offset).all():
-                raise UnrepresentableError(f"scale {scale}, offset {offset} of band {band} go beyond float64")
 
 
 def _every(stored: np.dtype[Any]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

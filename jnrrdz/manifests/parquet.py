@@ -101,7 +101,11 @@ def _write_array(folder: Path, array: VirtualArray, found: Spans, record_size: i
         raw = {chunk - first: array.refs.inline[chunk] for chunk in held.tolist()}
         _write_table(_references(array.refs, part, raw), folder / f"refs.{record}.parq")
         if len(part.scattered):
-            _write_table(_ranges(array.refs, part.scattered, first), folder / f"ranges.{record}.parq")
+            chunks, rows = part.scattered + first, rows_of(array.refs.indptr, part.scattered + first)
+            offset, length = array.refs.offset[rows], array.refs.length[rows]
+            columns = [np.repeat(part.scattered, array.refs.counts[chunks]), offset, length]
+            ranges = pa.Table.from_arrays([integers(column) for column in columns], schema=_RANGES)
+            _write_table(ranges, folder / f"ranges.{record}.parq")
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
@@ -119,12 +123,6 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
         }
         inline = pa.array([encoded.get(row) for row in range(len(index))], pa.binary())
     return pa.Table.from_arrays([*columns, inline], schema=_REFERENCES)
-
-
-def _ranges(refs: ChunkRefs, scattered: NDArray[np.int64], first: int) -> pa.Table:
-    rows = rows_of(refs.indptr, scattered + first)
-    columns = [np.repeat(scattered, refs.counts[scattered + first]), refs.offset[rows], refs.length[rows]]
-    return pa.Table.from_arrays([integers(column) for column in columns], schema=_RANGES)
 
 
 def _write_table(table: pa.Table, file: Path) -> None:

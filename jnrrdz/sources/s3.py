@@ -129,7 +129,11 @@ class S3Transport(HttpTransport):
         told = _REGION.search(body)
         region = answer.headers.get("x-amz-bucket-region") or (told[1].decode() if told else None)
         name = code[1].decode() if code else str(answer.status)
-        error = s3_faults.explain_s3(name, self._bucket, self._key, self._identity(), region=region)
+        identity = "anonymously"
+        if self._credentials is not None:
+            profile = getattr(self._s3.session, "profile", None)
+            identity = s3_faults.identity(self._credentials.access_key, self._credentials.method, profile)
+        error = s3_faults.explain_s3(name, self._bucket, self._key, identity, region=region)
         if region and s3_faults.is_elsewhere(name) and (self._corrected or region != self._region):
             if not self._corrected:  # ask where the bucket really is from now on
                 self._corrected = True
@@ -137,9 +141,3 @@ class S3Transport(HttpTransport):
                 self._url = _AWS_HOST.sub(rf"s3.{region}\1", self._url, count=1)
             raise Transient(error, 0)  # those that were under way meanwhile ask again too
         return error
-
-    def _identity(self) -> str:
-        if self._credentials is None:
-            return "anonymously"
-        profile = getattr(self._s3.session, "profile", None)
-        return s3_faults.identity(self._credentials.access_key, self._credentials.method, profile)

@@ -107,18 +107,14 @@ class SourcePool:
         opened = Opened(source, record, self.is_local(url))
         if opened.local:
             opened.check()
-            self._warn(opened)
+            if opened.touched is not None and self.warns:  # once for all files of a manifest
+                self.warns = False
+                text = f"{url}: {opened.touched.message} unless this is a copy, which has a time of its own"
+                warnings.warn(text, DriftWarning, stacklevel=2)
         with self._lock:
             if len(self._opened) >= _OPEN:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
             return self._opened.setdefault(url, opened)
-
-    def _warn(self, opened: Opened) -> None:
-        """Say once for all files of a manifest that their times are not those recorded."""
-        if opened.touched is not None and self.warns:
-            self.warns = False
-            text = f"{opened.source.url}: {opened.touched.message} unless this is a copy, which has a time of its own"
-            warnings.warn(text, DriftWarning, stacklevel=2)
 
     def sized(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges, those that end where their source does with their length."""

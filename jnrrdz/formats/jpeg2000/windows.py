@@ -168,7 +168,11 @@ def chunk_ranges(grid: WindowGrid, table: PacketTable, sot: int) -> tuple[Ints, 
             part = np.s_[top - y : bottom - y, left - x : right - x]
             packets = np.sort(np.concatenate([index[component, number][part].ravel() for component in components]))
             ranges.append((np.array([sot], np.int64), np.array([SOT_BYTES], np.int64)))
-            ranges.append(_joined(table.offset[packets], table.length[packets]))
+            offset, length = table.offset[packets], table.length[packets]
+            if len(offset):  # neighbours are one range
+                first = np.concatenate(([0], np.flatnonzero(offset[1:] != offset[:-1] + length[:-1]) + 1))
+                offset, length = offset[first], np.add.reduceat(length, first)
+            ranges.append((offset, length))
         offsets += [offset for offset, _ in ranges]
         lengths += [length for _, length in ranges]
         counts.append(sum(len(offset) for offset, _ in ranges))
@@ -185,14 +189,6 @@ def _packet_index(grid: WindowGrid, table: PacketTable) -> dict[tuple[int, int],
             level = resolution(grid.coding, grid.tile, component, number)
             index[component, number] = packets[order].reshape(level.rows, level.columns, grid.coding.layers)
     return index
-
-
-def _joined(offset: Ints, length: Ints) -> tuple[Ints, Ints]:
-    """Return the ranges with neighbours made one."""
-    if not len(offset):
-        return offset, length
-    first = np.concatenate(([0], np.flatnonzero(offset[1:] != offset[:-1] + length[:-1]) + 1))
-    return offset[first], np.add.reduceat(length, first)
 
 
 def check_section(coding: Coding, share: Share, number: int, components: Sequence[int], packets: bytes) -> None:

@@ -286,28 +286,23 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
     longer = [
         CodecSpec(spec.name, {"order": [0, *(axis + 1 for axis in spec.configuration["order"])]}) for spec in turned
     ]
+    # the chunks of each timepoint stand after those of the one before it
+    known = [arrays[time][path].refs for time in times if time in arrays]
+    counts = [arrays[t][path].refs.counts if t in arrays else np.zeros(array.refs.chunks, np.int64) for t in times]
+    files = GridFiles.joined([refs.sources for refs in known if isinstance(refs.sources, GridFiles)])
+    offset, length = (np.concatenate([getattr(refs, name) for refs in known]) for name in ("offset", "length"))
     return replace(
         array,
         shape=(len(times), *array.shape),
         chunks=(1, *array.chunks),
         codecs=(*longer, codec.SqueezeConfig(), *array.codecs[len(turned) :]),
-        refs=_stack_refs([arrays[time][path].refs if time in arrays else None for time in times], array.refs.chunks),
+        refs=ChunkRefs.from_rows(files, np.concatenate(counts), offset, length, np.arange(len(files), dtype=np.int32)),
         dimension_names=(TIME, *array.dimension_names),
     )
 
 
 def _structure(array: VirtualArray) -> tuple[Any, ...]:
     return array.shape, array.dtype, array.chunks, array.codecs, array.dimension_names, array.attributes
-
-
-def _stack_refs(parts: Sequence[ChunkRefs | None], chunks: int) -> ChunkRefs:
-    """Return the chunks of each timepoint after those of the one before it."""
-    known = [part for part in parts if part is not None]
-    counts = [np.zeros(chunks, np.int64) if part is None else part.counts for part in parts]
-    files = GridFiles.joined([part.sources for part in known if isinstance(part.sources, GridFiles)])
-    rows = np.arange(len(files), dtype=np.int32)
-    offset, length = (np.concatenate([getattr(part, name) for part in known]) for name in ("offset", "length"))
-    return ChunkRefs.from_rows(files, np.concatenate(counts), offset, length, rows)
 
 
 def _with_time(attributes: Mapping[str, Any]) -> dict[str, Any]:

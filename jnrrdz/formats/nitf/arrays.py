@@ -247,7 +247,9 @@ def join_images(images: Sequence[NitfImage]) -> Iterator[tuple[int, list[NitfIma
     for image in images:
         part = _PART.fullmatch(image.text("IID1"))
         key: tuple[object, ...] = ("", image.segment.number)
-        if part and _is_plain(image):
+        in_rows = image.compression == "NC" and (len(image.bands) == 1 or image.mode == "P")
+        bytewise = image.grid == (1, 1) and image.block[1] == image.columns and _row_bits(image) % BYTE == 0
+        if part and in_rows and bytewise:
             # a legend has the number of the image that it belongs to, but not all of this in common
             kind = image.text("ICAT"), image.columns, len(image.bands), image.text("PVTYPE"), image.bits, image.mode
             key = (part[1], *kind)
@@ -276,13 +278,6 @@ def whole_image(members: Sequence[NitfImage]) -> NitfImage:
     return replace(first, fields={**first.fields, "NROWS": rows, **corners})
 
 
-def _is_plain(image: NitfImage) -> bool:
-    """Whether the rows stand one after the other, in whole bytes."""
-    together = len(image.bands) == 1 or image.mode == "P"
-    whole = image.grid == (1, 1) and image.block[1] == image.columns and _row_bits(image) % BYTE == 0
-    return image.compression == "NC" and together and whole
-
-
 def _row_bits(image: NitfImage) -> int:
     return image.columns * len(image.bands) * image.bits
 
@@ -292,18 +287,14 @@ def joined_array(members: Sequence[NitfImage], presentation: Presentation) -> Vi
     image, row = whole_image(members), _row_bits(members[0]) // BYTE
     for member in members:
         check_data(member, member.rows * row)
-    step = _chunk_rows([member.rows for member in members], row)
+    most = max(PIECE_BYTES // row, 1)
+    step = largest_divisor(math.gcd(*(member.rows for member in members[:-1])), most)
+    if step * row < LEAST_BYTES and step != most:
+        step = min(most, sum(member.rows for member in members))
     refs = _refs(members, row, step, presentation.url)
     config, dtype = _block_codec(image)
     chunk = (len(image.bands), step, image.columns)
     return _array(image, Stored(chunk, refs, replace(config, image_rows=image.rows), dtype), presentation)
-
-
-def _chunk_rows(heights: Sequence[int], row: int) -> int:
-    """Return the rows of a chunk for segments of these heights, of so many bytes a row."""
-    most = max(PIECE_BYTES // row, 1)
-    step = largest_divisor(math.gcd(*heights[:-1]), most)
-    return step if step * row >= LEAST_BYTES or step == most else min(most, sum(heights))
 
 
 def _refs(members: Sequence[NitfImage], row: int, step: int, url: str) -> ChunkRefs:

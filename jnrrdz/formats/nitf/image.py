@@ -236,7 +236,11 @@ def pad_value(mask: Mask | None, image: NitfImage, dtype: np.dtype[Any]) -> Any:
         return None
     if dtype.kind in "fc" and len(mask.pad) == dtype.itemsize:
         return np.frombuffer(mask.pad, dtype.newbyteorder(">")).astype(dtype)[0]
-    value = _justified(mask.pad, image)
+    # the pad pixel's bits as a number: in whole bytes they stand as PJUST has it
+    value, spare = int.from_bytes(mask.pad, "big"), len(mask.pad) * BYTE - image.bits
+    is_left = spare > 0 and not value & ((1 << spare) - 1)
+    if is_left and (image.text("PJUST") == "L" or value >> image.bits):  # what is too large cannot stand on the right
+        value >>= spare
     if dtype.kind == "i" and value >> (image.bits - 1) & 1:
         value -= 1 << image.bits
     try:
@@ -245,14 +249,6 @@ def pad_value(mask: Mask | None, image: NitfImage, dtype: np.dtype[Any]) -> Any:
         raise MalformedError(
             f"a pad pixel {value} for samples of {image.bits} bits", offset=image.segment.data, field="TPXCD"
         ) from None
-
-
-def _justified(pad: bytes, image: NitfImage) -> int:
-    """Return the pad pixel's bits as a number: in whole bytes they stand as PJUST has it."""
-    value, spare = int.from_bytes(pad, "big"), len(pad) * BYTE - image.bits
-    is_left = spare > 0 and not value & ((1 << spare) - 1)
-    # what is too large for a sample cannot stand on the right
-    return value >> spare if is_left and (image.text("PJUST") == "L" or value >> image.bits) else value
 
 
 type Table = NDArray[np.uint8]

@@ -234,7 +234,12 @@ def rset_levels(image: Image, url: str, options: ScanOptions, neighbours: Neighb
             level = read_file(read, place, options)[1].get(FIRST_IMAGE)
         except JnrrdzError as error:
             raise error.at(url=place) from error.__cause__
-        if level is None or len(level.levels) > 1 or not _is_smaller(level.arrays[0], last):
+        if level is None or len(level.levels) > 1:
+            return
+        shape, before = level.arrays[0].shape, last.shape
+        if level.arrays[0].dtype != last.dtype or shape[:-2] != before[:-2] or shape == before:
+            return
+        if any(size > larger for size, larger in zip(shape[-2:], before[-2:], strict=True)):
             return
         last, geo = level.arrays[0], level.geo
         if not geo.known and image.geo.affine is not None:
@@ -252,9 +257,3 @@ def _rset_urls(url: str, number: int) -> list[str]:
     if ending[:1] in {"r", "R"} and ending[1:].isdigit():  # itself one
         return []
     return [beside(url, f".{letter}{number}") for letter in ("rR" if ending.isupper() else "r")]
-
-
-def _is_smaller(here: VirtualArray, last: VirtualArray) -> bool:
-    alike = here.dtype == last.dtype and here.shape[:-2] == last.shape[:-2]
-    sizes = zip(here.shape[-2:], last.shape[-2:], strict=True)
-    return alike and here.shape != last.shape and all(size <= before for size, before in sizes)
