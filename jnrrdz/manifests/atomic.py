@@ -112,19 +112,13 @@ def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any
                 return fs, place, None
     if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  a path object costs more than the call
         raise JnrrdzError("the directory to write to does not exist", url=target)
-    return fs, place, _local_kind(place, target)
-
-
-def _local_kind(place: str, target: str) -> str | None:
     try:
         mode = os.stat(place).st_mode  # noqa: PTH116  the same
     except OSError:
-        return None
-    if stat.S_ISDIR(mode):
-        return "directory"
-    if stat.S_ISREG(mode):
-        return "file"
-    raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
+        return fs, place, None
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
+    return fs, place, "directory" if stat.S_ISDIR(mode) else "file"
 
 
 def _exists(target: str) -> JnrrdzError:
