@@ -525,10 +525,25 @@ def on_cluster(plan: Plan, scheduler: str, jobs: Jobs, stop: threading.Event) ->
     with _client(scheduler) as client:
         results: SimpleQueue[Any] = SimpleQueue()
         under_way: Tasks = {}
+
+        def submit(some: list[Job]) -> None:
+            task = client.submit(run_task, plan, some, pure=False)
+            under_way[task.key] = (task, some)
+            task.add_done_callback(results.put)
+
         try:
             while (under_way or not jobs.ended) and not stop.is_set():
-                _submit_tasks(client, plan, jobs, under_way, results)
-                yield from _ended_task(under_way, results)
+                most = 2 * max(sum(client.nthreads().values()), 1)  # two tasks for each thread of the workers
+                while len(under_way) < most and (some := jobs.take(PER_TASK, wait=not under_way)):
+                    # a task may run twice, so what is there and of the same source is done
+                    submit([job._replace(again=True) for job in some])
+                with suppress(Empty):
+                    task = results.get(timeout=LOOK)
+                    _, some = under_way.pop(task.key)
+                    if task.status == "lost":  # its worker died after the task, before its outcomes were fetched
+                        submit(some)
+                    else:
+                        yield from _outcomes(task, some)
         finally:
             client.cancel([task for task, _ in under_way.values()], force=True)
 
@@ -554,28 +569,10 @@ def _client(scheduler: str) -> Iterator[Any]:
         yield client
 
 
-def _submit_tasks(client: Any, plan: Plan, jobs: Jobs, under_way: Tasks, results: "SimpleQueue[Any]") -> None:
-    """Keep two tasks for each thread of the workers on the way."""
-    most = 2 * max(sum(client.nthreads().values()), 1)
-    while len(under_way) < most and not jobs.ended:
-        # a task may run twice, so what is there and of the same source is done
-        some = [job._replace(again=True) for job in jobs.take(PER_TASK, wait=not under_way)]
-        if not some:
-            return
-        task = client.submit(run_task, plan, some, pure=False)
-        under_way[task.key] = (task, some)
-        task.add_done_callback(results.put)
-
-
-def _ended_task(under_way: Tasks, results: "SimpleQueue[Any]") -> Iterator[Outcome]:
-    try:
-        task = results.get(timeout=LOOK)
-    except Empty:
-        return
-    _, jobs = under_way.pop(task.key)
-    error = task.exception() if task.status == "error" else None
+def _outcomes(task: Any, jobs: list[Job]) -> Iterator[Outcome]:
+    """Yield what a task's jobs came to; a task that failed as a whole fails each of them."""
     if task.status == "finished":
         yield from task.result()
-    else:
-        reason = error or JnrrdzError(f"the task was {task.status}")
-        yield from (failed(Outcome(job, State.FAILED, attempts=1), reason) for job in jobs)
+        return
+    error = task.exception() if task.status == "error" else JnrrdzError(f"the task was {task.status}")
+    yield from (failed(Outcome(job, State.FAILED, attempts=1), error) for job in jobs)

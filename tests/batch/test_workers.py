@@ -84,6 +84,40 @@ def test_a_cluster_that_loses_a_worker_makes_the_same(images, expected, tmp_path
     assert outputs(tmp_path / "out") == expected
 
 
+def test_outcomes_that_die_with_their_worker_are_made_again(images, expected, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0", silence_logs=50) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        seen = []
+
+        def kill_all_when_all_is_written(outcome, _):
+            seen.append(outcome.job.found.url)
+            if len(seen) == 1:
+                wait_until(lambda: len(list((tmp_path / "out").glob("w*.json"))) == MANY)
+                wait_until(lambda: not any(client.processing().values()))
+                victims = client.run(os.getpid)
+                for victim in victims.values():
+                    os.kill(victim, signal.SIGKILL)
+                wait_until(lambda: not set(victims) & set(client.nthreads()))
+
+        out = f"{tmp_path}/out/{{stem}}.json"
+        done = run.batch(
+            f"{images}/", out, scheduler=cluster.scheduler_address, on_outcome=kill_all_when_all_is_written
+        )
+    assert (done.ok + done.skipped, done.failed) == (MANY, 0)
+    assert len(set(seen)) == len(seen) == MANY
+    assert outputs(tmp_path / "out") == expected
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_path):
     out = tmp_path / "out"
     code = f"from jnrrdz.batches.run import batch; batch('{images}/', '{out}/{{stem}}.json', processes=2, jobs=2)"
