@@ -7,6 +7,7 @@ methods, its other pipeline the asynchronous ones.
 import asyncio
 import os
 from abc import abstractmethod
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import cache
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from zarr.core.array_spec import ArraySpec
 from zarr.core.common import JSON
 
-from jnrrdz.core.codecs import Configuration
+from jnrrdz.core.codecs import Configuration, Samples, check_type
 
 
 class ChunkDecoder(Protocol):
@@ -111,6 +112,23 @@ class PixelCodec(ThreadedCodec):
     )
     """The decoders made so far."""
 
+    def samples(self) -> Iterable[Samples]:
+        """Return what the chunks hold; nothing where only a chunk tells it, whose decoder then looks."""
+        return ()
+
+    def check_type(self, dtype: np.dtype[Any]) -> None:
+        """Refuse an array of a type that does not hold the samples."""
+        for samples in self.samples():
+            check_type(dtype, samples, self.config.name)
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
+        """Return the same codec, if the array that it is opened for has room for the samples.
+
+        zarr's `validate` would be told the type of the array, and not what the codecs before this one make of it.
+        """
+        self.check_type(array_spec.dtype.to_native_dtype())
+        return self
+
     @abstractmethod
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
@@ -118,7 +136,9 @@ class PixelCodec(ThreadedCodec):
     def _decoder(self, spec: ArraySpec) -> Any:
         known = self._decoders.get(spec)
         if known is None:
-            known = self._decoders[spec] = self.decoder(spec.shape, spec.dtype.to_native_dtype(), spec.fill_value)
+            dtype = spec.dtype.to_native_dtype()
+            self.check_type(dtype)
+            known = self._decoders[spec] = self.decoder(spec.shape, dtype, spec.fill_value)
         return known
 
     def __getstate__(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ leave open is refused: bands that stand apart, and colours that are not told.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -29,14 +29,15 @@ from jnrrdz.core.codecs import (
     JbpBlockConfig,
     Jpeg2000Config,
     JpegConfig,
+    Samples,
     TiffTileConfig,
     checked,
     literal,
 )
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, dumps
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
-from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
+from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder, block_samples
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.tags import Compression, Photometric, Planar, SampleFormat
 
@@ -106,7 +107,7 @@ class OsmlTiffTile(Configuration):
     def config(self, image: tuple[int, int], dtype: np.dtype[Any], byte_order: str = "little") -> TiffTileConfig:
         """Return the configuration of jnrrdz's `tiff-tile` for an image of (height, width)."""
         self._refuse_what_is_not_said()
-        self._check_type(dtype)
+        self.check_type(dtype)
         colours = COLOURS.get(self.photometric, 1) if self.photometric in Photometric else 1  # type: ignore[call-overload]
         samples = self.samples_per_pixel
         # it hands over the planes of a planar file one by one as if each were the file, RGB of one sample
@@ -137,7 +138,7 @@ class OsmlTiffTile(Configuration):
         if self.photometric == Photometric.YCBCR and not jpeg_colours:
             raise UnsupportedError("YCbCr without JPEG: the manifest does not tell its subsampling", field=TIFF_TILE)
 
-    def _check_type(self, dtype: np.dtype[Any]) -> None:
+    def check_type(self, dtype: np.dtype[Any]) -> None:
         """Refuse an array whose type is not that of the samples: casting would change pixels silently."""
         unsigned = self.sample_format in (SampleFormat.UINT, SampleFormat.VOID)
         bits = BITS_OF_A_BYTE if unsigned and self.bits_per_sample < BITS_OF_A_BYTE else self.bits_per_sample
@@ -258,12 +259,17 @@ def _mode(name: str, configuration: Members, known: str) -> str:
     return mode
 
 
-def _jbp_block(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
+def _block_config(name: str, configuration: Members) -> JbpBlockConfig:
     members = {"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype"}
     said = _checked(name, configuration, members)
-    _check_shape(name, said, shape)
     own = {"pixel_type": said["pvtype"], "bits_per_pixel": said["nbpp"], "interleave": _mode(name, said, "B P R")}
-    return BlockDecoder(JbpBlockConfig.from_json(own), shape, dtype, fill)
+    return JbpBlockConfig.from_json(own)
+
+
+def _jbp_block(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
+    config = _block_config(name, configuration)
+    _check_shape(name, configuration, shape)
+    return BlockDecoder(config, shape, dtype, fill)
 
 
 def _jpeg(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
@@ -277,10 +283,13 @@ def _jpeg(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any],
     return JpegDecoder(JpegConfig(), shape, dtype, fill)
 
 
+def _jpeg2000_config(name: str, configuration: Members) -> Jpeg2000Config:
+    return Jpeg2000Config.from_json(_checked(name, configuration, {"main_header", "resolution_level"}))
+
+
 def _jpeg2000(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
-    said = _checked(name, configuration, {"main_header", "resolution_level"})
     plain = shape if shape[0] > 1 else shape[1:]
-    return Jpeg2000Decoder(Jpeg2000Config.from_json(said), plain, dtype, fill)
+    return Jpeg2000Decoder(_jpeg2000_config(name, configuration), plain, dtype, fill)
 
 
 MAKERS: Mapping[str, Callable[[str, Members, Shape, np.dtype[Any], Any], ChunkDecoder]] = {
@@ -314,7 +323,12 @@ class OsmlTiffTileCodec(ReadOnlyCodec):
 
     def evolve_from_array_spec(self, array_spec: ArraySpec) -> Self:
         """Return the codec knowing the array's size: the first shape that zarr shows is the array's."""
+        super().evolve_from_array_spec(array_spec)
         return self if self.image is not None else replace(self, image=_rows_columns(array_spec.shape))
+
+    def check_type(self, dtype: np.dtype[Any]) -> None:
+        """Refuse an array whose type is not that of the samples."""
+        self.config.check_type(dtype)
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> TileDecoder:
         """Return the decoder for chunks of this shape and type."""
@@ -338,6 +352,13 @@ class OsmlBlocksCodec(ReadOnlyCodec):
         if not isinstance(configuration, Mapping):
             raise MalformedError(f"a configuration {configuration!r}", field=name)
         return cls(CodecSpec(name, configuration))
+
+    def samples(self) -> Iterable[Samples]:
+        """Return what the blocks hold; of a JPEG only its streams tell it."""
+        name, configuration = self.config.name, self.config.configuration
+        if name == JPEG2000:
+            return component_samples(_jpeg2000_config(name, configuration).main_header)
+        return (block_samples(_block_config(name, configuration)),) if name == JBP_BLOCK else ()
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""

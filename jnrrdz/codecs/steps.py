@@ -249,10 +249,18 @@ LZ4_SLACK = 1 << 20
 """Bytes that LZ4 data may decode to beyond the chunk's own, for headers of codecs before it."""
 
 
-class N5DefaultCodec(TileCodec):
-    """A block of N5 with its header: docs/codecs/n5_default."""
+class BlockCodec(TileCodec):
+    """A block of N5, whose elements are of the array's type."""
 
     CONFIG = N5DefaultConfig
+
+    def check_type(self, dtype: np.dtype[Any]) -> None:
+        """Refuse an array of a type that N5 has not."""
+        BlockCoder(self.config, (1,) * self.config.axes, dtype, 0)
+
+
+class N5DefaultCodec(BlockCodec):
+    """A block of N5 with its header: docs/codecs/n5_default."""
 
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> BlockCoder:
         """Return the decoder for chunks of this shape and type."""
@@ -267,10 +275,8 @@ class N5DefaultCodec(TileCodec):
         return chunk_spec.prototype.buffer.from_bytes(coder.encode(chunk_data.as_numpy_array()))
 
 
-class COrderBlockCodec(TileCodec):
+class COrderBlockCodec(BlockCodec):
     """`transpose` and `n5_default` in one, for reading; it has no name of its own and stands in no metadata."""
-
-    CONFIG = N5DefaultConfig
 
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> BlockCoder:
         """Return the decoder for chunks of this shape and type."""

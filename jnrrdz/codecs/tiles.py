@@ -26,17 +26,29 @@ from jnrrdz.core.codecs import (
     Jpeg2000WindowConfig,
     JpegConfig,
     NitfVqConfig,
+    Samples,
     TiffTileConfig,
     TileConfig,
 )
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
+from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
 from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder
-from jnrrdz.formats.nitf.decode import BlockDecoder, ColourDecoder, JpegDecoder, VqDecoder, sample_dtype, table_of
+from jnrrdz.formats.nitf.decode import (
+    BlockDecoder,
+    ColourDecoder,
+    JpegDecoder,
+    VqDecoder,
+    block_samples,
+    sample_dtype,
+    table_of,
+)
 from jnrrdz.formats.nrrd.decode import TileCoder
-from jnrrdz.formats.tiff.decode import PaletteDecoder, TileDecoder
+from jnrrdz.formats.tiff.decode import PaletteDecoder, TileDecoder, tile_samples
 
 type Shape = tuple[int, ...]
+
+COLOUR = (Samples("u", 8, is_exact=True),)
+"""What a palette makes of indices."""
 
 
 class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
@@ -115,6 +127,10 @@ class TiffTileCodec(TileCodec):
 
     CONFIG = TiffTileConfig
 
+    def samples(self) -> Iterable[Samples]:
+        """Return what the tags say that a tile holds."""
+        return COLOUR if self.config.palette is not None else (tile_samples(self.config),)
+
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         if self.config.palette is not None:
@@ -127,6 +143,12 @@ class Jpeg2000Codec(TileCodec):
 
     CONFIG = Jpeg2000Config
 
+    def samples(self) -> Iterable[Samples]:
+        """Return what the main header says that the components hold."""
+        if self.config.palette is not None:
+            return COLOUR
+        return component_samples(self.config.main_header, self.config.components)
+
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         return Jpeg2000Decoder(self.config, shape, dtype, fill_value)
@@ -137,6 +159,10 @@ class Jpeg2000WindowCodec(TileCodec):
 
     CONFIG = Jpeg2000WindowConfig
 
+    def samples(self) -> Iterable[Samples]:
+        """Return what the main header says that the components hold."""
+        return COLOUR if self.config.palette is not None else component_samples(self.config.main_header)
+
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
         return WindowedDecoder(self.config, shape, dtype, fill_value)
@@ -144,6 +170,14 @@ class Jpeg2000WindowCodec(TileCodec):
 
 class NitfCodec(TileCodec):
     """What NITF's three codecs have in common: colours in place of indices."""
+
+    def samples(self) -> Iterable[Samples]:
+        """Return what a palette makes of indices, or else what is stored."""
+        return COLOUR if self.config.palette is not None else self.stored_samples()
+
+    def stored_samples(self) -> Iterable[Samples]:
+        """Return what is stored; nothing where only a chunk tells it."""
+        return ()
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
@@ -166,6 +200,10 @@ class JbpBlockCodec(NitfCodec):
     """Uncompressed blocks: docs/codecs/jbp-block."""
 
     CONFIG = JbpBlockConfig
+
+    def stored_samples(self) -> Iterable[Samples]:
+        """Return what the blocks hold."""
+        return (block_samples(self.config),)
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for what is stored."""
@@ -191,6 +229,10 @@ class NitfVqCodec(NitfCodec):
 
     CONFIG = NitfVqConfig
 
+    def stored_samples(self) -> Iterable[Samples]:
+        """Return what the codebooks hold."""
+        return COLOUR
+
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:  # noqa: ARG002
         """Return the decoder for what is stored; blocks are never short."""
         return VqDecoder(config, shape, dtype)
@@ -200,6 +242,10 @@ class JnrrdTileCodec(TileCodec):
     """A tile of a JNRRD, of which the chunk may be a part: docs/codecs/jnrrdz.tile."""
 
     CONFIG = TileConfig
+
+    def check_type(self, dtype: np.dtype[Any]) -> None:
+        """Refuse an array of a type that tiles are not stored in."""
+        TileCoder(self.config, (1,) * len(self.config.axes), dtype, 0)
 
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
         pixels: NDArray[Any] = self._decoder(spec).decode(memoryview(data.as_numpy_array()), self._expected(data))

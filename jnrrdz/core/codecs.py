@@ -14,7 +14,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 
@@ -236,6 +239,61 @@ def _flag(value: Any) -> bool:
 FLAG = checked(_flag)
 PALETTE = literal(1)
 CANONICAL = literal(canonical=True)
+
+
+# What chunks hold, and which arrays have room for it
+
+KINDS = {"b": "bool", "u": "uint", "i": "int", "f": "float", "c": "complex"}
+BYTE_BITS = 8
+
+
+class Samples(NamedTuple):
+    """The numbers in a codec's chunks: numpy's letter for their kind, and the bits of each, 12 of a uint12."""
+
+    kind: str
+    bits: int
+    is_exact: bool = False
+    """Whether only the type of just these bits is read, though another would have room."""
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any], *, is_exact: bool = False) -> Self:
+        """Return all the numbers of a type."""
+        return cls(dtype.kind, 1 if dtype.kind == "b" else dtype.itemsize * BYTE_BITS, is_exact)
+
+    def fit(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a type holds each of these numbers as it is."""
+        room = Samples.of(dtype)
+        if self.is_exact:
+            return (self.kind, self.bits) == room[:2]
+        if room.kind == "c" and self.kind != "c":
+            return self.fit(np.dtype(f"f{dtype.itemsize // 2}"))
+        if room.kind == "f" and self.kind in "bui":
+            return self.bits - (self.kind == "i") <= np.finfo(dtype).nmant + 1
+        if room.kind in "bui" and self.kind in "bui":
+            return self.bits + (room.kind == "i" and self.kind != "i") <= room.bits and self.kind in f"bu{room.kind}"
+        return room.kind == self.kind in "fc" and self.bits <= room.bits
+
+    def __str__(self) -> str:
+        return f"{KINDS.get(self.kind, self.kind)}{'' if self.kind == 'b' else self.bits}"
+
+
+def check_type(dtype: np.dtype[Any], samples: Samples, name: str) -> None:
+    """Refuse an array whose type does not hold a codec's samples: to cast them would change pixels silently."""
+    if not samples.fit(dtype):
+        raise MalformedError(f"samples of {samples} for an array of {dtype}, which does not hold them", field=name)
+
+
+def in_type(pixels: NDArray[Any], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Return decoded pixels in an array's type; refuse those that it does not hold."""
+    if pixels.dtype == dtype:
+        return pixels
+    samples = Samples.of(pixels.dtype)
+    if not samples.fit(dtype) and samples.kind in "ui" and pixels.size:
+        # a decoder may hand out fewer bits in a wider type
+        low, high = int(pixels.min()), int(pixels.max())
+        samples = Samples("i", max(~low, high).bit_length() + 1) if low < 0 else Samples("u", high.bit_length())
+    check_type(dtype, samples, name)
+    return pixels.astype(dtype)
 
 
 # Zarr's own

@@ -432,7 +432,8 @@ def codec_and_chunk(name, key="0/data/c.0.0.0"):
     url, offset, length = manifest(name)["refs"][key]
     entry = next(entry for entry in metadata(name)["codecs"] if entry["name"] == TIFF_TILE)
     data = (GOLDEN / url).read_bytes()[offset : offset + length]
-    return OsmlTiffTileCodec.from_dict(entry).evolve_from_array_spec(spec((1, 40, 44))), data
+    whole = spec((1, 40, 44), metadata(name)["data_type"])
+    return OsmlTiffTileCodec.from_dict(entry).evolve_from_array_spec(whole), data
 
 
 def decoded(codec, data, chunk):

@@ -8,8 +8,8 @@ import pytest
 import tifffile
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.arrays import sample_dtype
 from jnrrdz.formats.tiff.structure import TiffLayout, segments, tiff_image
+from jnrrdz.formats.tiff.tags import sample_dtype
 
 
 def written(pixels, **options):
@@ -54,7 +54,7 @@ def test_what_tifffile_sees(shape, dtype):
                 page.samplesperpixel,
             )
             assert image.tiled == page.is_tiled
-            assert sample_dtype(image) == page.dtype.newbyteorder("=")
+            assert sample_dtype(image.bits, image.formats) == page.dtype.newbyteorder("=")
             assert image.separate == (shape == "planar")
             found = segments(layout, image)
             assert found.offsets.tolist() == list(page.dataoffsets)
@@ -113,8 +113,9 @@ def test_segments_that_are_not_listed_are_missing_with_a_warning():
 )
 def test_types_that_nothing_holds_are_refused(dtype, tags, words):
     data = written(np.zeros((20, 20), dtype), tile=(16, 16))
+    image = parsed(changed(data, **tags))[1]
     with pytest.raises(UnsupportedError, match=words):
-        sample_dtype(parsed(changed(data, **tags))[1])
+        sample_dtype(image.bits, image.formats)
 
 
 def test_one_value_stands_for_all_samples():

@@ -24,7 +24,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
+from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config, Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
 from jnrrdz.formats.jpeg2000.codestream import check_packets
@@ -450,10 +450,25 @@ def palette_table(entries: bytes | None, count: int, dtype: np.dtype[Any], field
     return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
 
 
+def component_samples(main_header: bytes, wanted: Sequence[int] = ()) -> list[Samples]:
+    """Return what the wanted components of a main header hold, of all where none is named."""
+    components = _components(main_header)
+    numbers = wanted or range(len(components))
+    if max(numbers) >= len(components):
+        raise MalformedError(f"component {max(numbers)} of {len(components)}", field=JPEG2000)
+    kinds = {Samples("i" if components[number].signed else "u", components[number].bits) for number in numbers}
+    return sorted(kinds)
+
+
+def _components(header: bytes) -> tuple[Component, ...]:
+    if int.from_bytes(header[2:4], "big") != Marker.SIZ:
+        raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
+    return parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]).components
+
+
 def missing_library(config: Jpeg2000Config) -> str | None:
     """Return what keeps chunks of this configuration from being decoded here, None where nothing does."""
-    header = config.main_header
-    components = parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]).components
+    components = _components(config.main_header)
     if _is_regular(components) or config.sycc_to_rgb:
         return None
     try:

@@ -21,11 +21,11 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
+from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig, check_type
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.jpeg2000.decode import COLOURS, DECODER_ERRORS, palette_table
+from jnrrdz.formats.jpeg2000.decode import COLOURS, DECODER_ERRORS, component_samples, palette_table
 from jnrrdz.formats.jpeg2000.grid import MAX_SAMPLES
-from jnrrdz.formats.jpeg2000.markers import LARGEST, Component, Marker, Progression
+from jnrrdz.formats.jpeg2000.markers import LARGEST, Marker, Progression
 from jnrrdz.formats.jpeg2000.packets import Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES
 from jnrrdz.formats.jpeg2000.windows import DEPTH, WindowGrid, check_section, parse_chunk
@@ -260,8 +260,9 @@ class WindowedDecoder:
                 f"chunks of shape {shape} where the main header has {len(components)} components",
                 field=JPEG2000_WINDOW,
             )
-        if self._table is None and not all(_holds(dtype, component) for component in components):
-            raise MalformedError(f"{dtype} does not hold the samples", field=JPEG2000_WINDOW)
+        if self._table is None:
+            for stored in component_samples(config.main_header):
+                check_type(dtype, stored, JPEG2000_WINDOW)
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short ones padded with the fill value."""
@@ -292,11 +293,3 @@ class WindowedDecoder:
             grid = WindowGrid(self._coding, self._coding.tile_box(tile), self.config.resolution_level, self._chunk)
             self._grids[tile] = grid
         return grid
-
-
-def _holds(dtype: np.dtype[Any], component: Component) -> bool:
-    if dtype.kind not in "iu":
-        return False
-    limits, half = np.iinfo(dtype), 1 << (component.bits - 1)
-    low, high = (-half, half - 1) if component.signed else (0, 2 * half - 1)
-    return bool(limits.min <= low and high <= limits.max)

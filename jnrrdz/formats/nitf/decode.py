@@ -19,7 +19,18 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JBP_BLOCK, JPEG, NITF_VQ, JbpBlockConfig, JpegConfig, NitfVqConfig, plain_codebooks
+from jnrrdz.core.codecs import (
+    JBP_BLOCK,
+    JPEG,
+    NITF_VQ,
+    JbpBlockConfig,
+    JpegConfig,
+    NitfVqConfig,
+    Samples,
+    check_type,
+    in_type,
+    plain_codebooks,
+)
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
@@ -50,6 +61,12 @@ def sample_dtype(pixel_type: str, bits: int) -> np.dtype[Any]:
     return dtype
 
 
+def block_samples(config: JbpBlockConfig) -> Samples:
+    """Return what blocks hold: an array is of just this type."""
+    dtype = sample_dtype(config.pixel_type, config.bits_per_pixel)
+    return Samples.of(pair_dtype(dtype) if config.complex_pairs else dtype, is_exact=True)
+
+
 def block_bytes(bits: int, mode: str, bands: int, pixels: int) -> int:
     """Return the length of a block of so many pixels a band."""
     if mode in {"B", "S"}:
@@ -68,9 +85,7 @@ class BlockDecoder:
         self.rows, self.columns = shape[-2:]
         self.bands = math.prod(shape[:-2]) * (2 if config.complex_pairs else 1)
         self._sample = sample_dtype(config.pixel_type, config.bits_per_pixel)
-        expected = pair_dtype(self._sample) if config.complex_pairs else self._sample
-        if dtype != expected:
-            raise MalformedError(f"an array of {dtype} where blocks hold {expected}", field=JBP_BLOCK)
+        check_type(dtype, block_samples(config), JBP_BLOCK)
 
     def decode(self, data: bytes | memoryview) -> Pixels:
         """Return the chunk's pixels; one that ends with the image is padded with the fill value."""
@@ -322,9 +337,7 @@ class JpegDecoder:
             planes = self._planes(complete_stream(stream, self.config.quality), size)
         except DECODER_ERRORS as error:
             raise MalformedError(f"JPEG data of {len(data)} bytes do not decode: {error}", field=JPEG) from error
-        if planes.dtype.itemsize > self.dtype.itemsize:
-            raise MalformedError(f"samples of {planes.dtype} for an array of {self.dtype}", field=JPEG)
-        return np.ascontiguousarray(planes, self.dtype).reshape(self.shape)
+        return np.ascontiguousarray(in_type(planes, self.dtype, JPEG)).reshape(self.shape)
 
     def _checked(self, data: bytes) -> tuple[int, int, int]:
         """Return the size that a stream declares, if it is the chunk's."""

@@ -28,45 +28,10 @@ from jnrrdz.formats.tiff.tags import (
     Photometric,
     Planar,
     Predictor,
-    SampleFormat,
     Tag,
     name_of,
+    sample_dtype,
 )
-
-DTYPE: dict[SampleFormat, tuple[tuple[int, str], ...]] = {
-    SampleFormat.UINT: ((8, "u1"), (16, "u2"), (32, "u4"), (64, "u8")),
-    SampleFormat.INT: ((8, "i1"), (16, "i2"), (32, "i4"), (64, "i8")),
-    SampleFormat.IEEEFP: ((16, "f2"), (32, "f4"), (64, "f8")),
-    SampleFormat.COMPLEXINT: ((32, "c8"), (64, "c16")),
-    SampleFormat.COMPLEXIEEEFP: ((64, "c8"), (128, "c16")),
-}
-"""For each sample format the most bits that a type holds, and the type."""
-
-WHOLE_WIDTHS = {
-    SampleFormat.INT: {8, 16, 24, 32, 64},
-    SampleFormat.IEEEFP: {16, 24, 32, 64},
-    SampleFormat.COMPLEXINT: {32, 64},
-    SampleFormat.COMPLEXIEEEFP: {64, 128},
-}
-"""Only unsigned integers may have any number of bits; a signed one would need its sign extended."""
-
-
-def sample_dtype(image: TiffImage) -> np.dtype[Any]:
-    """Return the numpy type (native order) that holds every sample of an image exactly."""
-    if len(set(image.formats)) > 1:
-        raise UnsupportedError(f"samples of different formats {image.formats}", field="SampleFormat")
-    bits, number = max(image.bits), image.formats[0]
-    if number not in SampleFormat:
-        raise UnsupportedError(f"sample format {number}", field="SampleFormat")
-    form = SampleFormat.UINT if number == SampleFormat.VOID else SampleFormat(number)
-    widths = WHOLE_WIDTHS.get(form)
-    if widths is not None and not set(image.bits) <= widths:
-        raise UnsupportedError(f"{image.bits} bits of {name_of(SampleFormat, form)}", field="BitsPerSample")
-    for most, code in DTYPE[form]:
-        if 0 < bits <= most:
-            return np.dtype(code)
-    raise UnsupportedError(f"{bits} bits of {name_of(SampleFormat, form)}", field="BitsPerSample")
-
 
 WINDOWS_NAN = re.compile(r"[+-]?1\.#(QNAN|SNAN|IND|NAN)\d*", re.IGNORECASE)
 WINDOWS_INF = re.compile(r"([+-]?)1\.#INF\d*", re.IGNORECASE)
@@ -146,7 +111,7 @@ def virtual_array(
         layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))[:2] if image.photometric == Photometric.YCBCR else ()
     )
     _check_supported(image, subsampling)
-    dtype, ranges = sample_dtype(image), segments(layout, image)
+    dtype, ranges = sample_dtype(image.bits, image.formats), segments(layout, image)
     if ranges.missing.all():  # nothing decodes its segments: they may be no larger than the image
         image = replace(
             image,

@@ -20,7 +20,7 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import TIFF_TILE, TiffTileConfig
+from jnrrdz.core.codecs import TIFF_TILE, Samples, TiffTileConfig, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, check_declared, check_possible, jpeg_planes, webp_planes
@@ -34,6 +34,7 @@ from jnrrdz.formats.tiff.tags import (
     SampleFormat,
     Tag,
     name_of,
+    sample_dtype,
 )
 
 JPEG_COLOURS = 3
@@ -172,6 +173,12 @@ DECODER_ERRORS = (
 """What the libraries raise at bytes that they cannot decode."""
 
 
+def tile_samples(config: TiffTileConfig) -> Samples:
+    """Return what tiles of this configuration hold."""
+    samples = Samples.of(sample_dtype(config.bits_per_sample, config.sample_format))
+    return samples._replace(bits=max(config.bits_per_sample)) if samples.kind in "ui" else samples
+
+
 class TileDecoder:
     """Decodes the chunks of one array; safe to use from many threads."""
 
@@ -180,6 +187,8 @@ class TileDecoder:
         self.shape = shape
         self.dtype = dtype
         self.fill_value = fill_value
+        self._stored = sample_dtype(config.bits_per_sample, config.sample_format)
+        check_type(dtype, tile_samples(config), TIFF_TILE)
         self.samples = 1 if config.planar_config == Planar.SEPARATE else config.samples_per_pixel
         expected = (config.tile_height, config.tile_width)
         lead = int(np.prod(shape[:-2], dtype=np.int64))
@@ -314,8 +323,9 @@ class TileDecoder:
         height, width, samples = pixels.shape
         if samples != self.samples:
             raise MalformedError(f"{samples} samples a pixel where {self.samples} belong")
-        typed = pixels.astype(self.dtype, copy=False) if pixels.dtype != self.dtype else pixels
-        planes = np.moveaxis(typed, -1, 0)
+        if pixels.dtype.kind == "u" and self._stored.kind == "i" and pixels.dtype.itemsize == self._stored.itemsize:
+            pixels = pixels.view(self._stored)  # image formats without a sign give the bits
+        planes = np.moveaxis(in_type(pixels, self.dtype, TIFF_TILE), -1, 0)
         if (height, width) != self.shape[-2:]:
             whole = np.full((samples, *self.shape[-2:]), self.fill_value, self.dtype)
             whole[:, :height, :width] = planes

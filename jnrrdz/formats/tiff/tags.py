@@ -4,10 +4,14 @@ TIFF 6.0, its technical notes, BigTIFF, and the private tags and schemes that GD
 Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+
+from jnrrdz.errors import UnsupportedError
 
 
 class FieldType(IntEnum):
@@ -253,3 +257,38 @@ class SampleFormat(IntEnum):
 def name_of[E: IntEnum](kind: type[E], value: int) -> str:
     """Return `NAME (value)` where the value has a name, else the bare value."""
     return f"{kind(value).name} ({value})" if value in kind else str(value)
+
+
+DTYPE: dict[SampleFormat, tuple[tuple[int, str], ...]] = {
+    SampleFormat.UINT: ((8, "u1"), (16, "u2"), (32, "u4"), (64, "u8")),
+    SampleFormat.INT: ((8, "i1"), (16, "i2"), (32, "i4"), (64, "i8")),
+    SampleFormat.IEEEFP: ((16, "f2"), (32, "f4"), (64, "f8")),
+    SampleFormat.COMPLEXINT: ((32, "c8"), (64, "c16")),
+    SampleFormat.COMPLEXIEEEFP: ((64, "c8"), (128, "c16")),
+}
+"""For each sample format the most bits that a type holds, and the type."""
+
+WHOLE_WIDTHS = {
+    SampleFormat.INT: {8, 16, 24, 32, 64},
+    SampleFormat.IEEEFP: {16, 24, 32, 64},
+    SampleFormat.COMPLEXINT: {32, 64},
+    SampleFormat.COMPLEXIEEEFP: {64, 128},
+}
+"""Only unsigned integers may have any number of bits; a signed one would need its sign extended."""
+
+
+def sample_dtype(widths: Sequence[int], formats: Sequence[int]) -> np.dtype[Any]:
+    """Return the numpy type (native order) that holds every sample of BitsPerSample and SampleFormat exactly."""
+    if len(set(formats)) != 1 or not widths:
+        raise UnsupportedError(f"samples of different formats {tuple(formats)}", field="SampleFormat")
+    bits, number = max(widths), formats[0]
+    if number not in SampleFormat:
+        raise UnsupportedError(f"sample format {number}", field="SampleFormat")
+    form = SampleFormat.UINT if number == SampleFormat.VOID else SampleFormat(number)
+    whole = WHOLE_WIDTHS.get(form)
+    if whole is not None and not set(widths) <= whole:
+        raise UnsupportedError(f"{tuple(widths)} bits of {name_of(SampleFormat, form)}", field="BitsPerSample")
+    for most, code in DTYPE[form]:
+        if 0 < bits <= most:
+            return np.dtype(code)
+    raise UnsupportedError(f"{bits} bits of {name_of(SampleFormat, form)}", field="BitsPerSample")

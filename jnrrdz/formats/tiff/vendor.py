@@ -23,12 +23,11 @@ from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.arrays import sample_dtype
 from jnrrdz.formats.tiff.metadata import meaning_of
 from jnrrdz.formats.tiff.pages import Column, Gathered, Keyframe, Level, Pages, axis_names, check_levels
 from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, strip_bytes, tiff_image
-from jnrrdz.formats.tiff.tags import Compression
+from jnrrdz.formats.tiff.tags import Compression, sample_dtype
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 
@@ -282,7 +281,7 @@ def _jpeg_keyframe(image: TiffImage, header: bytes) -> Keyframe:
     lead: Mapping[str, int] = {"band": image.samples} if image.samples > 1 else {}
     alone = VirtualArray(
         shape=(*lead.values(), image.length, image.width),
-        dtype=sample_dtype(image),
+        dtype=sample_dtype(image.bits, image.formats),
         chunks=(*lead.values(), image.segment_length, image.segment_width),
         codecs=(config,),
         refs=ChunkRefs.empty(image.segments),
