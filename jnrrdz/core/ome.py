@@ -68,6 +68,9 @@ class Axis:
     start: float = 0.0
     """Position of the first one."""
 
+    labels: tuple[str, ...] = ()
+    """A name for each element, where elements have names rather than positions."""
+
 
 @dataclass(frozen=True)
 class Channel:
@@ -94,14 +97,18 @@ def unit_name(unit: str | None, kind: str) -> str | None:
     return word if word in table.values() else None
 
 
-def ome_attributes(
+def ome_attributes(  # noqa: PLR0913, PLR0917  what OME-Zarr says of an image
     name: str,
     axes: Sequence[Axis],
     datasets: Sequence[Dataset],
     channels: Sequence[Channel] = (),
     dtype: np.dtype[Any] | None = None,
+    significant_bits: int | None = None,
 ) -> dict[str, Any]:
-    """Return the attribute `ome` of a group, or nothing where OME-Zarr has no such image."""
+    """Return the attribute `ome` of a group, or nothing where OME-Zarr has no such image.
+
+    A channel's window is the range of its type, and starts and ends with the range of its significant bits.
+    """
     if not is_expressible([axis.name for axis in axes]):
         return {}
     multiscales = {
@@ -111,10 +118,11 @@ def ome_attributes(
     }
     attributes: dict[str, Any] = {"version": VERSION, "multiscales": [multiscales]}
     sizes = dict(zip([axis.name for axis in axes], datasets[0].shape, strict=True))
-    # a channel's window is its type's range, so floats, which have none, go without
+    # floats have no range, so they go without
     if channels and dtype is not None and dtype.kind in "iu" and len(channels) == sizes.get("c", 1):
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        window = {"min": low, "max": high, "start": low, "end": high}
+        unused = max(dtype.itemsize * 8 - (significant_bits or 64), 0)
+        window = {"min": low, "max": high, "start": low >> unused, "end": high >> unused}
         colours = [(channel.colour or "").upper() for channel in channels]
         entries = [
             {

@@ -10,6 +10,7 @@ import tifffile
 import xarray as xr
 
 NAMES = {"T": "t", "C": "c", "Z": "z", "Y": "y", "X": "x", "S": "band", "I": "page", "Q": "other"}
+NAMES |= {"A": "angle", "P": "phase", "R": "tile", "H": "lifetime", "E": "lambda", "V": "event"}
 
 
 def by_tifffile(path, series=0, level=0):

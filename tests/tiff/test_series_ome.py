@@ -1,5 +1,7 @@
 """OME-TIFF: planes by the XML, over one file and several; what it says of axes and channels; what it may not say."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import tifffile
@@ -150,6 +152,164 @@ def test_channels_sizes_and_units_are_ome_zarr(tmp_path):
     axes = group.children["data"].attributes["axes"]
     assert axes["c"] == {"labels": ["DAPI", "GFP", "C:2"]}
     assert axes["x"] == {"step": 0.5, "unit": "µm", "start": 0.0}
+
+
+MODULO_AXES = {
+    "lifetimes alone": ((5, 20, 30), "HYX"),
+    "lifetimes in time": ((3, 5, 20, 30), "THYX"),
+    "angles of slices, phases of times": ((2, 3, 4, 2, 20, 30), "TPZAYX"),
+    "wavelengths of channels": ((2, 5, 20, 30), "CEYX"),
+    "all three": ((2, 3, 2, 2, 3, 2, 20, 30), "TQCPZRYX"),
+    "samples": ((2, 3, 20, 30, 3), "TAYXS"),
+}
+
+
+@pytest.mark.parametrize("case", MODULO_AXES)
+def test_modulo_axes_are_those_of_tifffile(tmp_path, assert_like_tifffile, case):
+    shape, axes = MODULO_AXES[case]
+    path, options = tmp_path / "a.ome.tif", {"photometric": "rgb" if "S" in axes else "minisblack"}
+    tifffile.imwrite(path, pattern(*shape), ome=True, metadata={"axes": axes}, **options)
+    assert_like_tifffile(jnrrdz.open_dataset(path)["data"], path)
+
+
+def modulo_xml(inner, pixels, *, where="Image"):
+    """Return the XML of an image and an annotation of it, which both elements may refer to."""
+    reference = '<AnnotationRef ID="Annotation:3"/>'
+    image = pixels.replace(f"</{where}>", f"{reference}</{where}>")
+    annotation = (
+        '<StructuredAnnotations><XMLAnnotation ID="Annotation:3" '
+        'Namespace="openmicroscopy.org/omero/dimension/modulo"><Value>'
+        f'<Modulo namespace="http://www.openmicroscopy.org/Schemas/Additions/2011-09">{inner}</Modulo>'
+        "</Value></XMLAnnotation></StructuredAnnotations>"
+    )
+    return ome_xml(image, annotation)
+
+
+ALONG = (
+    '<ModuloAlongZ Type="angle" Unit="degree"><Label>45</Label><Label>90</Label></ModuloAlongZ>'
+    '<ModuloAlongT Type="lifetime" TypeDescription="TCSPC" Unit="ps" Start="100" Step="50" End="200"/>'
+    '<ModuloAlongC Type="event" Start="0" End="1"/>'
+)
+
+
+@pytest.mark.parametrize("where", ["Image", "Pixels"])
+@pytest.mark.parametrize("order", ["XYCZT", "XYCTZ", "XYZCT", "XYZTC", "XYTCZ", "XYTZC"])
+def test_modulo_axes_in_every_order_of_dimensions(tmp_path, assert_like_tifffile, order, where):
+    """Every plane where the specification has it: the Modulo index runs faster than that of its axis."""
+    sizes = {"Z": 6, "C": 4, "T": 6}
+    xml = modulo_xml(ALONG, image_xml("<TiffData/>", order=order, z=6, c=4, t=6), where=where)
+    planes = pattern(144, 4, 6)
+    path = write_pages(tmp_path / "a.ome.tif", planes, xml.replace('SizeX="30" SizeY="20"', 'SizeX="6" SizeY="4"'))
+    found = jnrrdz.open_dataset(path)["data"]
+    assert set(found.dims[:3]) == {"angle", "lifetime", "event"}
+    assert found.dims[3:] == ("t", "c", "z", "y", "x")
+    inner = {"Z": ("angle", 2), "C": ("event", 2), "T": ("lifetime", 3)}
+    for axis, (name, size) in inner.items():
+        assert (found.sizes[name], found.sizes[axis.lower()]) == (size, sizes[axis] // size)
+    stored = planes.reshape(*(sizes[axis] for axis in order[:1:-1]), 4, 6)
+    for index in np.ndindex(6, 4, 6):
+        at = dict(zip("ZCT", index, strict=True))
+        place = {name: at[axis] % size for axis, (name, size) in inner.items()}
+        place |= {axis.lower(): at[axis] // size for axis, (_, size) in inner.items()}
+        np.testing.assert_array_equal(found.isel(place), stored[tuple(at[axis] for axis in order[:1:-1])])
+    if where == "Image":
+        assert_like_tifffile(found, path)
+
+
+def test_modulo_axes_have_coordinates(tmp_path):
+    pixels = image_xml("<TiffData/>", z=6, c=4, t=6, extra='PhysicalSizeZ="2"')
+    path = write_pages(tmp_path / "a.ome.tif", pattern(144, 20, 30), modulo_xml(ALONG, pixels))
+    found = jnrrdz.open_dataset(path)
+    assert found["angle"].values.tolist() == ["45", "90"]
+    assert found["lifetime"].values.tolist() == [100.0, 150.0, 200.0]
+    assert found["lifetime"].attrs == {"unit": "ps"}
+    assert found["event"].values.tolist() == [0.0, 1.0]
+    assert found["z"].values.tolist() == [0.0, 2.0, 4.0]
+    assert found["data"].attrs["axes"]["angle"] == {"labels": ["45", "90"], "unit": "degree"}
+    jnrrdz.index(path, tmp_path / "refs.json")
+    assert jnrrdz.open_dataset(tmp_path / "refs.json").identical(found)
+
+
+def test_modulo_axis_alone_is_ome_zarr(tmp_path):
+    """One axis that is neither time, channel nor space is what OME-Zarr has room for; more leave its metadata out."""
+    along = '<ModuloAlongT Type="lifetime" Start="100" Step="50" End="350"/>'
+    path = write_pages(
+        tmp_path / "a.ome.tif", pattern(12, 20, 30), modulo_xml(along, image_xml("<TiffData/>", z=2, t=6))
+    )
+    (multiscale,) = jnrrdz.scan(path).attributes["ome"]["multiscales"]
+    assert multiscale["axes"][:2] == [{"name": "lifetime"}, {"name": "z", "type": "space"}]
+    (level,) = multiscale["datasets"]
+    assert level["coordinateTransformations"] == [
+        {"type": "scale", "scale": [50.0, 1.0, 1.0, 1.0]},
+        {"type": "translation", "translation": [100.0, 0.0, 0.0, 0.0]},
+    ]
+    path = write_pages(
+        tmp_path / "b.ome.tif", pattern(144, 20, 30), modulo_xml(ALONG, image_xml("<TiffData/>", z=6, c=4, t=6))
+    )
+    assert "ome" not in jnrrdz.scan(path).attributes
+
+
+def test_channels_that_wavelengths_divide(tmp_path):
+    """Each wavelength is a `Channel` in the file; those of one channel share its name."""
+    along = '<ModuloAlongC Type="lambda" Unit="nm" Start="500" Step="10.001" End="520"/>'
+    channels = "".join(f'<Channel ID="C:{number}" Name="{"AB"[number // 3]}"/>' for number in range(6))
+    pixels = image_xml(channels + "<TiffData/>", c=6)
+    path = write_pages(tmp_path / "a.ome.tif", pattern(6, 20, 30), modulo_xml(along, pixels))
+    found = jnrrdz.open_dataset(path)
+    assert found["data"].dims == ("lambda", "c", "y", "x")
+    assert found["c"].values.tolist() == ["A", "B"]
+    np.testing.assert_allclose(found["lambda"], [500, 510.001, 520.002])
+    path = write_pages(tmp_path / "b.ome.tif", pattern(6, 20, 30), modulo_xml(along, pixels.replace('"B"', '"C"', 1)))
+    assert "c" not in jnrrdz.open_dataset(path).coords
+
+
+STAYS_WHOLE = {
+    "does not divide": ('<ModuloAlongT Type="phase" Start="0" End="3"/>', True),
+    "no end": ('<ModuloAlongT Type="phase" Start="0"/>', False),
+    "no number": ('<ModuloAlongT Type="phase" Start="a" End="2"/>', False),
+    "no step": ('<ModuloAlongT Type="phase" Start="0" Step="0" End="2"/>', False),
+    "backwards": ('<ModuloAlongT Type="phase" Start="5" End="0"/>', False),
+    "endless": ('<ModuloAlongT Type="phase" Start="0" Step="1e-300" End="1e300"/>', False),
+    "along x": ('<ModuloAlongX Type="phase" Start="0" End="2"/>', False),
+}
+
+
+@pytest.mark.parametrize("case", STAYS_WHOLE)
+def test_annotations_that_divide_nothing_leave_the_axis_whole(tmp_path, case):
+    along, warns = STAYS_WHOLE[case]
+    path = write_pages(tmp_path / "a.ome.tif", pattern(6, 20, 30), modulo_xml(along, image_xml("<TiffData/>", t=6)))
+    with pytest.warns(UserWarning, match="stays whole") if warns else nullcontext():
+        found = jnrrdz.open_dataset(path)["data"]
+    assert found.dims == ("t", "y", "x")
+    np.testing.assert_array_equal(found, pattern(6, 20, 30))
+
+
+def test_modulo_type_that_nobody_knows_is_other(tmp_path):
+    along = '<ModuloAlongT Type="x" Start="0" End="2"/><ModuloAlongZ Type="dose" Start="0" End="1"/>'
+    path = write_pages(
+        tmp_path / "a.ome.tif", pattern(12, 20, 30), modulo_xml(along, image_xml("<TiffData/>", z=2, t=6))
+    )
+    found = jnrrdz.open_dataset(path)["data"]
+    assert dict(found.sizes) == {"other": 3, "other_2": 2, "t": 2, "y": 20, "x": 30}
+    np.testing.assert_array_equal(found.transpose("t", "other", "other_2", "y", "x"), pattern(2, 3, 2, 20, 30))
+
+
+WINDOWS = {
+    "uint16": ('SignificantBits="12"', "u2", (0, 65535, 0, 4095)),
+    "int16": ('SignificantBits="12"', "i2", (-32768, 32767, -2048, 2047)),
+    "all bits": ('SignificantBits="16"', "u2", (0, 65535, 0, 65535)),
+    "more than the type has": ('SignificantBits="99"', "u2", (0, 65535, 0, 65535)),
+    "not said": ("", "u2", (0, 65535, 0, 65535)),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_window_of_a_channel_ends_with_its_significant_bits(tmp_path, case):
+    said, dtype, expected = WINDOWS[case]
+    xml = ome_xml(image_xml(CHANNELS + "<TiffData/>", c=3, extra=said))
+    path = write_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30, dtype="u2").astype(dtype), xml)
+    for channel in jnrrdz.scan(path).attributes["ome"]["omero"]["channels"]:
+        assert tuple(channel["window"][name] for name in ("min", "max", "start", "end")) == expected
 
 
 def test_first_written_plane_comes_first_in_no_order_but_the_xml(tmp_path):

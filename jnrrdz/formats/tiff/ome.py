@@ -2,13 +2,15 @@
 
 A plane that no block of the XML covers is missing; a file that it names and that is not there is an
 error, because its planes are not known to be absent.
-Spec: https://docs.openmicroscopy.org/ome-model/6.3.1/ome-tiff/specification.html
+Modulo annotations make axes of their own of what stands in Z, C or T in turns.
+Spec: https://docs.openmicroscopy.org/ome-model/6.3.1/ome-tiff/specification.html,
+https://ome-model.readthedocs.io/en/stable/developers/6d-7d-and-8d-storage.html
 """
 
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import isfinite, prod
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -18,8 +20,8 @@ from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number
-from jnrrdz.formats.tiff.metadata import TEXTS, bounded, meaning_of
-from jnrrdz.formats.tiff.pages import NAMES, Level, Numbers, Pages, check_levels
+from jnrrdz.formats.tiff.metadata import TEXTS, Meaning, bounded, meaning_of
+from jnrrdz.formats.tiff.pages import NAMES, Level, Numbers, Pages, axis_names, check_levels
 from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
@@ -30,6 +32,15 @@ MAX_BYTES = 1 << 28
 MAX_PLANES = 1 << 24
 ORDERS = {"XYCZT", "XYCTZ", "XYZCT", "XYZTC", "XYTCZ", "XYTZC"}
 MICROMETER, SECOND = "µm", "s"
+MODULO = "openmicroscopy.org/omero/dimension/modulo"
+"""The namespace of annotations that divide axes."""
+
+ALONG = "ModuloAlong"
+MODULO_TYPES = {NAMES[letter]: letter for letter in "APRHEV"}
+"""The letters of the types of Modulo axes; any other type is `other`."""
+
+RANGE = {"Start": "0", "Step": "1", "End": None}
+"""The attributes of a Modulo axis that has numbers, and what they are by default."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,15 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Modulo:
+    """The axis inside of Z, C or T, of which it is the faster part (one `ModuloAlong`)."""
+
+    letter: str
+    size: int
+    axis: Axis
+
+
+@dataclass(frozen=True)
 class OmeImage:
     """One `Image` with its `Pixels`."""
 
@@ -56,10 +76,14 @@ class OmeImage:
     """Letters of the leading axes, slowest first."""
 
     sizes: tuple[int, ...]
+    parts: tuple[tuple[str, int], ...]
+    """Name and size of each leading axis once Modulo annotations have divided those of `lead`."""
+
     samples: int
     blocks: tuple[Block, ...]
     channels: tuple[Channel, ...]
     axes: Mapping[str, Axis]
+    significant_bits: int | None = None
 
 
 def parse_ome(text: str) -> list[OmeImage]:
@@ -72,8 +96,11 @@ def parse_ome(text: str) -> list[OmeImage]:
         root = ET.fromstring(text.strip("\0 \r\n\t"))  # noqa: S314  without a document type there is nothing to expand
     except (ET.ParseError, ValueError) as error:
         raise MalformedError(f"OME-XML that is no XML: {error}", field=FIELD) from error
+    moduli = _moduli(root)
     images = [
-        _image(root, image, pixels) for image in _children(root, "Image") for pixels in _children(image, "Pixels")
+        _image(root, image, pixels, moduli)
+        for image in _children(root, "Image")
+        for pixels in _children(image, "Pixels")
     ]
     return [image for image in images if image.blocks]
 
@@ -83,7 +110,43 @@ def _children(element: ET.Element, tag: str) -> Iterator[ET.Element]:
     return (child for child in element if child.tag.rpartition("}")[2] == tag)
 
 
-def _image(root: ET.Element, image: ET.Element, pixels: ET.Element) -> OmeImage:
+def _moduli(root: ET.Element) -> dict[str, dict[str, Modulo]]:
+    """Return by the annotation's ID what divides each axis."""
+    return {
+        annotation.get("ID", ""): {
+            along.tag[-1]: modulo
+            for value in _children(annotation, "Value")
+            for holder in _children(value, "Modulo")
+            for axis in "ZCT"
+            for along in _children(holder, ALONG + axis)
+            for modulo in [_modulo(along)]
+            if modulo is not None
+        }
+        for annotations in _children(root, "StructuredAnnotations")
+        for annotation in _children(annotations, "XMLAnnotation")
+        if annotation.get("Namespace", "") == MODULO
+    }
+
+
+def _modulo(along: ET.Element) -> Modulo | None:
+    """Return the axis that an element describes by labels or by numbers, None where it does neither."""
+    letter = MODULO_TYPES.get(along.get("Type", "").strip().lower(), "Q")
+    unit = along.get("Unit") or None
+    labels = tuple((label.text or "").strip() for label in _children(along, "Label"))
+    if labels:
+        return Modulo(letter, len(labels), Axis(NAMES[letter], unit=unit, labels=labels))
+    start, step, end = (finite_number(along.get(name, default)) for name, default in RANGE.items())
+    if start is None or step is None or end is None or step <= 0:
+        return None
+    count = (end - start) / step  # the nearest whole number, as Bio-Formats has it: steps are often rounded
+    if not isfinite(count) or count < 0:
+        return None
+    return Modulo(letter, round(count) + 1, Axis(NAMES[letter], step, unit, start))
+
+
+def _image(
+    root: ET.Element, image: ET.Element, pixels: ET.Element, annotated: Mapping[str, Mapping[str, Modulo]]
+) -> OmeImage:
     order = pixels.get("DimensionOrder", "")
     if order not in ORDERS:
         raise MalformedError(f"DimensionOrder {order!r}", field=FIELD)
@@ -102,15 +165,50 @@ def _image(root: ET.Element, image: ET.Element, pixels: ET.Element) -> OmeImage:
         single = None if data.get("IFD") is None else 1
         count = single if data.get(name) is None else _integer(data, name, 0)
         blocks.append(Block(first, _integer(data, "IFD", 0), count, _file(root, data)))
+    references = [*_children(image, "AnnotationRef"), *_children(pixels, "AnnotationRef")]
+    moduli: dict[str, Modulo] = {}
+    for reference in references:
+        moduli |= annotated.get(reference.get("ID", ""), {})
+    parts, axes = _divided(lead, sizes, moduli)
+    bits = _integer(pixels, "SignificantBits", 0)
     return OmeImage(
         name=image.get("Name") or "",
         lead=lead,
         sizes=sizes,
+        parts=parts,
         samples=each,
         blocks=tuple(blocks),
-        channels=_channels(channels),
-        axes=_axes(pixels),
+        channels=_of_runs(_channels(channels), dict(zip(lead, sizes, strict=True))["C"], dict(parts)["c"]),
+        axes={**_axes(pixels), **axes},
+        significant_bits=bits or None,
     )
+
+
+def _divided(
+    lead: str, sizes: tuple[int, ...], moduli: Mapping[str, Modulo]
+) -> tuple[tuple[tuple[str, int], ...], dict[str, Axis]]:
+    """Return names and sizes of all leading axes, each divided one before what it is divided by, and what is known."""
+    found: list[tuple[str, int, Axis | None]] = []
+    for letter, size in zip(lead, sizes, strict=True):
+        modulo = moduli.get(letter)
+        if modulo is None or size % modulo.size:
+            found.append((letter, size, None))
+        else:
+            found += [(letter, size // modulo.size, None), (modulo.letter, modulo.size, modulo.axis)]
+        if modulo is not None and size % modulo.size:
+            text = f"OME-XML: {modulo.size} along {modulo.axis.name} do not divide Size{letter}={size}: it stays whole"
+            warnings.warn(text, stacklevel=2)
+    names = axis_names([letter for letter, _, _ in found])
+    parts = tuple((name, size) for name, (_, size, _) in zip(names, found, strict=True))
+    return parts, {name: replace(axis, name=name) for name, (_, _, axis) in zip(names, found, strict=True) if axis}
+
+
+def _of_runs(channels: tuple[Channel, ...], planes: int, count: int) -> tuple[Channel, ...]:
+    """Return the channels of an axis `c` from which a Modulo axis was taken; none where one has several names."""
+    run = planes // count
+    first = channels[::run]
+    same = all(channel == first[number // run] for number, channel in enumerate(channels))
+    return channels if run == 1 else first if same else ()
 
 
 def _integer(element: ET.Element, name: str, default: int) -> int:
@@ -176,8 +274,11 @@ DESCRIPTION = TEXTS[Tag.ImageDescription]
 MAX_MISSING = 1 << 24
 """Chunks of planes that no file holds: more are no acquisition that was cut short."""
 
-type Parts = list[tuple[Pages, Numbers]]
-"""The pages of each file, and which of them every plane is."""
+MAX_SHARED = 1 << 20
+"""Chunks that images may have in common with others, beside one for each byte of the files."""
+
+type Parts = list[tuple[Pages, Numbers, Numbers]]
+"""The pages of each file, which planes it holds, and which of the pages each of these is."""
 
 
 @dataclass
@@ -188,6 +289,15 @@ class Files:
     url: str
     neighbours: Neighbours
     opened: dict[str | None, Pages] = field(default_factory=dict)
+    meanings: dict[tuple[str, int], Meaning] = field(default_factory=dict)
+    nbytes: int = 0
+    """The sizes of the files that are open."""
+
+    missing: int = 0
+    """Chunks of all images that no file holds."""
+
+    present: int = 0
+    """Chunks of all images that files hold."""
 
     def pages(self, name: str | None) -> Pages:
         """Return the pages of a file of the same directory; None is the file itself."""
@@ -205,7 +315,28 @@ class Files:
                 raise UnsupportedError(f"planes are in {name!r}, which is not beside it", url=self.url, field=FIELD)
             layout, url = TiffLayout(read, read.size), read.source.url
         self.opened[name] = Pages(layout, url, layout.main, kinds=MOST_KINDS)
+        self.nbytes += layout.size
         return self.opened[name]
+
+    def meaning(self, pages: Pages, image: TiffImage, options: ScanOptions) -> Meaning:
+        """Return what the tags of a page say but its description, which is the XML; images may share a page."""
+        place = pages.url, image.ifd.offset
+        if place not in self.meanings:
+            plain = replace(options, expand_palette=False, embedded=False)
+            self.meanings[place] = meaning_of(pages.layout, image, plain)
+            self.meanings[place].group.pop(DESCRIPTION, None)
+        return self.meanings[place]
+
+    def count(self, segments: int, planes: int, there: int) -> None:
+        """Count the chunks of one level; refuse more than files of this size are for."""
+        self.missing += (planes - there) * segments
+        self.present += there * segments
+        if self.missing > MAX_MISSING:
+            text = f"planes of {self.missing} chunks or more are missing; {MAX_MISSING} may be"
+            raise MalformedError(text, url=self.url, field=FIELD)
+        if self.present > MAX_SHARED + self.nbytes:  # an IFD has at least a byte for each of its chunks
+            text = f"images of {self.present} chunks or more in files of {self.nbytes} bytes: they share planes"
+            raise MalformedError(text, url=self.url, field=FIELD)
 
 
 def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: ScanOptions) -> VirtualGroup | None:
@@ -217,14 +348,20 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
     for number, image in enumerate(parse_ome(text)):
         try:
             parts = _parts(files, image)
-            full = _level(image, parts, None)
+            full = _level(files, image, parts, None)
             main = full.key.image
-            below = [_level(image, lower, main) for lower in _below(parts)] if options.overviews else []
-            plain = replace(options, expand_palette=False, embedded=False)
-            meaning = meaning_of(parts[0][0].layout, main, plain)
-            meaning.group.pop(DESCRIPTION, None)
-            levels = check_levels([full, *below])
-            series.append(Series(image.name, levels, image.axes, image.channels, meaning=meaning))
+            below = [_level(files, image, lower, main) for lower in _below(parts)] if options.overviews else []
+            meaning = files.meaning(parts[0][0], main, options)
+            series.append(
+                Series(
+                    image.name,
+                    check_levels([full, *below]),
+                    image.axes,
+                    image.channels,
+                    meaning=meaning,
+                    significant_bits=image.significant_bits,
+                )
+            )
         except UnsupportedError as error:
             if number == 0:
                 raise
@@ -236,9 +373,11 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
 
 
 def _parts(files: Files, image: OmeImage) -> Parts:
-    """Return for every file which of its pages each plane is, -1 for a plane that it does not hold."""
-    total = prod(image.sizes)
-    parts: dict[str, tuple[Pages, Numbers]] = {}
+    """Return what each file holds of an image; the last of the blocks that name a plane counts."""
+    total, named = prod(image.sizes), 0
+    opened: dict[str, int] = {}
+    held: list[Pages] = []
+    file, page = np.full(total, -1, np.int32), np.zeros(total, np.intp)
     for block in image.blocks:
         pages = files.pages(block.file)
         if any(first >= size for first, size in zip(block.first, image.sizes, strict=True)):
@@ -252,55 +391,55 @@ def _parts(files: Files, image: OmeImage) -> Parts:
                 "the others are missing",
                 stacklevel=2,
             )
-        for _, other in parts.values():
-            other[start : start + count] = -1
-        _, numbers = parts.setdefault(pages.url, (pages, np.full(total, -1, np.intp)))
-        numbers[start : start + count] = np.arange(block.ifd, block.ifd + count)
-    held = [(pages, numbers) for pages, numbers in parts.values() if (numbers >= 0).any()]
-    if not held:
+        named += count
+        if named > MAX_PLANES:
+            raise MalformedError(f"TiffData of image {image.name!r} name more than {MAX_PLANES} planes", field=FIELD)
+        number = opened.setdefault(pages.url, len(held))
+        if number == len(held):
+            held.append(pages)
+        file[start : start + count] = number
+        page[start : start + count] = np.arange(block.ifd, block.ifd + count)
+    planes = np.flatnonzero(file >= 0)
+    if not len(planes):
         raise MalformedError(f"no plane of image {image.name!r} is there", field=FIELD)
-    return held
+    planes = planes[np.argsort(file[planes], kind="stable")]
+    starts = np.flatnonzero(np.diff(file[planes], prepend=-1))
+    return [(held[file[own[0]]], own, page[own]) for own in np.split(planes, starts[1:])]
 
 
-def _level(image: OmeImage, parts: Parts, main: TiffImage | None) -> Level:
+def _level(files: Files, image: OmeImage, parts: Parts, main: TiffImage | None) -> Level:
     """Return one level of an image, from the pages of all its files."""
 
     def refuse(difference: str) -> UnsupportedError:
         return UnsupportedError(f"image {image.name!r} is of pages that differ: {difference}", field="IFD")
 
     gathered = []
-    for pages, numbers in parts:
-        shared = pages.gathered(numbers[numbers >= 0], main)
+    for pages, _, numbers in parts:
+        shared = pages.gathered(numbers, main)
         if isinstance(shared, str):
             raise refuse(shared)
         gathered.append(shared)
     first, planes = gathered[0][0], prod(image.sizes)
-    there = sum(int((numbers >= 0).sum()) for _, numbers in parts)
-    if (planes - there) * first.image.segments > MAX_MISSING:
-        raise MalformedError(f"image {image.name!r} of {planes} planes, of which {there} are there", field=FIELD)
+    files.count(first.image.segments, planes, sum(len(own) for _, own, _ in parts))
     offsets, lengths = np.zeros((2, planes, first.image.segments), np.int64)
     source = np.zeros(planes, np.int32)
-    for place, ((pages, numbers), (key, starts, nbytes)) in enumerate(zip(parts, gathered, strict=True)):
+    for place, ((pages, own, _), (key, starts, nbytes)) in enumerate(zip(parts, gathered, strict=True)):
         difference = first.difference(key)
         if difference is not None:
             raise refuse(f"{pages.url} has {difference}")
-        held = numbers >= 0
-        offsets[held], lengths[held], source[held] = starts, nbytes, place
-    lead = tuple((NAMES[axis], size) for axis, size in zip(image.lead, image.sizes, strict=True))
-    return Level(first, lead, tuple(pages.url for pages, _ in parts), source, offsets, lengths)
+        offsets[own], lengths[own], source[own] = starts, nbytes, place
+    return Level(first, image.parts, tuple(pages.url for pages, _, _ in parts), source, offsets, lengths)
 
 
 def _below(parts: Parts) -> Iterator[Parts]:
     """Yield the pages of every smaller version, one level after the other; nothing where planes have not as many."""
-    columns = [pages.sub_ifds(numbers[numbers >= 0]) for pages, numbers in parts]
+    columns = [pages.sub_ifds(numbers) for pages, _, numbers in parts]
     depths = {0 if column is None else column.shape[1] for column in columns}
     for depth in range(depths.pop() if len(depths) == 1 else 0):
         lower: Parts = []
-        for (pages, numbers), column in zip(parts, columns, strict=True):
+        for (pages, own, _), column in zip(parts, columns, strict=True):
             if column is None:
                 continue
-            below = np.full_like(numbers, -1)
-            below[numbers >= 0] = np.arange(len(column))
             offsets = column[:, depth].tolist()
-            lower.append((Pages(pages.layout, pages.url, offsets, kinds=MOST_KINDS), below))
+            lower.append((Pages(pages.layout, pages.url, offsets, kinds=MOST_KINDS), own, np.arange(len(own))))
         yield lower

@@ -52,6 +52,9 @@ class Series:
     is_ome: bool = True
     """Whether OME-Zarr is told of it; not of maps and scans, which are no microscopy."""
 
+    significant_bits: int | None = None
+    """How many of a sample's bits the format says are used."""
+
 
 def file_group(series: Sequence[Series], refused: Sequence[Mapping[str, str]] = ()) -> VirtualGroup:
     """Return the group of a file: its only series, or a group for each."""
@@ -81,7 +84,8 @@ def series_group(series: Series) -> VirtualGroup:
         axes = [series.axes.get(name, Axis(name)) for name in full.dimension_names]
         paths = [VARIABLE] if len(arrays) == 1 else [f"{number}/{VARIABLE}" for number in range(len(arrays))]
         datasets = [Dataset(path, array.shape) for path, array in zip(paths, arrays, strict=True)]
-        attributes |= ome_attributes(series.name, axes, datasets, series.channels, full.dtype)
+        bits = series.significant_bits
+        attributes |= ome_attributes(series.name, axes, datasets, series.channels, full.dtype, bits)
     return VirtualGroup(pyramid.children, {**attributes, **series.attributes})
 
 
@@ -93,17 +97,18 @@ def _level_group(series: Series, array: VirtualArray, full: VirtualArray) -> Vir
     sizes = dict(zip(full.dimension_names, full.shape, strict=True))
     known: dict[str, dict[str, Any]] = {}
     for name, size in zip(array.dimension_names, array.shape, strict=True):
-        axis = series.axes.get(name)
-        if axis is not None and axis.step is not None:
+        axis = series.axes.get(name, Axis(name))
+        labels = [channel.name for channel in series.channels] if name == "c" else list(axis.labels)
+        about: dict[str, Any] = {"labels": labels} if labels and len(labels) == size else {}
+        if axis.step is not None:
             step = axis.step * sizes.get(name, size) / max(size, 1)
-            unit = {} if axis.unit is None else {"unit": axis.unit}
-            known[name] = {"step": step, "start": axis.start + (step - axis.step) / 2, **unit}
-        if name == "c" and len(series.channels) == size:
-            known.setdefault(name, {})["labels"] = [channel.name for channel in series.channels]
+            about |= {"step": step, "start": axis.start + (step - axis.step) / 2}
+        if about:
+            known[name] = about | ({} if axis.unit is None else {"unit": axis.unit})
     if known:
         attributes[AXES] = known
-    about = {**(meaning.group if is_full else {}), **here.group_attributes(shape)}
-    return VirtualGroup({VARIABLE: replace(array, attributes=attributes), **here.variables()}, about)
+    group = {**(meaning.group if is_full else {}), **here.group_attributes(shape)}
+    return VirtualGroup({VARIABLE: replace(array, attributes=attributes), **here.variables()}, group)
 
 
 def refusal(name: str, error: UnsupportedError | MalformedError) -> dict[str, str]:
