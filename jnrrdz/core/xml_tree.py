@@ -48,7 +48,7 @@ def parse_xml(text: str, field_name: str) -> Element:
     if len(data) > MAX_BYTES:
         raise UnsupportedError(f"{len(data)} bytes of XML, no more than {MAX_BYTES} are read", field=field_name)
     path = [Element("")]  # the elements that are open, outermost first
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("utf-8")  # as encoded above, whatever the document declares
 
     def refuse(name: str, *_: object) -> NoReturn:
         raise UnsupportedError(f"XML that declares a document type or an entity ({name})", field=field_name)

@@ -91,3 +91,9 @@ def test_any_text_is_a_tree_or_an_error_of_ours(text):
     except JnrrdzError:
         return
     ET.fromstring(text)
+
+
+@pytest.mark.parametrize("declared", ["UTF-9", "utf-16", "latin-1", "IBM037"])
+def test_the_encoding_that_a_document_declares_is_past(declared):
+    """The text was decoded before: what it says of its bytes is true no more."""
+    assert parse_xml(f'<?xml version="1.0" encoding="{declared}"?><a>é</a>', "tag").text == "é"
