@@ -81,6 +81,9 @@ class HttpServer:
     together: int = 0
     """The most requests that were being answered at one time."""
     body_bytes: int = 0
+    host: str = "127.0.0.1"
+    port: int = 0
+    """Any that is free, if it is 0."""
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -88,9 +91,9 @@ class HttpServer:
         self.lock = threading.Lock()
         self.busy = 0
         self.connections: set[socket.socket] = set()
-        self._server = _Server(("127.0.0.1", 0), handler)
+        self._server = _Server((self.host, self.port), handler)
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{self.host}:{self.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from jnrrdz.errors import UntrustedSourceError
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.guard import AddressGuard, local_host
+from jnrrdz.sources.guard import AddressGuard, Nearness, kind_of_host
 from jnrrdz.sources.url import Chain, LocalFile, Location, Place
 
 _EVERYTHING = "*"
@@ -53,19 +53,16 @@ class Trust:
     def guard_for(self, url: str) -> AddressGuard:
         """Return the guard to open a resolved source with.
 
-        The hosts that may be at any address are the manifest's own, those that a local manifest's
-        table names and those of the allow list.
+        Sources of a remote manifest are no nearer than that was when it was fetched.  Hosts that a local manifest's
+        table names may be at any address, but get no headers.
         """
-        if urls.origin(url) is None:
-            return AddressGuard(anywhere=_EVERYTHING in self._allow)
-        return self._guard
+        if self._remote:
+            return self._guard
+        return AddressGuard.of_source(url, self._allow, is_named=False)
 
     @cached_property
     def _guard(self) -> AddressGuard:
-        named = (self.manifest_url,) if self._remote else tuple(self._table)
-        origins = {urls.origin(url) for url in (*named, *self._allow)}
-        hosts = tuple(sorted(origin for origin in origins if origin is not None))
-        return AddressGuard(hosts, anywhere=_EVERYTHING in self._allow)
+        return AddressGuard.of_document(self.manifest_url, self._allow)
 
     def _place(self, raw_url: str) -> Place:
         """Return where a URL leads, a relative one from the manifest's directory."""
@@ -82,11 +79,13 @@ class Trust:
         if isinstance(place, Chain):
             return "a remote manifest names a chain of file systems"
         own = (self._home.scheme, self._home.authority) if isinstance(self._home, Location) else None
-        if place.scheme not in _FETCHING and (own is None or place.scheme != own[0]):
+        if (place.scheme, place.authority) == own:
+            return None
+        if place.scheme not in _FETCHING:
             return f"a remote manifest names the scheme {place.scheme}"
-        kind = local_host(place.authority.rpartition(":")[0]) if place.scheme in urls.HTTP else None
-        if kind is not None and (place.scheme, place.authority) != own:
-            return f"a remote manifest names {kind} address"
+        kind = kind_of_host(place.authority.rpartition(":")[0]) if place.scheme in urls.HTTP else None
+        if kind is not None and kind.nearness > min(self._guard.most or Nearness.PUBLIC, Nearness.SITE):
+            return f"a remote manifest names {kind.name} address"
         return None
 
     def _named(self, raw_url: str, place: Place) -> str | None:
@@ -126,3 +125,15 @@ class Trust:
             if not self._table:
                 return f"outside of its directory {self._home.real}"
         return "its table of sources does not name it"
+
+
+def check_named(document: str, url: str, allow: Sequence[str] = ()) -> str:
+    """Return the absolute URL or path that a document may name (a STAC item, a list, a table), or refuse it.
+
+    What came from afar names only what is afar, as if the document were a manifest whose table names the URL.
+    What is on this machine is the user's own, and names what it likes.  The sources of a remote document are opened
+    with `AddressGuard.of_document(document, allow)`.
+    """
+    if urls.local_path(document) is not None:
+        return url
+    return Trust(document, (url,), allow).resolve(url)

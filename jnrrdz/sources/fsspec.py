@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -141,17 +142,7 @@ class FsspecSource:
     def _connect(self) -> Transport:
         where = urls.parse(self._url)
         if where.origin is not None:
-            # imported here: aiohttp takes a tenth of a second that local files need not pay
-            from jnrrdz.sources.http import HttpTransport, guarded_client  # noqa: PLC0415
-
-            if self._guard is None:
-                return HttpTransport(filesystems.of("http", self._options), self._url)
-            if "get_client" in self._options:
-                raise UnsupportedError(
-                    "the storage option get_client would bypass the address guard", field="get_client"
-                )
-            client = partial(guarded_client, self._guard)
-            return HttpTransport(filesystems.of("http", {**self._options, "get_client": client}), self._url)
+            return self._http()
         fs, path = filesystems.opened(self._url, self._options)
         if where.scheme == "s3" and not where.is_chained:
             # imported here: botocore takes a third of a second that other sources need not pay
@@ -161,6 +152,21 @@ class FsspecSource:
                 return s3.S3Transport(fs, path)
         kind = _AsyncTransport if isinstance(fs, fsspec.asyn.AsyncFileSystem) else _ThreadTransport
         return kind(fs, path)
+
+    def _http(self) -> Transport:
+        # imported here: aiohttp takes a tenth of a second that local files need not pay
+        from jnrrdz.sources.http import HttpTransport, guarded_client, proxies  # noqa: PLC0415
+
+        guard, options = self._guard or AddressGuard.of_source(self._url), self._options
+        own = [
+            name for name in ("get_client", "connector") if name in {**(options.get("client_kwargs") or {}), **options}
+        ]
+        if own and guard.is_strangers:
+            raise UnsupportedError(f"the storage option {own[0]} would bypass the address guard", field=own[0])
+        if "get_client" not in options:
+            guard = replace(guard, allowed=guard.allowed + proxies(options))
+            options = {**options, "get_client": partial(guarded_client, guard)}
+        return HttpTransport(filesystems.of("http", options), self._url, guard)
 
     async def _fetch_all(self, spans: Sequence[Span]) -> list[bytes]:
         with faults.translate_errors(self._url, "reading"):

@@ -4,8 +4,9 @@ fsspec's own `_cat_file` returns the body whatever the status, so that a server 
 bytes.  RFC 9110, sections 13 and 14.
 
 An `AddressGuard` is asked before anything is connected, in two places that see everything: a client middleware runs
-for the first request and for every redirect, with the parsed URL; the resolver runs for every name, with its
-addresses.  A `Pace` remembers how fast a host has answered lately, and so how soon a request to it may be given up:
+for the first request and for every redirect, with the parsed URL; the resolver runs for every name, and the addresses
+that it lets through are what is dialled.  The middleware also takes from a request what was given for another origin.
+A `Pace` remembers how fast a host has answered lately, and so how soon a request to it may be given up:
 a stalled answer costs whoever waits for it the whole patience.  Figures: docs/decisions/011-object-stores.md.
 """
 
@@ -14,7 +15,7 @@ import re
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -23,25 +24,37 @@ from ipaddress import ip_address
 from socket import AddressFamily
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import aiohttp
+import yarl
 from aiohttp.abc import AbstractResolver, ResolveResult
+from multidict import CIMultiDict
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.sources import retry
+from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import Span, State, Validators, difference, rfc3339, since_scanned
-from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.guard import AddressGuard, remember
 from jnrrdz.sources.retry import Transient, persistently, retry_after, silence
 
 
 async def guarded_client(guard: AddressGuard, **kwargs: Any) -> aiohttp.ClientSession:
-    """Return a session that goes only where the guard lets it; for fsspec's `get_client`."""
+    """Return a session that connects only where the guard lets it; for fsspec's `get_client`."""
     connector = aiohttp.TCPConnector(resolver=GuardedResolver(guard, aiohttp.DefaultResolver()))
-    return aiohttp.ClientSession(connector=connector, middlewares=(_Middleware(guard),), **kwargs)
+    return aiohttp.ClientSession(**{"connector": connector, **kwargs})
+
+
+def proxies(options: Mapping[str, Any]) -> tuple[urls.Origin, ...]:
+    """Return the origins of the proxies that storage options name, or let the environment name."""
+    client = options.get("client_kwargs") or {}
+    named = [options.get("proxy"), client.get("proxy"), *(getproxies().values() if client.get("trust_env") else ())]
+    found = (urls.origin(str(proxy)) for proxy in named if proxy)
+    return tuple(origin for origin in found if origin is not None)
 
 
 class GuardedResolver(AbstractResolver):
-    """A resolver that refuses names with a forbidden address among theirs."""
+    """A resolver of a name to those of its addresses that may be dialled: they are what is connected to."""
 
     def __init__(self, guard: AddressGuard, inner: AbstractResolver) -> None:
         self._guard = guard
@@ -50,27 +63,48 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses, all of which may be dialled."""
+        """Return the addresses that may be dialled; with none of them, the error says why not."""
         found = await self._inner.resolve(host, port, family)
-        for result in found:
-            self._guard.check(host, port, ip_address(result["host"].partition("%")[0]))
-        return found
+        addresses = [ip_address(result["host"].partition("%")[0]) for result in found]
+        remember(host, port, addresses)
+        permitted = [
+            result
+            for result, address in zip(found, addresses, strict=True)
+            if self._guard.refuses(host, port, address) is None
+        ]
+        if addresses and not permitted:
+            self._guard.check(host, port, addresses[0])
+        return permitted
 
     async def close(self) -> None:
         """Let go of the resolver inside."""
         await self._inner.close()
 
 
+_CREDENTIALS = {"auth": "authorization", "cookies": "cookie", "middlewares": "authorization"}
+"""Options of aiohttp, and the header that each becomes."""
+
+
 class _Middleware:
-    def __init__(self, guard: AddressGuard) -> None:
+    """Sees the first request and every redirect: whether it may be sent, and with which headers."""
+
+    def __init__(self, guard: AddressGuard, given: Collection[str]) -> None:
         self._guard = guard
+        self._given = given
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         url = request.url
         self._guard.check_url(url.scheme, url.raw_host or "", url.port or 0)
+        if not self._guard.gets_headers(_origin(url)):
+            for name in self._given:
+                request.headers.popall(name, None)
         return await handler(request)
+
+
+def _origin(url: yarl.URL) -> urls.Origin:
+    return url.scheme, (url.raw_host or "").lower().rstrip("."), url.port or 0
 
 
 SHORTEST_SILENCE = 1.0
@@ -135,9 +169,10 @@ _LIKE = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 410
 class HttpTransport:
     """One URL, asked by ranges; what the answers say about its state is kept and compared."""
 
-    def __init__(self, fs: Any, url: str) -> None:
+    def __init__(self, fs: Any, url: str, guard: AddressGuard | None = None) -> None:
         self._fs = fs
         self._url = url
+        self._guard = guard or AddressGuard.of_source(url)
         self._conditional = True
         self.validators: Validators | None = None
         self.expected: State | None = None
@@ -211,9 +246,22 @@ class HttpTransport:
         options = {"allow_redirects": True, **self._fs.kwargs, "auto_decompress": False}
         if "timeout" not in self._fs.client_kwargs:  # what the user asks for is left as it is
             options.setdefault("timeout", waits)
+        url = self._fs.encode_url(self._url)
+        if not self._guard.gets_headers(_origin(yarl.URL(url))):
+            options.pop("params", None)  # those of redirects are dropped by aiohttp
+        users = (*self._fs.client_kwargs.get("middlewares", ()), *options.get("middlewares", ()))
+        options["middlewares"] = (*users, _Middleware(self._guard, self._given()))
         options["headers"] = {**options.get("headers", {}), **headers, **self._condition(method)}
-        answer: aiohttp.ClientResponse = await session.request(method, self._fs.encode_url(self._url), **options)
+        answer: aiohttp.ClientResponse = await session.request(method, url, **options)
         return answer
+
+    def _given(self) -> set[str]:
+        """Return the names of the headers that the user gives, in whatever way."""
+        given: set[str] = set()
+        for options in (self._fs.kwargs, self._fs.client_kwargs):
+            given |= {header for name, header in _CREDENTIALS.items() if options.get(name)}
+            given |= {name.lower() for name in CIMultiDict(options.get("headers") or {})}
+        return given
 
     def _condition(self, method: str) -> dict[str, str]:
         """Return If-Match with the state that is known; a weak ETag never matches (RFC 9110, 13.1.1)."""
@@ -228,10 +276,17 @@ class HttpTransport:
     async def _refusal(self, answer: aiohttp.ClientResponse) -> JnrrdzError:
         """Return the error that a status stands for."""
         said = f"HTTP {answer.status} {answer.reason} to {answer.method}"
-        error = JnrrdzError(f"{said}{_ADVICE.get(answer.status, '')}")
+        error = JnrrdzError(f"{said}{self._withheld(answer) or _ADVICE.get(answer.status, '')}")
         kind = _LIKE.get(answer.status)
         error.__cause__ = None if kind is None else kind()
         return error
+
+    def _withheld(self, answer: aiohttp.ClientResponse) -> str:
+        """Return that an answer wants credentials which were not sent, and what would send them."""
+        if answer.status not in {401, 403} or self._guard.gets_headers(_origin(answer.url)) or not self._given():
+            return ""
+        host = f"{answer.url.origin()}/"
+        return f"; {host} was not named by you and got none of your headers; --allow {host} sends them"
 
     async def _learn(self, answer: aiohttp.ClientResponse, size: int | None) -> Validators:
         """Keep what the answer says about the object's state; refuse a state other than before."""

@@ -27,6 +27,9 @@ _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 _BRACKETED_HOST = re.compile(r"^(https?://[^/?#]*?)\[[0-9A-Fa-f:.%]*\]", re.IGNORECASE)
 
 
+type Origin = tuple[str, str, int]
+
+
 @dataclass(frozen=True)
 class Url:
     """A path or URL as it is spelt, and what that means."""
@@ -62,12 +65,12 @@ class Url:
         return unquote(rest)
 
     @cached_property
-    def origin(self) -> tuple[str, int] | None:
-        """Host and port of an HTTP URL, None for other schemes."""
+    def origin(self) -> Origin | None:
+        """Scheme, host and port of an HTTP URL (RFC 6454), None for other schemes."""
         if self.is_chained or self.scheme not in HTTP:
             return None
         parsed = _parse_http(self.text)
-        return _host(parsed), parsed.port or 0
+        return self.scheme, _host(parsed), parsed.port or 0
 
 
 @lru_cache(4096)
@@ -94,8 +97,8 @@ def local_path(url: str) -> str | None:
     return parse(url).path
 
 
-def origin(url: str) -> tuple[str, int] | None:
-    """Return host and port of an HTTP URL, None for other schemes."""
+def origin(url: str) -> Origin | None:
+    """Return scheme, host and port of an HTTP URL, None for other schemes."""
     return parse(url).origin
 
 

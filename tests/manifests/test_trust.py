@@ -1,15 +1,18 @@
 """What a manifest may reach: each case is refused by one rule, and its neighbour is not."""
 
 import pickle
+from ipaddress import ip_address
 
 import pytest
 
 from jnrrdz.errors import JnrrdzError, UntrustedSourceError
-from jnrrdz.manifests.trust import Trust
+from jnrrdz.manifests.trust import Trust, check_named
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.guard import AddressGuard, Nearness
 
 WEB = "https://host.example/dir/refs.json"
 BUCKET = "s3://bucket/dir/refs.json"
+INTRANET = "http://10.1.2.3/dir/refs.json"
 LOOP = "http://127.0.0.1:8000/dir/refs.json"
 
 
@@ -41,6 +44,7 @@ GRANTED = {
     "a synonym": (BUCKET, [], [], "s3a://bucket/dir/a.tif", "s3://bucket/dir/a.tif"),
     "its own loopback host": (LOOP, [], [], "a.tif", "http://127.0.0.1:8000/dir/a.tif"),
     "its own loopback host, named": (LOOP, ["/x"], [], "http://127.0.0.1:8000/dir/b", "http://127.0.0.1:8000/dir/b"),
+    "another private host": (INTRANET, ["http://192.168.1.1/a"], [], "http://192.168.1.1/a", "http://192.168.1.1/a"),
     "in memory": ("memory://refs.json", [], [], "a.tif", "memory:///a.tif"),
     "an allowed bucket": (WEB, [], ["s3://other"], "s3://other/a/b", "s3://other/a/b"),
     "an allowed loopback port": (WEB, [], ["http://127.0.0.1:9000/"], "http://127.0.0.1:9000/a", None),
@@ -66,6 +70,7 @@ REFUSED = {
     "a further manifest": (WEB, ["reference://x"], [], "reference://x", "scheme reference"),
     "memory": (WEB, ["memory://x"], [], "memory://x", "scheme memory"),
     "a scheme that no guard sees": (WEB, ["ftp://host.example/x"], [], "ftp://host.example/x", "scheme ftp"),
+    "another host of its own scheme": ("ftp://h.example/r.json", ["ftp://10.0.0.1/x"], [], "ftp://10.0.0.1/x", "ftp"),
     "one up": (WEB, [], [], "../a.tif", "table"),
     "one up, escaped": (WEB, [], [], "%2e%2e/a.tif", "table"),
     "one up, with an escaped slash": (WEB, [], [], "..%2fa.tif", "table"),
@@ -94,6 +99,12 @@ REFUSED = {
     "loopback mapped": (WEB, ["http://[::ffff:7f00:1]/a"], [], "http://[::ffff:7f00:1]/a", "loopback"),
     "the metadata address": (WEB, ["http://169.254.169.254/"], [], "http://169.254.169.254/", "link-local"),
     "nowhere": (WEB, ["http://0.0.0.0/a"], [], "http://0.0.0.0/a", "unspecified"),
+    "a private host": (WEB, ["http://192.168.1.1/a"], [], "http://192.168.1.1/a", "a private"),
+    "a private host in IPv6": (WEB, ["http://[fd00::1]/a"], [], "http://[fd00::1]/a", "a private"),
+    "a private host behind NAT64": (WEB, ["http://[64:ff9b::a00:1]/"], [], "http://[64:ff9b::a00:1]/", "a private"),
+    "a private host, from a bucket": (BUCKET, ["http://10.0.0.1/a"], [], "http://10.0.0.1/a", "a private"),
+    "loopback, from a private host": (INTRANET, ["http://127.0.0.1/a"], [], "http://127.0.0.1/a", "loopback"),
+    "metadata, from a private host": (INTRANET, ["http://192.0.0.192/"], [], "http://192.0.0.192/", "metadata"),
     "another port of its own loopback": (LOOP, ["http://127.0.0.1:1/a"], [], "http://127.0.0.1:1/a", "loopback"),
     "another name of its own loopback": (LOOP, ["http://localhost:8000/"], [], "http://localhost:8000/a", "loopback"),
 }
@@ -226,20 +237,22 @@ def test_what_is_resolved_is_what_is_opened(home, monkeypatch):
 # -- the guard ----------------------------------------------------------------------------------
 
 
-def test_the_guard_lets_a_remote_manifest_reach_its_own_host_only():
+def test_the_guard_of_a_remote_manifest_measures_by_its_own_host():
     guard = Trust(LOOP, ["http://127.0.0.1:1/a"]).guard_for("http://127.0.0.1:8000/dir/a")
-    assert guard.hosts == (("127.0.0.1", 8000),)
-    assert not guard.anywhere
+    assert guard == AddressGuard(("http", "127.0.0.1", 8000), Nearness.MACHINE)
+    assert Trust(WEB, ["https://b.example/"]).guard_for("https://b.example/").start == ("https", "host.example", 443)
 
 
-def test_the_guard_lets_a_local_manifest_reach_what_its_table_names():
+def test_the_guard_of_a_local_manifest_lets_a_host_be_anywhere_without_headers():
     trust = Trust("/nowhere/refs.json", ["http://LOCALHOST:81/a", "https://h.example/b", "s3://b/c", "d"])
-    assert trust.guard_for("http://localhost:81/a").hosts == (("h.example", 443), ("localhost", 81))
-    assert trust.guard_for("s3://b/c").hosts == ()
+    guard = trust.guard_for("http://localhost:81/a")
+    assert guard == AddressGuard(("http", "localhost", 81), is_named=False)
+    assert guard.refuses("localhost", 81, ip_address("127.0.0.1")) is None
+    assert not guard.gets_headers(("http", "localhost", 81))
 
 
 def test_the_guard_follows_the_allow_list():
-    assert Trust(WEB, allow=["http://127.0.0.1:9/x"]).guard_for(WEB).hosts == (("127.0.0.1", 9), ("host.example", 443))
+    assert Trust(WEB, allow=["http://127.0.0.1:9/x"]).guard_for(WEB).allowed == (("http", "127.0.0.1", 9),)
     assert Trust(WEB, allow=["*"]).guard_for(WEB).anywhere
 
 
@@ -267,3 +280,21 @@ def test_a_redirect_from_a_trusted_source_to_the_metadata_address(http_server):
     url = trust.resolve("a")
     with pytest.raises(UntrustedSourceError, match="link-local"):
         open_source(url, guard=trust.guard_for(url)).read([(0, 6)])
+
+
+# -- documents of other kinds --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["/etc/passwd", "file:///etc/passwd", "http://127.0.0.1/a", "ftp://h/a", "zip://a::b"])
+def test_a_document_from_afar_names_nothing_here(url):
+    with pytest.raises(UntrustedSourceError):
+        check_named("https://stac.example/item.json", url)
+    assert check_named("/data/item.json", url) == url
+
+
+def test_a_document_from_afar_names_what_is_afar():
+    for document in ("https://stac.example/c/item.json", "s3://bucket/c/item.json"):
+        assert check_named(document, "s3://data/a.tif") == "s3://data/a.tif"
+        assert check_named(document, "https://b.example/a.tif?x=1") == "https://b.example/a.tif?x=1"
+    assert check_named("https://stac.example/c/item.json", "../a.tif") == "https://stac.example/a.tif"
+    assert check_named("https://stac.example/item.json", "/data/a", ["/data"]) == "/data/a"
