@@ -119,6 +119,10 @@ class Access:
     source_options: StorageOptions = None
     """fsspec's options for the sources that a manifest names."""
 
+    named_by: str = ""
+    """The document (a manifest, a STAC item) that names the source to scan; empty where you do.  What a document
+    from afar names may be no nearer to this machine than it is."""
+
 
 @dataclass(frozen=True)
 class WriteOptions:

@@ -83,8 +83,14 @@ class Together:
             self.output,
             replace(self.axis, names=[self._urls[number] for number in numbers]),
             form=replace(self.plan.form, target_options=target),
-            access=Access(allow=("*",), source_options=source),  # they are our own, and name what was just read
+            # they are our own, and name what was just read; by their origins the sources get the same headers
+            access=Access(allow=("*", *self._origins()), source_options=source),
         )
+
+    def _origins(self) -> list[str]:
+        """Return the origins of sources over HTTP, as `allow` takes them."""
+        found = filter(None, {origin(url) for url in self._urls.values()})
+        return [f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/" for scheme, host, port in sorted(found)]
 
     def close(self) -> None:
         """Remove what was kept."""

@@ -31,6 +31,7 @@ from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
 from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.retry import is_passing, pause
 from jnrrdz.sources.url import local_path
@@ -198,7 +199,9 @@ class TimedOpener:
         self._here = here
         self._alone = here is not None and here.alone
 
-    def __call__(self, url: str, *, storage_options: Mapping[str, Any] | None = None) -> ByteSource:
+    def __call__(
+        self, url: str, *, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None
+    ) -> ByteSource:
         """Return the bytes at a URL."""
         here = self._here
         if here is not None and here.url == url:
@@ -207,7 +210,7 @@ class TimedOpener:
         if self._alone:
             raise BeyondError("another file is needed", url=url)
         self._clock.check()
-        source = open_source(url, storage_options=storage_options)
+        source = open_source(url, storage_options=storage_options, guard=guard)
         return source if isinstance(source, LocalSource) else TimedSource(source, self._clock)
 
 

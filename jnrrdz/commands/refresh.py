@@ -97,7 +97,7 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
         if not is_known or isinstance(usual[name], bool) != isinstance(value, bool):
             raise MalformedError(f"{name!r} is no choice of a scan, or {value!r} none of its values", field="options")
     options = ScanOptions(**asked)
-    reach = Access(access.allow, access.source_options)
+    reach = Access(access.allow, access.source_options, named_by=manifest.url or "")
     if "concat_dim" not in origin:
         # the file that was named stands first, what was found beside it after it
         first = manifest.sources[0].url

@@ -19,6 +19,7 @@ from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, is_absent
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.guard import AddressGuard
 
 type Page = tuple[list[str], list[int]]
 """Keys relative to the tree, and the size of each object."""
@@ -45,12 +46,12 @@ class Tree(Protocol):
         """Return the first `stop` bytes of each object, all there are of shorter ones, together."""
 
 
-def open_tree(url: str, *, storage_options: Mapping[str, Any] | None = None) -> Tree:
+def open_tree(url: str, *, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None) -> Tree:
     """Return the tree at a path or URL; options are fsspec's."""
     where = urls.parse(url)
     if where.path is not None:
         return LocalTree(where.path)
-    return FsspecTree(url, storage_options) if where.origin is None else UnlistedTree(url, storage_options)
+    return FsspecTree(url, storage_options) if where.origin is None else UnlistedTree(url, storage_options, guard)
 
 
 class LocalTree:
@@ -204,10 +205,11 @@ _UNLISTED_TOGETHER = 16
 class UnlistedTree:
     """Objects below an HTTP URL."""
 
-    def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None, guard: AddressGuard | None = None) -> None:
         if "?" in url or "#" in url:
             raise UnsupportedError("a URL with a query names one object, not those below it", url=url)
         self._options = options
+        self._guard = guard
         self.url = f"{url.rstrip('/')}/"
         self.requests = 0
         self.bytes_read = 0
@@ -233,7 +235,7 @@ class UnlistedTree:
         return found
 
     def _found(self, key: str, stop: int) -> bytes | None:
-        source = open_source(self.url + key, storage_options=self._options)
+        source = open_source(self.url + key, storage_options=self._options, guard=self._guard)
         try:
             return source.read([(0, stop)])[0]
         except JnrrdzError as error:

@@ -6,8 +6,11 @@ from ipaddress import ip_network
 
 import pytest
 
+import jnrrdz
 from jnrrdz.errors import JnrrdzError, UnsupportedError, UntrustedSourceError
+from jnrrdz.formats.scanning import scan
 from jnrrdz.manifests.trust import Trust
+from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources import guard as guards
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, Kind, Nearness
@@ -128,6 +131,36 @@ def test_a_proxy_may_be_anywhere(make_http_server):
     assert source.read([(0, 7)]) == [b"through"]
 
 
+def detached(size=64):
+    """Return an NRRD header of some bytes in a file beside it."""
+    text = f"NRRD0004\ntype: uint8\ndimension: 1\nsizes: {size}\nencoding: raw\ndata file: a.raw\n\n"
+    return text.encode()
+
+
+def test_files_beside_a_header_redirect_no_nearer_than_it_is(site, names):
+    there, here = site
+    there.files["/a.nhdr"] = detached()
+    here.files["/a.raw"] = bytes(64)
+    there.redirects["/a.raw"] = f"http://127.0.0.1:{here.port}/a.raw"
+    url = f"http://{names('127.0.0.2')}:{there.port}/a.nhdr"
+    with pytest.raises(UntrustedSourceError, match="loopback"):
+        jnrrdz.scan(url)
+    assert here.log == []
+    assert jnrrdz.scan(url, allow=[f"http://127.0.0.1:{here.port}/"]).sources[1].size == 64
+
+
+def test_what_a_document_names_is_scanned_no_nearer_than_the_document_is(site, names):
+    there, here = site
+    here.files["/a.nhdr"], here.files["/a.raw"] = detached(), bytes(64)
+    document = fetched(names("127.0.0.2"), there.port)
+    url = f"http://{names('127.0.0.1')}:{here.port}/a.nhdr"
+    with pytest.raises(UntrustedSourceError, match="loopback"):
+        scan(url, ScanOptions(), Access(named_by=document))
+    assert here.log == []
+    assert scan(url, ScanOptions(), Access()).format == "NRRD"
+    assert scan(url, ScanOptions(), Access(named_by="/data/item.json")).format == "NRRD"
+
+
 # -- headers --------------------------------------------------------------------------------------
 
 GIVEN = {
@@ -187,6 +220,19 @@ def test_headers_do_not_go_to_the_other_hosts_of_a_manifest(two, options):
     url = trust.resolve("a")
     assert open_source(url, storage_options=options, guard=trust.guard_for(url)).read([(0, 4)]) == [b"data"]
     assert got(named)
+
+
+def test_files_beside_a_header_get_what_it_gets(two):
+    named, other = two
+    named.files |= {"/a.nhdr": detached(), "/a.raw": bytes(64)}
+    options = GIVEN["headers"]
+    group = jnrrdz.scan(f"{named.url}/a.nhdr", storage_options=options)
+    assert got(named)
+    assert jnrrdz.open_group(group, source_options=options)["data"][:].tobytes() == bytes(64)
+    named.redirects["/a.raw"] = f"{other.url}/a.raw"
+    other.files["/a.raw"] = bytes(64)
+    jnrrdz.scan(f"{named.url}/a.nhdr", storage_options=options, allow=["*"])
+    assert not got(other)
 
 
 def test_an_origin_is_scheme_host_and_port():
