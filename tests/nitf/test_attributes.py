@@ -198,7 +198,8 @@ def test_a_lookup_table_is_a_colour_table_or_read(make_nitf, open_nitf):
 def test_every_image_is_a_group_and_one_that_is_not_read_is_named(make_nitf, open_nitf):
     other = (bytes(6), {"NROWS": 2, "NCOLS": 3})
     broken = (bytes(6), {"NROWS": 2, "NCOLS": 3, "IC": "C7", "COMRAT": "01.0"})
-    group = open_nitf(make_nitf((DATA, PLAIN), broken, other))
+    with pytest.warns(UserWarning, match=r"image_1 is left out: image 1 IC: 'C7'"):
+        group = open_nitf(make_nitf((DATA, PLAIN), broken, other))
     assert sorted(group) == ["image_0", "image_2"]
     assert group["image_2/data"].shape == (2, 3)
     (refused,) = group.attrs["refused"]

@@ -5,7 +5,8 @@ main header has it and is right, else by walking from SOT to SOT.
 
 Where resolutions come first in the progression, a level needs the first tile-parts only if a tile has one for each,
 or the head of a tile's only one if the packet lengths in its header (PLT) say where that ends.  Neither is a promise
-of the format: who decodes reads the packet headers, and counts (`check_packets`).
+of the format: tile-parts are looked at when they are found, and who decodes reads the packet headers, and
+counts (`check_packets`).
 Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), annex A, B.10 (packet headers), B.12 (progression orders);
 T.814 (HTJ2K)
 """
@@ -49,6 +50,9 @@ from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, TileParts, Walk, liste
 SOD_BYTES = 2
 MAGIC = b"\xff\x4f\xff\x51"
 MAX_HEADER = 16 << 20
+FEW_PACKETS = 1 << 12
+"""Packets of a tile whose headers are read to see where its resolutions end: some tenths of a second."""
+
 PSOT = 6
 """Where Psot stands in a tile-part, counted from SOT."""
 
@@ -76,6 +80,9 @@ class Codestream:
 
     heads: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """For some tiles, the bytes of the first tile-part up to and with each resolution, lowest first."""
+
+    is_split: bool = False
+    """Whether each tile has a tile-part for each resolution, lowest first."""
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -134,7 +141,8 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
     if tile in tiles.heads and walk.exactly(offset + PSOT, offset + PSOT + 4) == bytes(4):
         del tiles.heads[tile]
     end = int((parts.offset + parts.length).max())
-    return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, parts, tiles.heads)
+    is_split = tiles.levels == style.levels and _holds_resolutions(walk, parts, countable(header), far=far)
+    return Codestream(start, min(end + 2, stop), header, siz, style, tiles.levels, parts, tiles.heads, is_split)
 
 
 def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
@@ -218,23 +226,57 @@ def is_by_resolution(progression: int, layers: int) -> bool:
     return progression in first or (progression == Progression.LRCP and layers == 1)
 
 
+def _holds_resolutions(walk: Walk, parts: TileParts, coded: Coding | None, *, far: bool) -> bool:
+    """Whether the first tile-parts of each tile hold its first resolutions, a tile-part for each.
+
+    Their headers have to be whole, and to list as many packets (PLT).  Where they list none, those of the first tile
+    are counted, if they are few.  In a `far` file each look would be a request: there only the decoder counts.
+    """
+    if coded is None or not coded.levels or not is_by_resolution(coded.progression, coded.layers):
+        return False
+    if (np.bincount(parts.tile)[parts.tile] != coded.levels + 1).any():
+        return False
+    tiles = np.argsort(parts.tile, kind="stable").reshape(-1, coded.levels + 1)
+    spans = np.stack([parts.offset, parts.offset + parts.length], axis=1)
+    try:
+        return far or all(
+            _is_split(walk, coded, int(parts.tile[rows[0]]), spans[rows].tolist(), count=number == 0)
+            for number, rows in enumerate(tiles)
+        )
+    except (MalformedError, UnsupportedError):
+        return False
+
+
+def _is_split(walk: Walk, coded: Coding, tile: int, spans: list[list[int]], *, count: bool) -> bool:
+    """Whether the tile-parts of one tile hold its resolutions, as far as they say it or packets are to be counted."""
+    bodies = [tile_part(walk.exactly, *span) for span in spans]
+    if all(body.plt or body.start == body.stop for body in bodies):
+        have = [len(plt_lengths(body.plt)) if body.plt else 0 for body in bodies]
+        needed = packet_counts(coded, tile)
+    elif count and sum(needed := packet_counts(coded, tile)) <= FEW_PACKETS:
+        box = coded.tile_box(tile)
+        packets = walk_packets(walk.exactly, coded, packet_order(coded, box), bodies, partial(resolution, coded, box))
+        begins = [begin for begin, end, stop in packets if end <= stop]
+        have = [sum(body.start <= begin < body.stop for begin in begins) for body in bodies]
+    else:
+        return True
+    return bool((np.cumsum(have) >= np.cumsum(needed))[:-1].all())
+
+
 def needed_parts(codestream: Codestream, level: int, grid: ChunkGrid) -> TileParts:
     """Return the tile-parts that a level needs: all of them, unless each holds a resolution or its head is known."""
     parts, resolutions = codestream.parts, codestream.style.levels + 1
-    if not level or codestream.levels != codestream.style.levels or countable(codestream.header) is None:
+    if not level or codestream.levels != codestream.style.levels:
         return parts
-    if not is_by_resolution(codestream.style.progression, codestream.style.layers):
-        return parts
-    counts = np.bincount(parts.tile)
-    if (counts == resolutions).all():
+    if codestream.is_split:
         order = np.argsort(parts.tile, kind="stable")
         rank = np.empty(len(parts), np.int64)
         rank[order] = np.arange(len(parts)) % resolutions
         kept = rank < resolutions - level
         return TileParts(parts.tile[kept], parts.offset[kept], parts.length[kept])
-    if not grid.is_tiles:
+    if not codestream.heads or not grid.is_tiles:
         return parts
-    length = parts.length.copy()
+    counts, length = np.bincount(parts.tile), parts.length.copy()
     for row in np.flatnonzero(counts[parts.tile] == 1).tolist():
         ends = codestream.heads.get(int(parts.tile[row]))
         if ends is not None and ends[-1] == length[row]:

@@ -319,7 +319,8 @@ class PacketTable:
 def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
     """Return where the packets of the tile-part from `start` (its SOT) to `stop` are, and its PLT segments."""
     at, plt = start + SOT_BYTES, []
-    while (marker := int.from_bytes(four := read(at, min(at + 4, stop)), "big") >> 16) != Marker.SOD:
+    # a tile-part without packets ends with SOD
+    while (marker := int.from_bytes((four := read(at, min(at + 4, stop)))[:2], "big")) != Marker.SOD:
         length = int.from_bytes(four[2:], "big")
         if len(four) < 4 or marker >> 8 != 0xFF or length < 2 or at + 2 + length > stop:  # noqa: PLR2004
             raise MalformedError(f"{four.hex(' ') or 'nothing'} where a tile-part's header goes on", offset=at)

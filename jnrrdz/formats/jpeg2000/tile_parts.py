@@ -1,6 +1,7 @@
 """Where the tile-parts of a codestream are: by the list in TLM, or from SOT to SOT.
 
-A list is taken for true only if the first and the last SOT stand where it says and the tile-parts fill the stream.
+A list is taken for true only if the first and the last SOT stand where it says and the tile-parts fill the stream;
+where a look costs no request, every SOT.
 Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.4.2 (SOT) and A.7.1 (TLM)
 """
 
@@ -51,7 +52,7 @@ class Walk:
 
     def __init__(self, read: ReadRange, stop: int, *, far: bool, block: int = FIRST_BLOCK) -> None:
         self.stop = stop
-        self._read, self._far = read, far
+        self._read, self.far = read, far
         self._start, self._block, self._size = 0, b"", block
         self._lengths: list[int] = []
         """Of the tile-parts so far."""
@@ -61,7 +62,7 @@ class Walk:
         stop = min(stop, self.stop)
         if start >= stop:
             return b""
-        if not self._far:
+        if not self.far:
             return self._read(start, stop)
         if not self._start <= start <= stop <= self._start + len(self._block):
             parts = len(self._lengths)
@@ -133,19 +134,20 @@ def _tlm(body: bytes) -> tuple[Ints | None, Ints] | None:
 
 
 def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
-    """Whether a list names every tile, and the first and the last tile-part stand where it says."""
+    """Whether a list names every tile, and the tile-parts (of a far source the first and the last) stand there."""
     if not len(parts) or parts.length.min() <= SOT_BYTES or parts.tile.max() >= siz.tiles:
         return False
     if np.setdiff1d(siz.needed(), parts.tile).size or int(parts.offset[-1] + parts.length[-1]) > walk.stop:
         return False
-    for row in dict.fromkeys((0, len(parts) - 1)):
-        offset, length = int(parts.offset[row]), int(parts.length[row])
+    rows = list(zip(parts.tile.tolist(), parts.offset.tolist(), parts.length.tolist(), strict=True))
+    for number, (tile, offset, length) in enumerate([rows[0], rows[-1]] if walk.far else rows):
         data = walk.exactly(offset, offset + SOT_BYTES)
         if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90"):
             return False
-        _, _, tile, psot, *_ = SOT.unpack(data)
+        _, _, named, psot, *_ = SOT.unpack(data)
         # a last tile-part may leave its length open
-        if tile != parts.tile[row] or psot not in {length, 0 if row else length}:
+        is_open = number > 0 and offset == rows[-1][1] and psot == 0
+        if named != tile or (psot != length and not is_open):
             return False
     return True
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.fields import BYTE
-from jnrrdz.formats.nitf.header import ReadRange
+from jnrrdz.formats.nitf.header import NitfLayout, ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
 
 type Spans = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -35,6 +35,11 @@ SPARE_CHUNKS = 1 << 16
 """Chunks that any image may have, however few bytes it has; of others each is a byte at least."""
 
 PLANAR = {"B", "S"}
+UNENDED = {"C1", "M1"}
+"""Compressions whose streams do not say where they end."""
+
+STREAM_MARKS = b"\xff\xd8\xff", b"\xff\x4f\xff\x51", b"\0\0\0\x0cjP  "
+"""The first bytes of JPEG, of JPEG 2000, and of the latter in a JP2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +93,37 @@ def check_data(image: NitfImage, nbytes: int) -> None:
         )
 
 
+def block_bytes(image: NitfImage) -> tuple[int, int]:
+    """Return the bytes of an uncompressed block's pieces, and how many pieces (bands in IMODE B) a block has."""
+    rows, columns = image.block
+    together = 1 if image.mode in PLANAR else len(image.bands)
+    return -(-rows * columns * together * image.bits // BYTE), len(image.bands) if image.mode == "B" else 1
+
+
+def check_place(read: ReadRange, layout: NitfLayout, image: NitfImage) -> None:
+    """Refuse an image if it is not certain where its data begin, or where they end if that decides over pixels.
+
+    Data begin where LISH says.  Where the subheader's own fields end elsewhere, one of both is wrong, and something
+    else has to say so too: blocks that take all of LI, or the mark that a compressed stream begins with.
+    """
+    segment = image.segment
+    if segment.data == image.end:
+        is_certain = image.compression not in UNENDED or layout.is_end_certain(read, segment, strictly=False)
+        field, said = "LI", "the data do not end where the next segment or the end of the file is"
+    else:
+        nbytes, pieces = block_bytes(image)
+        fits = image.compression == "NC" and segment.data_length == nbytes * pieces * block_count(image)
+        begins = not image.is_masked and read(segment.data, segment.data + 8).startswith(STREAM_MARKS)
+        is_certain = (fits or begins) and layout.is_end_certain(read, segment, strictly=True)
+        field, said = "LISH", f"{segment.header_length} bytes, its fields take {image.end - segment.start}"
+    if not is_certain:
+        raise MalformedError(
+            f"{said}; it is not certain where the pixels are, correct LISH and LI in the file header",
+            offset=segment.start,
+            field=f"{image.what} {field}",
+        )
+
+
 def per_block(image: NitfImage, values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a value for each stored block as (band, down, across), only one band where they are together."""
     bands = len(image.bands) if image.mode == "S" else 1
@@ -107,8 +143,7 @@ def uncompressed_chunks(image: NitfImage, mask: Mask | None) -> Chunks:
     rows, columns = image.block
     bands, count = len(image.bands), block_count(image)
     together = 1 if image.mode in PLANAR else bands
-    planes = bands if image.mode == "B" else 1
-    nbytes = -(-rows * columns * together * image.bits // BYTE)
+    nbytes, planes = block_bytes(image)
     check_count(image, count * planes)
     begin = image.segment.data if mask is None else mask.start
     if mask is None or mask.offsets is None:

@@ -41,6 +41,19 @@ HEADER_LENGTH_END = 400
 """The largest place where HL may end: NITF 2.0 with a downgrading event."""
 
 OVERFLOW_DIGITS = 3
+UNKNOWN_LENGTH = 10**12 - 1
+"""FL of a file that was written before its length was known."""
+
+MARKS = {
+    "image": "IM",
+    "graphic": "SY",
+    "symbol": "SY",
+    "label": "LA",
+    "text": "TE",
+    "extension": "DE",
+    "reserved_extension": "RE",
+}
+"""What the subheader of a kind of segment begins with."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +103,25 @@ class NitfLayout:
     """The extensions of the file header, not yet taken apart."""
 
     size: int = 0
+    end: int = 0
+    """Where the last segment ends by the lengths of all, whatever the source has."""
+
     problems: list[str] = field(default_factory=list)
 
     def of(self, kind: str) -> tuple[Segment, ...]:
         """Return the segments of one kind."""
         return tuple(segment for segment in self.segments if segment.kind == kind)
+
+    def is_end_certain(self, read: ReadRange, segment: Segment, *, strictly: bool) -> bool:
+        """Whether something else says too that a segment ends where its lengths do: the next one, or the file's end.
+
+        That is what FL says or where the source ends, `strictly` both.
+        """
+        after = next((other for other in self.segments if other.start > segment.start), None)
+        if after is None:
+            ends = [self.end == self.size, self.end == self.fields["FL"]]
+            return all(ends) if strictly else any(ends)
+        return read(after.start, after.start + 2).decode("latin-1") == MARKS.get(after.kind)
 
 
 def parse_nitf(read: ReadRange, size: int) -> NitfLayout:
@@ -118,7 +145,12 @@ def parse_nitf(read: ReadRange, size: int) -> NitfLayout:
             start = segment.stop
             segments.append(segment.within(size))
     tres, problems = read_tres(cursor, ("UDHDL", "UDHOFL", "UDHD"), ("XHDL", "XHDLOFL", "XHD"))
-    return NitfLayout(version, cursor.fields, tuple(segments), tres, size, problems)
+    said = cursor.fields["FL"]
+    if segments and said not in {start, UNKNOWN_LENGTH}:
+        problems = [*problems, f"file header FL: {said} bytes, the segments end at {start}"]
+    elif start > size:
+        problems = [*problems, f"file header FL: the segments end at {start}, the source has {size} bytes"]
+    return NitfLayout(version, cursor.fields, tuple(segments), tres, size, start, problems)
 
 
 def _read_to_length(cursor: Cursor, version: Version) -> int:
@@ -172,7 +204,15 @@ def header_cursor(read: ReadRange, layout: NitfLayout, segment: Segment, what: s
             offset=segment.start,
             field=what,
         )
-    return Cursor(read(segment.start, segment.data), segment.start, what)
+    cursor = Cursor(read(segment.start, segment.data), segment.start, what)
+    mark, expected = cursor.data[:2].decode("latin-1"), MARKS[segment.kind]
+    if len(mark) == len(expected) and mark != expected:
+        raise MalformedError(
+            f"{mark!r} where {expected} belongs: the file header's lengths do not lead to it",
+            offset=segment.start,
+            field=what,
+        )
+    return cursor
 
 
 def parse_extension(read: ReadRange, layout: NitfLayout, segment: Segment) -> Extension:

@@ -41,6 +41,9 @@ class NitfImage:
     bands: tuple[Band, ...]
     comments: tuple[str, ...]
     tres: bytes
+    end: int = 0
+    """Where the fields of the subheader end in the source."""
+
     problems: list[str] = field(default_factory=list)
 
     def _number(self, name: str) -> int:
@@ -106,8 +109,6 @@ def parse_image(read: ReadRange, layout: NitfLayout, segment: Segment) -> NitfIm
     """Return what the subheader of an image segment says, its sizes checked against each other."""
     cursor = header_cursor(read, layout, segment, f"image {segment.number}")
     cursor.take(layout.version.image)
-    if cursor.fields["IM"] != "IM":
-        raise MalformedError(f"{cursor.fields['IM']!r} where IM belongs", offset=segment.start, field=cursor.what)
     layout.version.read_security(cursor, "I")
     cursor.take(IMAGE_SHAPE)
     if (cursor.fields["ICORDS"] or " ") != layout.version.no_coordinates:
@@ -120,7 +121,7 @@ def parse_image(read: ReadRange, layout: NitfLayout, segment: Segment) -> NitfIm
     cursor.take(IMAGE_BLOCKS)
     tres, problems = read_tres(cursor, ("UDIDL", "UDOFL", "UDID"), ("IXSHDL", "IXSOFL", "IXSHD"))
     texts = tuple(comment.decode("latin-1").rstrip(" \0") for comment in comments)
-    image = NitfImage(segment, cursor.fields, bands, texts, tres, problems)
+    image = NitfImage(segment, cursor.fields, bands, texts, tres, cursor.offset, problems)
     _check(image)
     return image
 

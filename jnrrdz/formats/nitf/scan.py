@@ -7,6 +7,7 @@ Spec: https://nsgreg.nga.mil/doc/view?i=5533 (JBP-2025.1), MIL-STD-2500A (NITF 2
 https://gdal.org/en/stable/drivers/raster/nitf.html (R-sets)
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ from jnrrdz.formats.nitf.arrays import (
     whole_image,
 )
 from jnrrdz.formats.nitf.attributes import Extras, Notes, file_attributes, image_attributes, read_extras
+from jnrrdz.formats.nitf.blocks import check_place
 from jnrrdz.formats.nitf.fields import NITF20
 from jnrrdz.formats.nitf.georeference import PlaceSources, chip_rpc, find_georeference, parse_rpc
 from jnrrdz.formats.nitf.header import NitfLayout, parse_nitf
@@ -101,7 +103,9 @@ def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str
     failures: list[tuple[str, JnrrdzError]] = []
     for segment in segments:
         try:
-            parsed.append(parse_image(read, layout, segment))
+            image = parse_image(read, layout, segment)
+            check_place(read, layout, image)
+            parsed.append(image)
         except (MalformedError, UnsupportedError) as error:
             failures.append((f"{IMAGE}{segment.number}", error))
     for number, members in join_images(parsed):
@@ -112,6 +116,8 @@ def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str
     if not images:
         raise failures[0][1]
     refused = [{"image": name, "reason": str(error)} for name, error in failures]
+    for entry in refused:
+        warnings.warn(f"{entry['image']} is left out: {entry['reason']}", stacklevel=3)
     lists = {"xml": extras.xml, "extensions": extras.others, **notes.attributes(), "refused": refused}
     return attributes | {name: values for name, values in lists.items() if values}, images
 
