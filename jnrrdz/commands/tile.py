@@ -180,11 +180,13 @@ LARGEST_ATTRIBUTES = 1 << 18
 """Bytes of attributes that a header takes with it."""
 
 
+ELSEWHERE = {"axes", "grid_mapping", "coordinates"}
+"""Attributes that the header says in keys of its own."""
+
+
 def _other_attributes(pixels: Pixels) -> Keys:
     """Return what else the source says of the array, as one key; nothing where it is more than a header should hold."""
-    attributes = kept(
-        {name: value for name, value in pixels.attributes.items() if name not in {"axes", "grid_mapping"}}
-    )
+    attributes = kept({name: value for name, value in pixels.attributes.items() if name not in ELSEWHERE})
     if pixels.mapping:
         names = ("crs_wkt", "GeoTransform", "grid_mapping_name")
         attributes["spatial_ref"] = {name: pixels.mapping[name] for name in names if name in pixels.mapping}

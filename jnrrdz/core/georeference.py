@@ -13,7 +13,7 @@ import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray
 from jnrrdz.core.codecs import bytes_
-from jnrrdz.core.crs import Crs, cf_attributes, height_unit
+from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, height_unit
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
 from jnrrdz.core.refs import ChunkRefs
 
@@ -21,6 +21,9 @@ type Attributes = dict[str, Any]
 
 type Rpc = dict[str, float | list[float]]
 """Rational polynomial coefficients: GDAL's item names to numbers."""
+
+RPC_CRS = 4326
+"""The CRS of the ground coordinates of every sensor model of this kind: WGS 84."""
 
 type Shape = tuple[int, int]
 """Rows and columns."""
@@ -77,14 +80,16 @@ class Georeference:
         return replace(self, affine=affine, gcps=gcps, rpc=rpc)
 
     def array_attributes(self) -> Attributes:
-        """Return what the pixels' variable says."""
-        return {"grid_mapping": GRID_MAPPING} if self.known else {}
+        """Return what the pixels' variable says; xarray makes a coordinate of what `coordinates` names."""
+        return {"grid_mapping": GRID_MAPPING, "coordinates": GRID_MAPPING} if self.known else {}
 
     def variables(self) -> dict[str, Node]:
         """Return the grid mapping variable: a scalar without bytes, all is in its attributes."""
         if not self.known:
             return {}
-        attributes = grid_mapping(self.crs, self.affine, self.gcps)
+        is_modelled = self.rpc is not None and self.affine is None and not self.gcps
+        crs = crs_from_epsg(RPC_CRS, "RPC") if is_modelled and self.crs is None else self.crs
+        attributes = grid_mapping(crs, self.affine, self.gcps)
         if self.rpc is not None:
             # rioxarray writes and reads them as JSON text
             attributes["rpcs"] = json.dumps({name.lower(): value for name, value in self.rpc.items()})

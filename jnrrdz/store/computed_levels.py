@@ -105,12 +105,15 @@ def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, sou
         rows, columns = level.factors[-2:]
         attributes["GeoTransform"] = " ".join(map(repr, (c, a * columns, b * rows, f, d * columns, e * rows)))
     nodes[f"{path}{level.name}/{name}/{ZARR_JSON}"] = mapping | {"attributes": attributes}
-    nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"]["grid_mapping"] = name
+    nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"] |= {
+        "grid_mapping": name,
+        "coordinates": name,
+    }
 
 
 def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Document:
     """Return attributes with the level's place: the same origin, larger elements; what is per pixel goes."""
-    gone = {"grid_mapping", "rpc", "spatial:bbox", *PER_TILE}
+    gone = {"grid_mapping", "coordinates", "rpc", "spatial:bbox", *PER_TILE}
     found = {name: value for name, value in attributes.items() if name not in gone}
     if isinstance(found.get("axes"), dict):
         factors = dict(zip(names, level.factors, strict=False))

@@ -19,6 +19,8 @@ from jnrrdz.store.store import ReferenceStore
 
 BAND = "band"
 GEO_TRANSFORM = 6
+MAPPING_ATTRIBUTES = {"GeoTransform", "crs_wkt"}
+"""What a grid mapping is known by where no variable names it."""
 
 
 def _below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
@@ -64,8 +66,10 @@ def dataset(
 
 def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
     """Return the dataset with the grid mapping as a coordinate, and with x and y where rows are straight."""
-    mappings = {name for name in found.variables if "GeoTransform" in found[name].attrs}
-    mappings |= {name for name in found.variables if "crs_wkt" in found[name].attrs}
+    named = {one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in found.variables.values()}
+    mappings = {
+        name for name, one in found.variables.items() if name in named or not MAPPING_ATTRIBUTES.isdisjoint(one.attrs)
+    }
     result = found.set_coords([name for name in mappings if name in found.data_vars])
     for name in mappings:
         result = result.assign_coords(_axes(result, result[name].attrs))

@@ -1,0 +1,130 @@
+"""rioxarray on our datasets, whichever way they are opened: sensor models, control points and warped pixels.
+
+Its own `open_rasterio` on the same file says what is expected.
+"""
+
+import numpy as np
+import pytest
+import rasterio
+import rasterio.shutil
+import rioxarray
+import xarray as xr
+from rasterio.control import GroundControlPoint
+from rasterio.crs import CRS
+from rasterio.rpc import RPC
+from rasterio.transform import Affine
+
+import jnrrdz
+
+SHAPE = (60, 80)
+
+
+def rpc():
+    """Return a model that maps degrees to pixels, nearly straight."""
+    constant, east, north = ([float(place == at) for place in range(20)] for at in range(3))
+    return RPC(
+        height_off=100.0,
+        height_scale=500.0,
+        lat_off=47.0,
+        lat_scale=0.05,
+        line_den_coeff=constant,
+        line_num_coeff=[0.01, *[-value for value in north[1:]]],
+        line_off=30.0,
+        line_scale=30.0,
+        long_off=8.0,
+        long_scale=0.05,
+        samp_den_coeff=constant,
+        samp_num_coeff=east,
+        samp_off=40.0,
+        samp_scale=40.0,
+    )
+
+
+def corners():
+    """Return the control points of an image's corners."""
+    return [
+        GroundControlPoint(row, column, 8.0 + column / 800, 47.0 - row / 1200, 10.0)
+        for row in (0, 60)
+        for column in (0, 80)
+    ]
+
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),  # affine, used by rioxarray
+    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
+]
+
+PLACES = {
+    "sensor model": ("GTiff", {"rpcs": rpc()}),
+    "sensor model of a NITF": ("NITF", {"rpcs": rpc()}),
+    "control points": ("GTiff", {"gcps": corners(), "crs": CRS.from_epsg(4326)}),
+    "control points in metres": ("GTiff", {"gcps": corners(), "crs": CRS.from_epsg(32632)}),
+    "affine": ("GTiff", {"transform": Affine(0.001, 0, 8, 0, -0.001, 47), "crs": CRS.from_epsg(4326)}),
+    "affine and model": (
+        "GTiff",
+        {"rpcs": rpc(), "transform": Affine(0.001, 0, 8, 0, -0.001, 47), "crs": CRS.from_epsg(4326)},
+    ),
+}
+
+
+def manifest(path):
+    jnrrdz.index(path, path.with_suffix(".json"))
+    return path.with_suffix(".json")
+
+
+def only(tree):
+    """Return the only image of a tree."""
+    (dataset,) = [node.to_dataset() for node in tree.subtree if "data" in node.data_vars]
+    return dataset
+
+
+OPENERS = {
+    "engine": lambda path: xr.open_dataset(path, engine="jnrrdz"),
+    "manifest": lambda path: xr.open_dataset(manifest(path)),
+    "tree": lambda path: only(xr.open_datatree(path, engine="jnrrdz")),
+    "stock xarray": lambda path: only(
+        xr.open_datatree(jnrrdz.open_store(manifest(path)), engine="zarr", consolidated=False)
+    ),
+    "all coordinates": lambda path: xr.open_dataset(path, engine="jnrrdz", decode_coords="all"),
+}
+
+
+@pytest.fixture(params=PLACES)
+def scene(request, tmp_path):
+    """Return a path of an image whose place is given in one way."""
+    driver, place = PLACES[request.param]
+    path = tmp_path / "scene.tif"
+    pixels = np.random.default_rng(0).integers(1, 60000, SHAPE).astype("u2")
+    with rasterio.open(path, "w", driver="GTiff", height=60, width=80, count=1, dtype="uint16", **place) as image:
+        image.write(pixels, 1)
+    if driver == "GTiff":
+        return path
+    rasterio.shutil.copy(path, tmp_path / "a.ntf", driver=driver, RPC00B="YES")
+    (tmp_path / "a.ntf.aux.xml").unlink(missing_ok=True)
+    return tmp_path / "a.ntf"
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_place_is_what_open_rasterio_says(scene, opener):
+    theirs = rioxarray.open_rasterio(scene).squeeze("band")
+    opened = OPENERS[opener](scene)
+    ours = opened["data"]
+    assert list(opened.data_vars) == ["data"]
+    assert ours.rio.get_rpcs() == theirs.rio.get_rpcs()
+    points = [[point.asdict() for point in image.rio.get_gcps() or []] for image in (ours, theirs)]
+    assert [strip(point) for point in points[0]] == [strip(point) for point in points[1]]
+    assert ours.rio.crs == theirs.rio.crs
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def strip(point):
+    """Return a control point without what only names it."""
+    return {name: value for name, value in point.items() if name not in {"id", "info"}}
+
+
+@pytest.mark.parametrize("opener", OPENERS)
+def test_warped_pixels_are_those_of_open_rasterio(scene, opener):
+    theirs = rioxarray.open_rasterio(scene).squeeze("band").rio.reproject("EPSG:3857")
+    ours = OPENERS[opener](scene)["data"].rio.reproject("EPSG:3857")
+    np.testing.assert_allclose(ours.rio.transform(), theirs.rio.transform(), rtol=1e-9)
+    np.testing.assert_array_equal(ours, theirs)
