@@ -208,11 +208,13 @@ def unreadable(entry: Json) -> str | None:
     import zarr.registry  # noqa: PLC0415  the same
     from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]  # noqa: PLC0415  the same
 
+    from jnrrdz import codecs  # noqa: PLC0415  the same
+    from jnrrdz.codecs.chains import LISTED, OWN, RULE  # noqa: PLC0415  the same
     from jnrrdz.core.codecs import CAST_VALUE  # noqa: PLC0415  the same
 
     name, configuration = entry["name"], entry.get("configuration") or {}
     try:
-        codec_class = zarr.registry.get_codec_class(name)
+        codec_class: Any = getattr(codecs, OWN[name]) if name in OWN else zarr.registry.get_codec_class(name)
     except (LookupError, ValueError):
         return f"no package that is installed registers the codec {name!r}"
     except ImportError as error:
@@ -221,6 +223,8 @@ def unreadable(entry: Json) -> str | None:
         codec_class.from_dict({"name": name, "configuration": configuration})
         if name.startswith(NUMCODECS):  # zarr's wrapper would find out at the first chunk
             numcodecs.get_codec({"id": name.removeprefix(NUMCODECS), **configuration})
+        if name not in LISTED:
+            return f"jnrrdz reads codecs of a list only: {RULE}"
     except UnknownCodecError:
         return f"numcodecs has no {name.removeprefix(NUMCODECS)}; a package that it needs is missing"
     except (JnrrdzError, ValueError, TypeError, KeyError, ImportError, NotImplementedError) as error:

@@ -22,6 +22,7 @@ from zarr.core.common import JSON
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec
 from jnrrdz.core.codecs import (
     BYTES,
+    OSML,
     SIDE,
     TAG,
     CodecSpec,
@@ -41,9 +42,8 @@ from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder, block_samples
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.tags import Compression, Photometric, Planar, SampleFormat
 
-PREFIX = "https://awslabs.github.io/osml-imagery-io/codecs/"
-TIFF_TILE = f"{PREFIX}tiff-tile"
-UNREAD = (f"{PREFIX}dted",)
+TIFF_TILE = f"{OSML}tiff-tile"
+UNREAD = (f"{OSML}dted",)
 """What nothing here decodes yet."""
 
 BYTE_ORDERS = {b"II*\0": "little", b"II+\0": "little", b"MM\0*": "big", b"MM\0+": "big"}
@@ -226,9 +226,9 @@ def _tile_of(facts: ArrayFacts, magic: bytes) -> OsmlTiffTile | None:
 type Shape = tuple[int, ...]
 type Members = Mapping[str, Any]
 
-JPEG2000 = f"{PREFIX}jpeg2000"
-JBP_BLOCK = f"{PREFIX}jbp-block"
-JPEG = f"{PREFIX}jpeg"
+JPEG2000 = f"{OSML}jpeg2000"
+JBP_BLOCK = f"{OSML}jbp-block"
+JPEG = f"{OSML}jpeg"
 
 BANDS_Y_X = 3
 RGB = 3

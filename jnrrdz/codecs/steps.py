@@ -20,12 +20,18 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
 
 from jnrrdz.codecs.base import QuickCodec, ThreadedCodec
-from jnrrdz.codecs.tiles import TileCodec
+from jnrrdz.codecs.tiles import TileCodec, placed
 from jnrrdz.core.codecs import (
+    BZ2,
     CANONICAL,
+    GZIP,
     LINEAR,
+    LZ4,
     SQUEEZE,
+    ZLIB,
+    ZSTD,
     ChunkFunction,
+    Codec,
     LinearConfig,
     Location,
     Lz4Config,
@@ -33,10 +39,11 @@ from jnrrdz.core.codecs import (
     OffsetConfig,
     PadConfig,
     SqueezeConfig,
+    can_hold,
 )
-from jnrrdz.errors import MalformedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.n5 import decode as lz4
-from jnrrdz.formats.n5.decode import BlockCoder
+from jnrrdz.formats.n5.decode import BlockCoder, deflate, inflate
 
 # Bytes before or after every encoded chunk
 
@@ -296,3 +303,37 @@ class Lz4Codec(ThreadedCodec, BytesBytesCodec):
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
         encoded = lz4.encode(self.config, memoryview(chunk_data.as_numpy_array()))
         return chunk_spec.prototype.buffer.from_bytes(encoded)
+
+
+# A compressor behind `bytes`
+
+MOST_BESIDE = 1 << 26
+"""Bytes that may stand beside a chunk inside of its compressed data, where the chunk itself is smaller."""
+
+_RATIOS = {GZIP: "gzip", ZLIB: "gzip", BZ2: "bzip2", ZSTD: "zstd", LZ4: "lz4"}
+
+
+@dataclass(frozen=True)
+class BoundedCodec(ThreadedCodec, BytesBytesCodec):
+    """A compressor that makes the bytes of a chunk, and what stands beside them, and never more."""
+
+    config: Codec
+    beside: int = 0
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        data = memoryview(chunk_data.as_numpy_array())
+        own = math.prod(chunk_spec.shape) * chunk_spec.dtype.to_native_dtype().itemsize
+        kind = _RATIOS.get(self.config.name)
+        try:
+            if self.beside > max(own, MOST_BESIDE):
+                raise UnsupportedError(f"{self.beside} bytes beside a chunk of {own}", field=self.config.name)
+            if kind is not None and not can_hold(kind, len(data), own + self.beside):
+                message = f"{len(data)} bytes cannot become the {own + self.beside} that are expected"
+                raise MalformedError(message, field=self.config.name)
+            decoded = inflate(self.config, data, own + self.beside)
+        except JnrrdzError as error:
+            raise placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
+        return chunk_spec.prototype.buffer.from_array_like(decoded)
+
+    def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        return chunk_spec.prototype.buffer.from_bytes(deflate(self.config, chunk_data.to_bytes()))

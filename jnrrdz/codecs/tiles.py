@@ -62,7 +62,7 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         try:
             pixels = self._decode_array(chunk_data, chunk_spec)
         except JnrrdzError as error:
-            raise _placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
+            raise placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
         return chunk_spec.prototype.nd_buffer.from_ndarray_like(pixels)
 
     def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:  # noqa: ARG002  zarr's
@@ -76,7 +76,7 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         try:
             pixels = self._decode_array(data, spec)[selection]
         except JnrrdzError as error:
-            raise _placed(error, getter) from error.__cause__
+            raise placed(error, getter) from error.__cause__
         return spec.prototype.nd_buffer.from_ndarray_like(pixels)
 
     def _decode_partial_sync(self, getter: Any, selection: SelectorTuple, spec: ArraySpec) -> NDBuffer | None:
@@ -113,7 +113,7 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         return await loop.run_in_executor(threads, self._decode_selected, data, byte_getter, selection, chunk_spec)
 
 
-def _placed(error: JnrrdzError, getter: Any) -> JnrrdzError:
+def placed(error: JnrrdzError, getter: Any) -> JnrrdzError:
     """Return the error with the chunk's key, and its source and offset where the store tells them."""
     path = getattr(getter, "path", None)
     describe = getattr(getattr(getter, "store", None), "describe", None)

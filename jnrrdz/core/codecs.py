@@ -44,6 +44,7 @@ LINEAR = "jnrrdz.linear"
 LZ4 = "jnrrdz.lz4"
 SQUEEZE = "jnrrdz.squeeze"
 TILE = "jnrrdz.tile"
+OSML = "https://awslabs.github.io/osml-imagery-io/codecs/"
 
 COMPRESSORS = (GZIP, ZLIB, BZ2, LZMA, ZSTD, BLOSC, LZ4)
 """What N5 compresses with, by Zarr's names."""

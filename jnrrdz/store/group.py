@@ -6,22 +6,18 @@ come out of these groups only.  zarr gives its pool a task for each chunk: a fut
 whoever waits for it, all of it while the threads that decode wait for the interpreter.  Here each thread takes the
 next few chunks until none are left.
 
-zarr's own decompressors hold whatever a chunk inflates to: a few kilobytes can fill all memory.  Chains of a
-compressor alone are read by `jnrrdz.tile`, which decodes the same bytes to the same elements and stops where the
-chunk ends.  `offset` and `pad` drop the header of an N5 block unread; where the bytes that such a chain would write
-are the header of a full block, `n5_default` reads the same chunks: it checks what each block declares, decodes no more
-than that, and names the block in its errors.  The arrays' metadata stay as they are.
+`offset` and `pad` drop the header of an N5 block unread; where the bytes that such a chain would write are the header
+of a full block, `n5_default` reads the same chunks: it checks what each block declares, decodes no more than that, and
+names the block in its errors.  The arrays' metadata stay as they are.
 """
 
 import base64
 import itertools
-import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from typing import Any, cast
 
-import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.codec import Codec, GetResult
@@ -31,11 +27,11 @@ from zarr.core.buffer import NDBuffer, default_buffer_prototype
 from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline, _get_pool
 from zarr.core.indexing import SelectorTuple
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
-from zarr.registry import get_codec_class
 from zarr.storage import StorePath
 
+from jnrrdz.codecs.chains import checked_document, own_codec
 from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import BYTES, MOST_BYTES, OFFSET, PAD, TILE, CodecSpec, TileConfig
+from jnrrdz.core.codecs import BYTES, OFFSET, PAD, CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.store.store import ReferenceStore
@@ -98,26 +94,6 @@ def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> No
         tasks[worker].result()
 
 
-_COMPRESSIONS: Mapping[str, str] = {codec_n5.GZIP: "gzip", codec_n5.BZ2: "bzip2", codec_n5.ZSTD: "zstd"}
-_KINDS = "iufcb"
-
-
-def bounded(codecs: Sequence[Codec], chunk: Sequence[int], dtype: np.dtype[Any]) -> tuple[Codec, ...]:
-    """Return the codec that reads the same chunks within bounds; the very same codecs for any other chain."""
-    entries: list[Any] = [codec.to_dict() for codec in codecs]
-    compression = _COMPRESSIONS.get(entries[-1]["name"]) if len(entries) == len(("bytes", "compressor")) else None
-    if compression is None or entries[0]["name"] != BYTES or dtype.kind not in _KINDS or not chunk:
-        return tuple(codecs)
-    if math.prod(chunk) > MOST_BYTES:
-        return tuple(codecs)
-    endian = (entries[0].get("configuration") or {}).get("endian")
-    spec = TileConfig(tuple(((size, 0),) for size in chunk), endian, compression)
-    return (get_codec_class(TILE).from_dict(spec.to_json()),)
-
-
-_COMPRESSORS = frozenset(
-    {codec_n5.GZIP, codec_n5.ZLIB, codec_n5.BZ2, codec_n5.LZMA, codec_n5.ZSTD, codec_n5.BLOSC, codec_n5.LZ4}
-)
 _CHECKED_MOST = 3
 """Codecs that end such a chain: `bytes`, a compressor, the header's."""
 
@@ -137,7 +113,7 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
     axes = len(stored) - dropped
     order = (codec_n5.reversed_axes(axes),) if axes > 1 else ()
     made = (*[codec_n5.SqueezeConfig()] * dropped, *order, codec_n5.N5DefaultConfig.of(axes, itemsize, tail[1:-1]))
-    return (*codecs[:first], *(get_codec_class(spec.name).from_dict(spec.to_json()) for spec in made))
+    return (*codecs[:first], *map(own_codec, made))
 
 
 def in_c_order(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
@@ -147,12 +123,15 @@ def in_c_order(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
     """
     if len(codecs) != len(("transpose", "n5_default")):
         return tuple(codecs)
-    order, block = _entry(codecs[0]), codecs[1]
-    as_c_order = getattr(block, "as_c_order", None)  # another package's `n5_default` has none
+    order, block = _entry(codecs[0]), cast("Any", codecs[1])
     axes = order.configuration.get("order", ())
-    if as_c_order is None or order.name != codec_n5.TRANSPOSE or list(axes) != list(range(len(axes)))[::-1]:
+    if (
+        _entry(block).name != codec_n5.N5_DEFAULT
+        or order.name != codec_n5.TRANSPOSE
+        or list(axes) != list(range(len(axes)))[::-1]
+    ):
         return tuple(codecs)
-    return (as_c_order(),)
+    return (block.as_c_order(),)
 
 
 def _entry(codec: Codec) -> CodecSpec:
@@ -166,7 +145,7 @@ def _header(tail: Sequence[CodecSpec], itemsize: int) -> bytes | None:
         itemsize > 1 and tail[0].configuration.get("endian") != "big"
     ):
         return None
-    if any(entry.name not in _COMPRESSORS for entry in tail[1:-1]):
+    if any(entry.name not in codec_n5.COMPRESSORS for entry in tail[1:-1]):
         return None
     told = tail[-1].configuration
     literal = told.get("prefix") if tail[-1].name == OFFSET else told.get("padding")
@@ -256,7 +235,7 @@ class ChunkReader:
     """The chunks of an array as zarr's fused pipeline reads them in the calling thread."""
 
     def __init__(self, store: ReferenceStore, path: str, document: dict[str, Any]) -> None:
-        self._metadata = ArrayV3Metadata.from_dict(document)
+        self._metadata = ArrayV3Metadata.from_dict(checked_document(document))
         self._spec = chunk_spec(self._metadata)
         self._pipeline = FusedCodecPipeline.from_codecs(self._metadata.codecs).evolve_from_array_spec(self._spec)
         self._place = StorePath(store, path)
@@ -313,7 +292,6 @@ def _tuned_array(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     spec = chunk_spec(metadata)
     dtype = metadata.data_type.to_native_dtype()
     codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, dtype.itemsize)
-    codecs = in_c_order(bounded(codecs, metadata.chunk_grid.chunk_shape, dtype))
-    pipeline = ReferencePipeline.from_codecs(codecs).evolve_from_array_spec(spec)
+    pipeline = ReferencePipeline.from_codecs(in_c_order(codecs)).evolve_from_array_spec(spec)
     object.__setattr__(inner, "codec_pipeline", pipeline)
     return array

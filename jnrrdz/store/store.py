@@ -14,10 +14,12 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
 
+from jnrrdz.codecs.chains import checked_document
 from jnrrdz.core.refs import WHOLE, ByteRange
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
-from jnrrdz.manifests.documents import ChunkKeys, Documents
+from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.store.sources import Batches, Opener, SourcePool, WholeFiles
@@ -79,6 +81,7 @@ class ReferenceStore(Store):
         self._pool = SourcePool(manifest, options=source_options, allow=allow, opener=opener)
         self._batches = Batches(self._pool)
         self._wholes = WholeFiles(manifest, self._pool)
+        self._served: dict[str, bytes | None] = {}
         self._sync: bool | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,7 +125,7 @@ class ReferenceStore(Store):
         """Return what the manifest has for a key, off the loop where that has to be fetched."""
         chunk = None if key in self.manifest.documents else self.manifest.chunk(key)
         if chunk is None:
-            return self.manifest.documents.get(key)
+            return self._document(key)
         refs, number = chunk
         if refs.ready(number):
             return _or_missing(refs.lookup(number))
@@ -157,7 +160,17 @@ class ReferenceStore(Store):
     def _lookup(self, key: str) -> list[ByteRange] | bytes | None:
         """Do the same, waiting for it."""
         chunk = None if key in self.manifest.documents else self.manifest.chunk(key)
-        return self.manifest.documents.get(key) if chunk is None else _or_missing(chunk[0].lookup(chunk[1]))
+        return self._document(key) if chunk is None else _or_missing(chunk[0].lookup(chunk[1]))
+
+    def _document(self, key: str) -> bytes | None:
+        """Return a document as zarr is to take it, with codecs that are bounded; Zarr v2's mean nothing here."""
+        if key not in self._served:
+            documents = self.manifest.documents
+            text = documents.get(key)
+            if is_metadata(key):
+                text = None if text is None or not key.endswith(ZARR_JSON) else checked_text(documents, key)
+            self._served[key] = text
+        return self._served[key]
 
     def _part(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> list[ByteRange]:
         """Return the ranges of the part of a value that is asked for."""
@@ -303,6 +316,20 @@ def _marked(buffer: Buffer, store: ReferenceStore, key: str) -> Buffer:
 def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, Any]) -> ReferenceStore:
     found = load(manifest, storage_options=options) if isinstance(manifest, str) else manifest
     return ReferenceStore(found, storage_options=options, **access)
+
+
+def checked_text(documents: Documents, key: str) -> bytes:
+    """Return the text of a document as zarr is to take it; what a group consolidates is what its members' own say."""
+    said = parse_json(documents[key])
+    made = checked_document(documents.parsed(key))
+    consolidated = said.get("consolidated_metadata")
+    if consolidated is not None:
+        members = consolidated.get("metadata") if isinstance(consolidated, dict) else None
+        folder = key.removesuffix(ZARR_JSON)
+        found = {name: f"{folder}{name}/{ZARR_JSON}" for name in (members if isinstance(members, dict) else {})}
+        own = {name: checked_document(documents.parsed(at)) for name, at in found.items() if at in documents}
+        made = {**made, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": own}}
+    return documents[key] if made == said else dumps(made).encode()
 
 
 def _or_missing(found: list[ByteRange] | bytes) -> list[ByteRange] | bytes | None:

@@ -178,6 +178,8 @@ def test_check_looks_at_the_compression(cog, run):
         ({"name": "numcodecs.zlib", "configuration": {"level": 1}}, True),
         ({"name": "zstd", "configuration": {"level": 1, "checksum": False}}, True),
         ({"name": "crc32c"}, True),
+        ({"name": "numcodecs.packbits"}, False),
+        ({"name": "vlen-bytes"}, False),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification")

@@ -26,7 +26,6 @@ from zarr.storage import FsspecStore
 from jnrrdz.api import open_group, open_store
 from jnrrdz.codecs.osml import (
     MAKERS,
-    PREFIX,
     TIFF_TILE,
     UNREAD,
     OsmlBlocksCodec,
@@ -37,6 +36,7 @@ from jnrrdz.codecs.osml import (
     adopted_documents,
     is_osml,
 )
+from jnrrdz.core.codecs import OSML
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents
 from tests.readers import assert_identical
@@ -210,7 +210,7 @@ def test_nitf_and_jpeg_2000(name, through):
 
 
 def codec_of(name):
-    return next(entry for entry in metadata(name)["codecs"] if entry["name"].startswith(PREFIX))
+    return next(entry for entry in metadata(name)["codecs"] if entry["name"].startswith(OSML))
 
 
 @pytest.mark.parametrize("name", ["block", "jpeg", "scattered"])
@@ -227,7 +227,7 @@ def test_blocks_of_every_interleave(mode, axes, kind, bits, dtype):
     pixels = np.random.default_rng(1).integers(0, 999, (3, 4, 5)).astype(dtype)
     data = np.ascontiguousarray(pixels.transpose(["bhw".index(axis) for axis in axes])).tobytes()
     said = {"num_bands": 3, "block_height": 4, "block_width": 5, "nbpp": bits, "imode": mode, "pvtype": kind}
-    codec = OsmlBlocksCodec.from_dict({"name": f"{PREFIX}jbp-block", "configuration": said})
+    codec = OsmlBlocksCodec.from_dict({"name": f"{OSML}jbp-block", "configuration": said})
     found = decoded(codec, data, spec((3, 4, 5), dtype[1:]))
     assert found == pixels.astype(pixels.dtype.newbyteorder("<")).tobytes()
 
@@ -242,7 +242,7 @@ def test_a_tile_keeps_its_place_on_the_reference_grid(tmp_path):
     stream = (tmp_path / "tiles.j2k").read_bytes()
     begin = stream.index(b"\xff\x90\x00\x0a")
     said = {"main_header": base64.b64encode(stream[:begin]).decode(), "resolution_level": 0}
-    codec = OsmlBlocksCodec.from_dict({"name": f"{PREFIX}jpeg2000", "configuration": said})
+    codec = OsmlBlocksCodec.from_dict({"name": f"{OSML}jpeg2000", "configuration": said})
     found = {}
     while stream[begin : begin + 2] == b"\xff\x90":
         tile, length = struct.unpack_from(">HI", stream, begin + 4)
@@ -282,8 +282,8 @@ def test_blocks_that_are_refused(name, change, shape, text):
 def test_other_codecs_are_refused_by_name(read):
     document = metadata("block")
     with pytest.raises(UnsupportedError) as caught:
-        read({**document, "codecs": [document["codecs"][0], {"name": f"{PREFIX}dted", "configuration": {}}]})
-    assert f"{PREFIX}dted " in str(caught.value)
+        read({**document, "codecs": [document["codecs"][0], {"name": f"{OSML}dted", "configuration": {}}]})
+    assert f"{OSML}dted " in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [TIFF_TILE, *MAKERS, *UNREAD])

@@ -1,0 +1,148 @@
+"""Which codecs arrays may have that our store serves: those of a list, each bounded by the chunk's size, ours of ours.
+
+Metadata name codecs, and zarr takes whatever class is registered by a name: another package's `n5_default`, or a
+decompressor that holds all that a chunk inflates to, so that a few kilobytes fill all memory.  What the store serves
+names `jnrrdz.checked` in place of such a codec, with the codec's own entry inside of it: the class that comes of it is
+ours, and spells itself as the entry that the manifest has.  The rules: docs/decisions/020-codecs-of-a-list.md.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from zarr.abc.codec import Codec
+from zarr.core.common import JSON
+from zarr.registry import _codec_registries, get_codec_class, register_codec
+
+from jnrrdz import codecs
+from jnrrdz.core import codecs as names
+from jnrrdz.core.codecs import CodecSpec, Lz4Config, shown
+from jnrrdz.errors import MalformedError, UnsupportedError
+
+OWN: Mapping[str, str] = {
+    names.OFFSET: "OffsetCodec",
+    names.PAD: "PadCodec",
+    names.LINEAR: "LinearCodec",
+    names.SQUEEZE: "SqueezeCodec",
+    names.LZ4: "Lz4Codec",
+    names.N5_DEFAULT: "N5DefaultCodec",
+    names.TIFF_TILE: "TiffTileCodec",
+    names.JPEG2000: "Jpeg2000Codec",
+    names.JPEG2000_WINDOW: "Jpeg2000WindowCodec",
+    names.TILE: "JnrrdTileCodec",
+    names.JBP_BLOCK: "JbpBlockCodec",
+    names.JPEG: "JpegCodec",
+    names.NITF_VQ: "NitfVqCodec",
+    f"{names.OSML}tiff-tile": "OsmlTiffTileCodec",
+    f"{names.OSML}jpeg2000": "OsmlBlocksCodec",
+    f"{names.OSML}jbp-block": "OsmlBlocksCodec",
+    f"{names.OSML}jpeg": "OsmlBlocksCodec",
+    f"{names.OSML}dted": "OsmlUnreadCodec",
+}
+"""Our classes in `jnrrdz.codecs` by the names of their codecs: what the entry points say to zarr."""
+
+CRC32C = "crc32c"
+ARRAY_STEPS = (names.TRANSPOSE, names.SCALE_OFFSET, names.CAST_VALUE, names.LINEAR, names.SQUEEZE)
+BYTES_STEPS = (names.OFFSET, names.PAD, CRC32C)
+PACKERS = (*names.COMPRESSORS, *(name for name in OWN if name.startswith(names.OSML)))
+"""What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
+
+PIXELS = (names.BYTES, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
+"""What makes bytes of an array, and is told by the array's type how many there may be."""
+
+LISTED = frozenset((*ARRAY_STEPS, *PIXELS, *PACKERS, *BYTES_STEPS))
+
+RULE = (
+    f"a manifest's arrays have, in this order, any of {', '.join(ARRAY_STEPS)}; one codec from elements to bytes; "
+    f"behind bytes at most one of {', '.join(PACKERS)}; and any of {', '.join(BYTES_STEPS)}"
+)
+
+
+def own_codec(spec: names.Codec) -> Codec:
+    """Return our codec of an entry, zarr's where the name is none of ours."""
+    own = OWN.get(spec.name)
+    codec_class: Any = get_codec_class(spec.name) if own is None else getattr(codecs, own)
+    found: Codec = codec_class.from_dict(spec.to_json())
+    return found
+
+
+class CheckedCodec:
+    """What `jnrrdz.checked` stands for: the entry inside of it, read by our own class."""
+
+    NAME = "jnrrdz.checked"
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Codec:
+        """Return the codec, which spells itself as the entry inside."""
+        configuration: Any = data["configuration"]
+        spec, beside = _spec(configuration["codec"]), configuration.get("beside", 0)
+        from jnrrdz.codecs.steps import BoundedCodec  # noqa: PLC0415  decoders are imported when one is needed
+
+        return BoundedCodec(_compressor(spec), beside) if spec.name in names.COMPRESSORS else own_codec(spec)
+
+
+register_codec(CheckedCodec.NAME, CheckedCodec)  # type: ignore[arg-type]  # zarr only asks it for `from_dict`
+
+
+def checked_codecs(entries: Any) -> list[Any]:
+    """Return the codecs of an array as zarr is to take them: the same, but where zarr would not take ours."""
+    if not isinstance(entries, list):
+        raise MalformedError(f"found {shown(entries)}; a list of codecs is needed", field="codecs")
+    served, beside = [], 0
+    pixels = packer = None
+    for entry in entries:
+        spec = _spec(entry)
+        told: dict[str, Any] = {"codec": spec.to_json()}
+        if pixels is None and spec.name in PIXELS:
+            pixels = spec.name
+        elif pixels == names.BYTES and packer is None and spec.name in PACKERS:
+            packer = spec.name
+            told["beside"] = beside
+        elif pixels is not None and spec.name in BYTES_STEPS:
+            beside += _affix(spec)
+        elif pixels is not None or spec.name not in ARRAY_STEPS:
+            chain = ", ".join(_spec(one).name for one in entries)
+            raise UnsupportedError(f"{spec.name!r} in [{chain}]; {RULE}"[:1000], field="codecs")
+        wrapped = spec.name in names.COMPRESSORS or (spec.name in OWN and not _is_alone(spec.name))
+        served.append({"name": CheckedCodec.NAME, "configuration": told} if wrapped else entry)
+    if pixels is None:
+        raise MalformedError("no codec makes bytes of the elements", field="codecs")
+    return served
+
+
+def checked_document(document: dict[str, Any]) -> dict[str, Any]:
+    """Return an array's document as zarr is to take it, any other node's as it is."""
+    if document.get("node_type") != "array":
+        return document
+    codecs = checked_codecs(document.get("codecs"))
+    return document if codecs == document["codecs"] else {**document, "codecs": codecs}
+
+
+def _is_alone(name: str) -> bool:
+    """Whether zarr knows our class by a name, and no other."""
+    registered = _codec_registries[name]
+    known = {*registered, *(point.value.replace(":", ".") for point in registered.lazy_load_list)}
+    return len(known) == 1 and known.pop().startswith(f"{codecs.__name__}.")
+
+
+def _spec(entry: Any) -> CodecSpec:
+    name: Any
+    configuration: Any
+    name, configuration = (entry, {}) if isinstance(entry, str) else (None, None)
+    if isinstance(entry, Mapping):
+        name, configuration = entry.get("name"), entry.get("configuration", {})
+    if not isinstance(name, str) or not isinstance(configuration, Mapping):
+        raise MalformedError(f"{shown(entry)} is no codec", field="codecs")
+    return CodecSpec(name, configuration)
+
+
+def _compressor(spec: CodecSpec) -> names.Codec:
+    return Lz4Config.from_json(spec.configuration) if spec.name == names.LZ4 else spec
+
+
+def _affix(spec: CodecSpec) -> int:
+    """Return how many bytes a step adds to a chunk."""
+    if spec.name == CRC32C:
+        return 4
+    if spec.name == names.OFFSET:
+        return names.OffsetConfig.from_json(spec.configuration).offset
+    return names.PadConfig.from_json(spec.configuration).nbytes
