@@ -209,7 +209,7 @@ def unreadable(entry: Json) -> str | None:
     from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]  # noqa: PLC0415  the same
 
     from jnrrdz import codecs  # noqa: PLC0415  the same
-    from jnrrdz.codecs.chains import LISTED, OWN, RULE  # noqa: PLC0415  the same
+    from jnrrdz.codecs.chains import OWN  # noqa: PLC0415  the same
     from jnrrdz.core.codecs import CAST_VALUE  # noqa: PLC0415  the same
 
     name, configuration = entry["name"], entry.get("configuration") or {}
@@ -223,8 +223,6 @@ def unreadable(entry: Json) -> str | None:
         codec_class.from_dict({"name": name, "configuration": configuration})
         if name.startswith(NUMCODECS):  # zarr's wrapper would find out at the first chunk
             numcodecs.get_codec({"id": name.removeprefix(NUMCODECS), **configuration})
-        if name not in LISTED:
-            return f"jnrrdz reads codecs of a list only: {RULE}"
     except UnknownCodecError:
         return f"numcodecs has no {name.removeprefix(NUMCODECS)}; a package that it needs is missing"
     except (JnrrdzError, ValueError, TypeError, KeyError, ImportError, NotImplementedError) as error:
@@ -241,12 +239,15 @@ def unreadable(entry: Json) -> str | None:
 
 def _decoder_reason(name: str, configuration: Json) -> str | None:
     """Return why the library that a codec calls cannot read a configuration, None if it can."""
+    from jnrrdz.codecs.chains import LISTED, RULE  # noqa: PLC0415  see the package
     from jnrrdz.core.codecs import JPEG, JPEG2000, Jpeg2000Config  # noqa: PLC0415  see the package
     from jnrrdz.formats.jpeg2000.decode import missing_library  # noqa: PLC0415  the same
     from jnrrdz.formats.nitf import decode as nitf_decode  # noqa: PLC0415  the same
     from jnrrdz.formats.tiff import decode as tiff_decode  # noqa: PLC0415  the same
     from jnrrdz.formats.tiff.tags import Compression, name_of  # noqa: PLC0415  the same
 
+    if name not in LISTED:
+        return f"jnrrdz reads codecs of a list only: {RULE}"
     if name == JPEG2000:
         return missing_library(Jpeg2000Config.from_json(configuration))
     if name == JPEG:
