@@ -3,7 +3,7 @@
 Metadata name codecs, and zarr takes whatever class is registered by a name: another package's `n5_default`, or a
 decompressor that holds all that a chunk inflates to, so that a few kilobytes fill all memory.  What the store serves
 names `jnrrdz.checked` in place of such a codec, with the codec's own entry inside of it: the class that comes of it is
-ours, and spells itself as the entry that the manifest has.  The rules: docs/decisions/020-codecs-of-a-list.md.
+ours, and spells itself as the entry that the manifest has.  The rules: docs/decisions/019-codecs-of-a-list.md.
 """
 
 from collections.abc import Mapping
