@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jnrrdz.batches.selection import Selection
     from jnrrdz.commands.convert import convert
     from jnrrdz.commands.merge import Merged, merge
+    from jnrrdz.commands.preview import Picture, PreviewOptions, preview
     from jnrrdz.commands.refresh import Refreshed, refresh
     from jnrrdz.commands.tile import Tiled, tile
     from jnrrdz.commands.tile_pixels import TileOptions
@@ -38,6 +39,7 @@ _HOMES = {
     "batches.selection": "Selection",
     "commands.convert": "convert",
     "commands.merge": "Merged merge",
+    "commands.preview": "Picture PreviewOptions preview",
     "commands.refresh": "Refreshed refresh",
     "commands.tile": "Tiled tile",
     "commands.tile_pixels": "TileOptions",
@@ -63,6 +65,8 @@ __all__ = [
     "Merged",
     "Outcome",
     "Parser",
+    "Picture",
+    "PreviewOptions",
     "ReferenceStore",
     "Refreshed",
     "ScanOptions",
@@ -85,6 +89,7 @@ __all__ = [
     "open_datatree",
     "open_group",
     "open_store",
+    "preview",
     "refresh",
     "scan",
     "tile",
