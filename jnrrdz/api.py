@@ -21,7 +21,6 @@ from jnrrdz.options import (
     Access,
     IndexChoices,
     OpenChoices,
-    ScanChoices,
     ScanOptions,
     SourceChoices,
     StorageOptions,
@@ -124,14 +123,16 @@ def index_in_place(
     src: str | os.PathLike[str],
     *,
     overwrite: bool = False,
-    storage_options: StorageOptions = None,
-    **choices: Unpack[ScanChoices],
+    **choices: Unpack[SourceChoices],
 ) -> list[str]:
-    """Write zarr.json beside the metadata of a container (N5), and return the keys written."""
-    (options,) = with_choices(choices, ScanOptions())
+    """Write zarr.json beside the metadata of a container (N5), and return the keys written.
+
+    Keywords are the members of `ScanOptions`, and of `Access` as far as they are about a source.
+    """
+    options, access = with_choices(choices, ScanOptions(), Access())
     url = os.fspath(src)
-    root = scanning.describe_in_place(url, options, storage_options)
-    return in_place.write(root, url, overwrite=overwrite, storage_options=storage_options)
+    root = scanning.describe_in_place(url, options, access)
+    return in_place.write(root, url, overwrite=overwrite, storage_options=access.storage_options)
 
 
 def remove_in_place(src: str | os.PathLike[str], *, storage_options: StorageOptions = None) -> list[str]:

@@ -107,7 +107,8 @@ def _index_in_place(console: Console, sources: Sequence[str], wish: Wish, *, rem
             keys = api.remove_in_place(source, storage_options=options)
         else:
             choices: Any = asdict(wish.scan)
-            keys = api.index_in_place(source, overwrite=wish.form.overwrite, storage_options=options, **choices)
+            reach: Any = {"allow": wish.reach.allow, "storage_options": options}
+            keys = api.index_in_place(source, overwrite=wish.form.overwrite, **reach, **choices)
         console.note(f"{source}: {len(keys)} zarr.json {'removed' if remove else 'written'}")
 
     console.end_each(sources, place)

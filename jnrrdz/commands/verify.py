@@ -240,7 +240,7 @@ def tree_sizes(manifest: Manifest, urls: Iterable[str], access: Access) -> State
             place = tree if trust is None else trust.resolve(tree)
             if origin(place) is not None:  # without a listing, only reading a file tells whether it is there
                 continue
-            for keys, sizes in open_tree(place, storage_options=access.source_options).pages():
+            for keys, sizes in open_tree(place, storage_options=access.source_options, allow=access.allow).pages():
                 answers.sizes.update((tree + key, size) for key, size in zip(keys, sizes, strict=True) if key in inside)
         except JnrrdzError as error:
             answers.findings.append(Finding(kind_of(error, "source"), tree, str(error)))

@@ -7,12 +7,13 @@ error; each that was read is recorded once.
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.tree import MISSING, FileSizes
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import Place, is_chained, local_path, place, require_inside
 
 type Opener = Callable[[str], ByteSource]
 """Opens a URL, or raises the JnrrdzError that says why not."""
@@ -28,7 +29,9 @@ class Neighbours:
     opener: Opener | None = None
     lister: Lister | None = None
     allow: tuple[str, ...] = ()
-    """Paths and URLs under which a header may name files that are not below its own folder; `*` for all."""
+    """Paths and URLs under which files may be that are not below the source's own folder; `*` for all."""
+    source: str = ""
+    """The source: what leads out of its folder, by a symbolic link or otherwise, is not opened."""
     opened: dict[str, ReadAhead | None] = field(default_factory=dict)
     listed: list[SourceRecord] = field(default_factory=list)
     """Files that were never opened, as listings showed them."""
@@ -40,8 +43,15 @@ class Neighbours:
         if url not in self.opened:
             path = local_path(url)
             there = path is None or os.path.exists(path)  # noqa: PTH110  the path is literal
+            if there and self._folder is not None:
+                require_inside(place(url), self._folder, self.allow, name=url)
             self.opened[url] = _open_if_there(self.opener, url) if there and self.opener is not None else None
         return self.opened[url]
+
+    @cached_property
+    def _folder(self) -> Place | None:
+        """The folder of the source; that of a chain of file systems is not known."""
+        return place(self.source).parent() if self.source and not is_chained(self.source) else None
 
     def sizes(self, urls: Sequence[str]) -> FileSizes:
         """Return the sizes of many files, none of which is opened."""

@@ -58,13 +58,13 @@ def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = op
     origin = {"options": options.changed()}
     guard = _guard(text, access)
     if is_tree(text):
-        tree = open_tree(text, storage_options=access.storage_options, guard=guard)
+        tree = open_tree(text, storage_options=access.storage_options, guard=guard, allow=access.allow)
         fmt = _directory_format(text)
         group = _group(fmt, options, tree.url, tree, options)
         return Scanned(replace(group, origin=origin), fmt.name, tree.requests, tree.bytes_read)
     open_beside = partial(opener, storage_options=access.storage_options, guard=guard)
     lister = partial(file_sizes, opener=open_beside, storage_options=access.storage_options)
-    neighbours = Neighbours(open_beside, lister, tuple(access.allow))
+    neighbours = Neighbours(open_beside, lister, tuple(access.allow), literal(text))
     source = open_beside(literal(text))
     try:
         read = ReadAhead(source)
@@ -90,12 +90,14 @@ def _guard(text: str, access: Access) -> AddressGuard:
     return AddressGuard.of_source(text, access.allow, is_named=not access.named_by)
 
 
-def describe_in_place(text: str, options: ScanOptions, storage_options: StorageOptions = None) -> Node:
+def describe_in_place(text: str, options: ScanOptions, access: Access) -> Node:
     """Return a directory's tree as Zarr would have it in the very same place."""
     fmt = _directory_format(text)
     if fmt.in_place is None:
         raise UnsupportedError(f"{fmt.name} is not described in place; write a manifest", url=text)
-    node: Node = fmt.call("in_place", open_tree(text, storage_options=storage_options), options)
+    node: Node = fmt.call(
+        "in_place", open_tree(text, storage_options=access.storage_options, allow=access.allow), options
+    )
     return node
 
 

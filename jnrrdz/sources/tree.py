@@ -46,19 +46,29 @@ class Tree(Protocol):
         """Return the first `stop` bytes of each object, all there are of shorter ones, together."""
 
 
-def open_tree(url: str, *, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None) -> Tree:
-    """Return the tree at a path or URL; options are fsspec's."""
+def open_tree(
+    url: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    guard: AddressGuard | None = None,
+    allow: Sequence[str] = (),
+) -> Tree:
+    """Return the tree at a path or URL; options are fsspec's.
+
+    `allow` covers where symbolic links may lead that leave a directory.
+    """
     where = urls.parse(url)
     if where.path is not None:
-        return LocalTree(where.path)
+        return LocalTree(where.path, allow)
     return FsspecTree(url, storage_options) if where.origin is None else UnlistedTree(url, storage_options, guard)
 
 
 class LocalTree:
     """A directory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, allow: Sequence[str] = ()) -> None:
         self._path = os.path.realpath(path)
+        self._allow = tuple(allow)
         self.url = f"{self._path.rstrip('/')}/"
         self.requests = 0
         self.bytes_read = 0
@@ -82,14 +92,25 @@ class LocalTree:
         with os.scandir(f"{self._path}/{folder}") as entries:
             for entry in entries:
                 if entry.is_dir():
-                    # a link to a directory that it is in would be listed without end
-                    real = os.path.realpath(entry.path) if entry.is_symlink() else None
-                    if real is None or not urls.is_under(os.path.realpath(f"{self._path}/{folder}"), real):
+                    if self._follows(entry, f"{self._path}/{folder}"):
                         below.append(f"{folder}{entry.name}/")
-                elif entry.is_file():
+                elif entry.is_file() and self._follows(entry):
                     keys.append(folder + entry.name)
                     sizes.append(entry.stat().st_size)
         return keys, sizes, below
+
+    def _follows(self, entry: os.DirEntry[str], folder: str | None = None) -> bool:
+        """Whether an entry is looked at: a link to a directory that it is in would be listed without end.
+
+        A link out of the tree is refused: whoever gives a directory away can put one there.
+        """
+        if not entry.is_symlink():
+            return True
+        target = urls.place(entry.path)
+        if folder is not None and urls.place(folder).within(target):
+            return False
+        urls.require_inside(target, urls.place(self._path), self._allow, name=entry.path)
+        return True
 
     def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
         """Return the first `stop` bytes of each file."""

@@ -8,6 +8,7 @@ RFC 3986 (URLs), RFC 8089 (file URLs); what has no `://` is a path, as in fsspec
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Self
@@ -15,7 +16,7 @@ from urllib.parse import quote, unquote
 
 import yarl
 
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import JnrrdzError, UntrustedSourceError
 
 HTTP = frozenset({"http", "https"})
 
@@ -221,6 +222,18 @@ def place(url: str) -> Place:
         return Chain(url)
     path = local_path(url)
     return Location.of(url) if path is None else LocalFile.of(path)
+
+
+def require_inside(target: Place, folder: Place, allow: Sequence[str], *, name: str) -> None:
+    """Refuse what is found beside or below a source and leads out of its folder, unless `allow` covers it.
+
+    Symbolic links were followed on both sides: a link in the folder leads where it leads, and the folder of a
+    source that is a link is the one that holds the file itself.
+    """
+    if not target.within(folder) and not any(prefix == "*" or target.within(place(prefix)) for prefix in allow):
+        raise UntrustedSourceError(
+            f"{name!r:.200} leads out of the folder of what names it; --allow {target.url()} would let it"
+        )
 
 
 def is_under(path: str, directory: str) -> bool:

@@ -241,7 +241,9 @@ def test_links_are_followed_but_not_in_circles(write_n5, tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c/v").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "c/up").symlink_to(tmp_path)
-    found = jnrrdz.scan(tmp_path / "c")
+    with pytest.raises(jnrrdz.UntrustedSourceError, match=f"--allow {tmp_path}/elsewhere would let it"):
+        jnrrdz.scan(tmp_path / "c")
+    found = jnrrdz.scan(tmp_path / "c", allow=[str(tmp_path / "elsewhere")])
     np.testing.assert_array_equal(jnrrdz.open_dataset(found)["data"].values, values.T)
 
 

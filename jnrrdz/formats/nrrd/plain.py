@@ -19,11 +19,11 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import Codec, CodecSpec, TileConfig, can_hold
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.nrrd.header import Header
 from jnrrdz.sources.base import ReadAhead
-from jnrrdz.sources.url import LocalFile, Location, is_absolute, place
+from jnrrdz.sources.url import LocalFile, Location, is_absolute, place, require_inside
 
 TARGET = 1 << 18
 """Bytes of a slab, about: a request's worth, and little enough to read for one row."""
@@ -130,15 +130,10 @@ class Folder:
         folder, behind = self._split()
         try:
             target = place(name if is_absolute(name) else folder + name + behind)
+            home = place(folder + behind) if folder or behind else place(".")
+            require_inside(target, home, self.allow, name=name)
         except JnrrdzError as error:
             raise error.at(url=self.header, field=field) from error.__cause__
-        home = place(folder + behind) if folder or behind else place(".")
-        if not target.within(home) and not any(prefix == "*" or target.within(place(prefix)) for prefix in self.allow):
-            raise UntrustedSourceError(
-                f"{name!r:.200} leads out of the header's folder; --allow {target.url()} would let it",
-                url=self.header,
-                field=field,
-            )
         return target.url() if isinstance(target, LocalFile | Location) else folder + name + behind
 
     def resolve_all(self, names: Sequence[str], field: str, base: str = "", base_field: str = "") -> list[str]:
