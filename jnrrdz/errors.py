@@ -1,69 +1,12 @@
 """What can go wrong, as exceptions that say where and never show a credential.
 
 Every error that jnrrdz raises on purpose is a `JnrrdzError`; its text is one line that names the source, the field
-and the byte offset as far as they are known.  Signed URLs have credentials in their query (AWS, Google, Azure, tokens
-of services), old ones before the host.  AWS: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html;
-Azure: https://learn.microsoft.com/rest/api/storageservices/create-service-sas; userinfo: RFC 3986, section 3.2.1.
+and the byte offset as far as they are known.
 """
 
-import re
 from typing import Self
 
-HIDDEN = "REDACTED"
-
-# what stands before the `@` of an Azure URL is a container, before that of ssh a user
-_USER = re.compile(
-    r"(\bhttps?://)[^/?#@\s'\"]*@|(\b[A-Za-z][A-Za-z0-9+.\-]*://)[^/?#@:\s'\"]*:[^/?#@\s'\"]*@", re.IGNORECASE
-)
-_CREDENTIAL = (
-    r"(?:[\w.-]*(?:sig|signature|credentials?|token|secret|password|passwd|auth|authorization|policy|apikey"
-    r"|api[_-]key|access[_-]?key(?:[_-]?id)?|key-pair-id|googleaccessid|x-amz-[\w-]*|x-goog-[\w-]*|session|jwt)"
-    r"|hdnea|hdnts|pwd)"
-)
-# a URL in the query of another has its own marks percent-encoded
-_VALUE = re.compile(
-    rf"((?:[?&;]|%3F|%26)(?:{_CREDENTIAL}|key|code|s[a-z]{{1,2}})(?:=|%3D))(?:(?!%26)[^&\s'\"#;])+", re.IGNORECASE
-)
-_NAME = re.compile(_CREDENTIAL, re.IGNORECASE)
-_OPAQUE = re.compile(r"[\w-]{16,}")
-_WITH_SIGNATURE = re.compile(r"expires|response-[\w-]+|s[a-z]{1,2}|s[a-z]oid|sktid|sduoid|scid", re.IGNORECASE)
-"""Parameters that mean something beside a signature only."""
-
-
-def redacted(text: str) -> str:
-    """Return the text with users, passwords, signatures and tokens in URLs hidden."""
-    if "://" not in text and "?" not in text:
-        return text
-    return _VALUE.sub(rf"\1{HIDDEN}", _USER.sub(r"\1\2", text))
-
-
-def without_credentials(url: str) -> str:
-    """Return the URL of the same object for somebody else, who has credentials of their own.
-
-    Only HTTP has a query: in the key of an object store a question mark is a letter.
-    """
-    if "://" not in url or not ("@" in url or "?" in url):
-        return url
-    return "::".join(_USER.sub(r"\1\2", _unsigned(link)) for link in url.split("::"))
-
-
-def _unsigned(link: str) -> str:
-    """Return one link of a chain of URLs without the parameters that are credentials, or belong to a signature."""
-    path, mark, query = link.partition("?")
-    if not mark or not path.lower().startswith(("http://", "https://")):
-        return link
-    parameters = query.split("&")
-    kept = [parameter for parameter in parameters if not _is_secret(*parameter.partition("=")[::2])]
-    if len(kept) < len(parameters):
-        kept = [parameter for parameter in kept if not _WITH_SIGNATURE.fullmatch(parameter.partition("=")[0])]
-    return f"{path}?{'&'.join(kept)}" if kept else path
-
-
-def _is_secret(name: str, value: str) -> bool:
-    """Whether a parameter is a credential: `key` and `code` are often, unless they look like a name."""
-    if name.lower() in {"key", "code"}:
-        return _OPAQUE.fullmatch(value) is not None
-    return _NAME.fullmatch(name) is not None
+from jnrrdz.redact import hidden, printable
 
 
 class JnrrdzError(Exception):
@@ -80,8 +23,8 @@ class JnrrdzError(Exception):
 
     def __str__(self) -> str:
         """`url: field: message (at byte offset)`, on one line, without what is not known and without credentials."""
-        parts = [part for part in (self.url, self.field, self.message) if part]
-        text = redacted(": ".join(parts).replace("\n", " "))
+        parts = [part for part in (self.url and hidden(self.url), self.field, self.message) if part]
+        text = printable(": ".join(parts).replace("\n", " "))
         return text if self.offset is None else f"{text} (at byte {self.offset})"
 
     def __reduce__(self) -> tuple[object, ...]:

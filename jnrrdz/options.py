@@ -6,7 +6,7 @@ here spell for editors and type checkers.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict
 
 type PrecinctWindows = Literal["auto", "always", "never"]
@@ -49,6 +49,7 @@ class WriteChoices(TypedDict, total=False):
     single_range: bool
     relative: bool
     overwrite: bool
+    keep_query: Sequence[str]
     target_options: StorageOptions
 
 
@@ -90,6 +91,7 @@ class BatchChoices(ScanChoices, AxisChoices, total=False):
     single_range: bool
     relative: bool
     overwrite: bool
+    keep_query: Sequence[str]
     jobs: int
     processes: int | None
     scheduler: str | None
@@ -113,10 +115,10 @@ class Access:
     """Paths and URLs under which a manifest may name sources, and a source's header files, that are not where
     they may be anyway (below the folder that names them); `*` for all."""
 
-    storage_options: StorageOptions = None
+    storage_options: StorageOptions = field(default=None, repr=False)
     """fsspec's options for the source or the manifest that you name."""
 
-    source_options: StorageOptions = None
+    source_options: StorageOptions = field(default=None, repr=False)
     """fsspec's options for the sources that a manifest names."""
 
     named_by: str = ""
@@ -140,7 +142,11 @@ class WriteOptions:
     overwrite: bool = False
     """Replace a manifest that exists."""
 
-    target_options: StorageOptions = None
+    keep_query: Sequence[str] = ()
+    """Members of a URL's query that name the file and are no secret, which the manifest then records; `*` for all.
+    Without this only versions of objects stay (`versionId`, `generation`)."""
+
+    target_options: StorageOptions = field(default=None, repr=False)
     """fsspec's options for the output."""
 
 
@@ -202,10 +208,10 @@ class BatchOptions:
     allow: Sequence[str] = ()
     """As in `Access`."""
 
-    storage_options: StorageOptionsOf = None
+    storage_options: StorageOptionsOf = field(default=None, repr=False)
     """fsspec's options for the sources."""
 
-    target_options: StorageOptionsOf = None
+    target_options: StorageOptionsOf = field(default=None, repr=False)
     """fsspec's options for the outputs."""
 
     def source_options(self, url: str) -> StorageOptions:

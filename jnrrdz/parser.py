@@ -19,7 +19,15 @@ from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
-from jnrrdz.manifests.written_refs import is_local, local_path, refuse_whole, remedy, spans
+from jnrrdz.manifests.written_refs import (
+    is_local,
+    local_path,
+    named_urls,
+    refuse_whole,
+    remedy,
+    shareable,
+    spans,
+)
 from jnrrdz.options import ScanChoices, ScanOptions, with_choices
 
 if TYPE_CHECKING:
@@ -36,7 +44,7 @@ class Parser:
 
     group: str | None = None
     single_range: bool = False
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     choices: ScanChoices = field(default_factory=ScanChoices)
     """What `jnrrdz.scan` may be asked, for example `{"physical": True}`."""
 
@@ -71,6 +79,9 @@ def to_manifest_store(
         raise UnsupportedError(
             f"the form virtualizarr needs a package ({error}): pip install 'jnrrdz[virtualizarr]'"
         ) from error
+    for url in named_urls(root):
+        _refuse_marks(url)
+    root = shareable(root)
     # ManifestStore lists the keys of an array only where they are separated by dots
     documents = tree_json(root, separator=".", consolidated=False)
     group = _group(root, "", documents, single_range=single_range)
@@ -126,8 +137,11 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "Ch
 
 
 def _uri(url: str) -> str:
-    """Return the URL of a source as ManifestStore takes it apart: it cuts at `?` and `#`, and decodes nothing."""
-    absolute = f"file://{local_path(url)}" if is_local(url) else url
-    if "?" in absolute or "#" in absolute:
+    """Return the URL of a source as ManifestStore has it."""
+    return f"file://{local_path(url)}" if is_local(url) else url
+
+
+def _refuse_marks(url: str) -> None:
+    """Refuse what ManifestStore takes apart otherwise: it cuts URLs at `?` and `#`, and decodes nothing."""
+    if "?" in url or "#" in url:
         raise UnrepresentableError("VirtualiZarr reads no URL with `?` or `#`; write JSON or Parquet", url=url)
-    return absolute

@@ -19,6 +19,8 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats.scanning import Opener, literal
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.written_refs import relative
+from jnrrdz.options import WriteOptions
+from jnrrdz.redact import bare
 from jnrrdz.sources import faults
 from jnrrdz.sources.base import ByteSource, Validators
 
@@ -199,10 +201,11 @@ def is_made_of(
     return record.modified is not None and record.modified == now.modified
 
 
-def name_in(url: str, output: str, *, is_relative: bool) -> str | None:
+def name_in(url: str, output: str, form: WriteOptions) -> str | None:
     """Return the URL by which a manifest names a source; None where it cannot."""
+    named = bare(literal(url), form.keep_query)
     try:
-        return relative(literal(url), output) if is_relative else literal(url)
+        return relative(named, output) if form.relative else named
     except UnrepresentableError:
         return None
 

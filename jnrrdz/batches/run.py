@@ -26,11 +26,12 @@ from jnrrdz.batches.item import Found, Job, Outcome, State, exists
 from jnrrdz.batches.selection import Selection, Template
 from jnrrdz.batches.work import Plan, failed
 from jnrrdz.core.arrays import SHOWN, html_table
-from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError, redacted
+from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import leftovers, remove
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.options import Access, BatchChoices, BatchOptions, MergeOptions, ScanOptions, WriteOptions, with_choices
+from jnrrdz.redact import bare, redacted
 from jnrrdz.sources.url import local_path, origin
 
 if TYPE_CHECKING:
@@ -162,8 +163,9 @@ def redacted_record(outcome: Outcome) -> dict[str, Any]:
 class Jobs:
     """What is found, with an output for each; what can have none is refused in its place."""
 
-    def __init__(self, template: Template, *, together: bool = False) -> None:
+    def __init__(self, template: Template, keep_query: Sequence[str] = (), *, together: bool = False) -> None:
         self.template = template
+        self.keep_query = keep_query
         self.together = together
         """Whether all sources become one output."""
         self._refused: deque[Outcome] = deque()
@@ -188,13 +190,18 @@ class Jobs:
         own = local_path(found.url)
         if own is not None and local_path(output) is not None and os.path.realpath(output) == os.path.realpath(own):
             raise UnrepresentableError("the manifest would replace its own source", url=found.url)
-        if self.together:
-            return Job(number, found, output)
-        name = output.rstrip("/")
+        name = bare(found.url, self.keep_query) if self.together else output.rstrip("/")
         digest = _digest(name)
         if digest in self._outputs:
-            raise UnrepresentableError(f"another source becomes {output} too; use {{path}} or {{index}}", url=found.url)
+            reason = f"another source becomes {output} too; use {{path}} or {{index}}"
+            if self.together:
+                reason = (
+                    "only its query tells it from another source; --keep-query NAME (keep_query=('NAME',)) keeps it"
+                )
+            raise UnrepresentableError(reason, url=found.url)
         self._outputs.add(digest)
+        if self.together:
+            return Job(number, found, output)
         self._folders.add(name[: name.rfind("/") + 1])
         return Job(number, found, output)
 
@@ -242,7 +249,7 @@ def batch(
     is_one = bool(axis.concat_dim)
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
     plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs)
-    jobs = Jobs(Template(output), together=is_one)
+    jobs = Jobs(Template(output), form.keep_query, together=is_one)
     stream = nullcontext() if work.report is None else Path(work.report).open("w", encoding="utf-8")  # noqa: SIM115  the next line is its context
     with stream as lines:
         together = Together(plan, axis, output) if is_one and not work.dry_run else None

@@ -23,12 +23,13 @@ import fsspec.asyn
 
 from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Job, Outcome, State, is_since
-from jnrrdz.errors import JnrrdzError, redacted
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
+from jnrrdz.redact import redacted
 from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
@@ -317,7 +318,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
     manifest = None
     if plan.collect:
         stream = io.BytesIO()
-        dump(scanned.group, stream)
+        dump(scanned.group, stream, keep_query=plan.form.keep_query)
         manifest = stream.getvalue()
     else:
         with _waiting(job.output):
@@ -352,7 +353,7 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
     if there.options != plan.recorded_options:
         return State.FAILED
     url = job.found.url
-    named = recorded.name_in(url, job.output, is_relative=plan.form.relative)
+    named = recorded.name_in(url, job.output, plan.form)
     same = recorded.is_made_of(there.sources, job.found, named, opener, plan.work.source_options(url))
     return State.SKIPPED if same else State.FAILED
 

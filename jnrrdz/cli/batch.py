@@ -10,7 +10,7 @@ from click.exceptions import Exit
 
 from jnrrdz.cli.console import SOME_FAILED, Console, console_of
 from jnrrdz.cli.options import Reach, ScanCommand, console_options, index_options
-from jnrrdz.errors import redacted
+from jnrrdz.redact import redacted
 
 if TYPE_CHECKING:
     from jnrrdz.batches.item import Outcome

@@ -17,7 +17,8 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from jnrrdz.errors import JnrrdzError, redacted
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import redacted
 
 FAILURE = 1
 SOME_FAILED = 3

@@ -188,7 +188,8 @@ def _to_stdout(console: Console, sources: Sequence[str], wish: Wish) -> None:
     with console.warnings_told(source):
         options = wish.scan.whole_tiles() if wish.form.single_range else wish.scan
         scanned = scanning.scan(source, options, wish.reach.access(source))
-        dump(scanned.group, sys.stdout.buffer, single_range=wish.form.single_range)
+        form = wish.form
+        dump(scanned.group, sys.stdout.buffer, single_range=form.single_range, keep_query=form.keep_query)
         sys.stdout.buffer.flush()
     arrays = [array for _, array in scanned.group.arrays() if array.shape]
     chunks = sum(array.refs.chunks for array in arrays)

@@ -116,6 +116,12 @@ FORMS = (
     ),
     click.option("--single-range", is_flag=True, help="Refer to scattered chunks by the span that holds them."),
     click.option("--relative", is_flag=True, help="Write the sources' URLs relative to the manifest."),
+    click.option(
+        "--keep-query",
+        multiple=True,
+        metavar="NAME",
+        help="Record this member of URLs' queries: it names the file and is no secret. Repeatable.",
+    ),
 )
 """How a manifest is written."""
 

@@ -25,13 +25,14 @@ from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json
-from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError, redacted
+from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, AccessChoices, with_choices
+from jnrrdz.redact import redacted
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.tree import open_tree
 from jnrrdz.sources.url import origin

@@ -10,7 +10,8 @@ import numpy as np
 
 from jnrrdz.core.codecs import Codec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.errors import MalformedError, UnrepresentableError, redacted
+from jnrrdz.errors import MalformedError, UnrepresentableError
+from jnrrdz.redact import redacted
 
 type Node = "VirtualArray | VirtualGroup"
 

@@ -27,7 +27,7 @@ from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
 
-ORIGIN = ("options", "concat_dim", "single_range")
+ORIGIN = ("options", "concat_dim", "single_range", "keep_query")
 """Members of the root's attribute `jnrrdz` that say how a manifest came to be."""
 
 _MOST = np.iinfo(np.int32).max

@@ -49,7 +49,7 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
     wanted = options or WriteOptions()
     if wanted.relative:
         raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
-    root = shareable(root)
+    root = shareable(root, wanted.keep_query)
     found = {path: _single(array, path, single_range=wanted.single_range) for path, array in root.arrays()}
     with _repository(root, target, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
         session = repository.writable_session(BRANCH)

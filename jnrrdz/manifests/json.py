@@ -20,7 +20,7 @@ Version 0 and other layouts are read too, as a whole; `gen` is refused.
 import base64
 import itertools
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from json import dumps as quoted
 from typing import Any, BinaryIO
@@ -53,14 +53,15 @@ _OPENING, _MIDDLE = b"\1", b"\2"
 def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) -> None:
     """Write the references of a tree to the file or URL `target`, whole or not at all."""
     wanted = options or WriteOptions()
-    placed = relocate(shareable(root), target) if wanted.relative else shareable(root)
+    shared = shareable(root, wanted.keep_query)
+    placed = relocate(shared, target) if wanted.relative else shared
     with new_file(target, overwrite=wanted.overwrite, storage_options=wanted.target_options) as stream:
         _write_lines(placed, stream, single_range=wanted.single_range)
 
 
-def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False) -> None:
+def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False, keep_query: Collection[str] = ()) -> None:
     """Write the references of a tree to an open stream, in blocks."""
-    _write_lines(shareable(root), stream, single_range=single_range)
+    _write_lines(shareable(root, keep_query), stream, single_range=single_range)
 
 
 def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) -> None:

@@ -22,7 +22,9 @@ from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents
 from jnrrdz.manifests.json import read_json
+from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
+from jnrrdz.redact import bare
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
@@ -78,13 +80,23 @@ class Manifest:
 
 
 def from_group(root: VirtualGroup) -> Manifest:
-    """Return a manifest of what was scanned, which stays in memory."""
-    documents = Documents({key: dumps(document).encode() for key, document in tree_json(root).items()})
+    """Return a manifest of what was scanned, which stays in memory.
+
+    What it shows as attributes is what a manifest would record; the sources are read as they were given.
+    """
+    urls = {url: bare(url) for url in named_urls(root)}
+    is_plain = all(url == kept for url, kept in urls.items())
+    documents = _documents(root if is_plain else moved(root, urls))
+    sources = (documents if is_plain else _documents(root)).sources()
     arrays = {
         path: ColumnarRefs(ChunkKeys.encoded(path, array.grid, "default", "/"), array.refs)
         for path, array in root.arrays()
     }
-    return Manifest(None, documents, arrays, documents.sources())
+    return Manifest(None, documents, arrays, sources)
+
+
+def _documents(root: VirtualGroup) -> Documents:
+    return Documents({key: dumps(document).encode() for key, document in tree_json(root).items()})
 
 
 # Writing

@@ -67,7 +67,8 @@ def write(
 ) -> None:
     """Write the references of a tree to the directory or URL `target`, whole or not at all."""
     wanted = options or WriteOptions()
-    placed = relocate(shareable(root), target) if wanted.relative else shareable(root)
+    shared = shareable(root, wanted.keep_query)
+    placed = relocate(shared, target) if wanted.relative else shared
     metadata = _metadata(placed)
     with new_directory(
         target, last=METADATA, overwrite=wanted.overwrite, storage_options=wanted.target_options

@@ -10,6 +10,7 @@ several ranges; references of other readers know no more than one span.
 import os
 import posixpath
 import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs, TreeFiles
-from jnrrdz.errors import UnrepresentableError, without_credentials
+from jnrrdz.errors import UnrepresentableError
+from jnrrdz.redact import EVERYTHING, bare, dropped_names, is_share_link
 
 _LOCAL = ("file", "local")
 
@@ -42,18 +44,62 @@ def moved(root: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
     return replace(_relocated(root, urls), sources=sources)
 
 
-def shareable(root: VirtualGroup) -> VirtualGroup:
-    """Return the same tree without the credentials in its sources' URLs: a manifest is read by others, and later."""
-    bare = {url: without_credentials(url) for url in named_urls(root)}
-    signed = sorted(other for url, other in bare.items() if other != url)
-    if not signed:
-        return root
-    others = f" (and {len(signed) - 1} more)" if len(signed) > 1 else ""
+def shareable(root: VirtualGroup, keep_query: Collection[str] = ()) -> VirtualGroup:
+    """Return the same tree without what its sources' URLs may hold of secrets: a manifest is read by others, and later.
+
+    What a URL keeps is said in `jnrrdz.redact`; `keep_query` names further members of queries, and is recorded.
+    """
+    recorded = root.origin.get("keep_query")
+    keep = {*keep_query, *(recorded if isinstance(recorded, list) else ())}
+    urls = {url: bare(url, keep) for url in named_urls(root)}
+    _refuse_shares(urls, keep)
+    _refuse_merged(urls)
+    lost = sorted((url, kept) for url, kept in urls.items() if kept != url)
+    if lost:
+        _tell_lost(lost, keep)
+    if keep and any(bare(kept) != kept for kept in urls.values()):
+        root = replace(root, origin={**root.origin, "keep_query": sorted(keep)})
+    return moved(root, urls) if lost else root
+
+
+def _refuse_shares(urls: Iterable[str], keep: Collection[str]) -> None:
+    share = None if EVERYTHING in keep else next(filter(is_share_link, urls), None)
+    if share is not None:
+        raise UnrepresentableError(
+            "a share link: its path is the permission to read, which a manifest would hand on; "
+            "--keep-query '*' (keep_query=('*',)) writes it as it is",
+            url=share,
+        )
+
+
+def _refuse_merged(urls: Mapping[str, str]) -> None:
+    """Refuse sources that only differ in what is left out: one would be read in place of the other."""
+    if len(set(urls.values())) < len(urls):
+        first: dict[str, str] = {}
+        url = next(url for url, kept in urls.items() if first.setdefault(kept, url) != url)
+        raise UnrepresentableError(
+            f"only its query tells it from another source, and no manifest records that unasked; {_remedy([url], ())}",
+            url=url,
+        )
+
+
+def _tell_lost(lost: Sequence[tuple[str, str]], keep: Collection[str]) -> None:
+    others = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     warnings.warn(
-        f"the URL of {signed[0]}{others} held credentials, which no manifest records: whoever reads it needs their own",
-        stacklevel=2,
+        f"the URL of {lost[0][1]}{others} held what may be credentials, which no manifest records: whoever reads it "
+        f"needs their own; if the server names files by its query, {_remedy([url for url, _ in lost], keep)}",
+        stacklevel=4,
     )
-    return moved(root, bare)
+
+
+def _remedy(urls: Sequence[str], keep: Collection[str]) -> str:
+    names = dict.fromkeys(name for url in urls[:_LOOKED_AT] for name in dropped_names(url, keep))
+    shown = f" (there are {', '.join(list(names)[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''})" if names else ""
+    return f"--keep-query NAME (keep_query=('NAME',)) keeps a member{shown}"
+
+
+_LOOKED_AT = 16
+_SHOWN = 4
 
 
 def named_urls(root: VirtualGroup) -> set[str]:
