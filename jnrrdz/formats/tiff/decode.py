@@ -9,7 +9,7 @@ Spec: docs/codecs/tiff-tile/README.md
 
 import io
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -23,11 +23,20 @@ from numpy.typing import NDArray
 from jnrrdz.core.codecs import TIFF_TILE, Samples, TiffTileConfig, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
-from jnrrdz.formats.image_streams import COLOURS, check_declared, check_possible, jpeg_planes, webp_planes
+from jnrrdz.formats.image_streams import (
+    COLOURS,
+    Size,
+    check_declared,
+    check_possible,
+    jpeg_planes,
+    lerc_size,
+    webp_planes,
+)
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
     JPEG2000S,
     Compression,
+    ExtraSample,
     FieldType,
     Photometric,
     Planar,
@@ -129,6 +138,7 @@ type Shape = tuple[int, ...]
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
 INT24 = 24
+RGBA = 4
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 JPEGS = {Compression.JPEG, Compression.OLD_JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
 LERC_MAGIC = {b"Lerc", b"CntZ"}
@@ -149,7 +159,6 @@ SELF_SIZED = {
     *JPEG2000S,
     Compression.JPEGXR,
     Compression.JPEGXR_NDPI,
-    Compression.LERC,
     Compression.PNG,
     Compression.WEBP,
     Compression.WEBP_OLD,
@@ -242,8 +251,11 @@ class TileDecoder:
         declared = check_declared(config.compression, data, height, width, self.samples)
         check_possible(config.compression, len(data), self._least_bytes)
         try:
+            if config.compression == Compression.LERC:
+                return self._fitted(self._lerc(data))
             if not self._is_rgb or declared != (height, width, COLOURS):
-                return self._fitted(self._pixels(data))
+                is_image = config.compression in SELF_SIZED - JPEGS
+                return self._fitted(self._image(data) if is_image else self._pixels(data, declared))
             if config.compression == Compression.WEBP:
                 return webp_planes(data, height, width).reshape(self.shape)
             # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
@@ -268,13 +280,63 @@ class TileDecoder:
         except DECODER_ERRORS as error:
             raise MalformedError(f"LERC data of {len(data)} bytes do not decompress: {error}") from error
 
-    def _pixels(self, data: bytes | memoryview) -> NDArray[Any]:
+    def _lerc(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return pixels in the order (row, column, sample), masked ones as libtiff has them.
+
+        A masked float is NaN.  Of bytes with an alpha that is nothing but 0 and 255, the alpha is stored as the mask.
+        """
+        decoded: tuple[NDArray[Any], NDArray[Any] | None] = imagecodecs.lerc_decode(data, masks=True)
+        pixels, mask = decoded
+        if pixels.ndim > 2 and (lerc_size(data) or (0, 0, 1))[2] == 1:  # noqa: PLR2004  bands, rows, columns
+            pixels = np.moveaxis(pixels, 0, -1)
+            mask = np.moveaxis(mask, 0, -1) if mask is not None and mask.ndim > 2 else mask  # noqa: PLR2004
+        pixels = pixels.reshape(*pixels.shape[:2], -1)
+        if pixels.dtype != self._stored or pixels.shape[:2] not in self.sizes:
+            raise MalformedError(
+                f"LERC data of {pixels.shape[0]} x {pixels.shape[1]} {pixels.dtype} "
+                f"in a chunk of {self.shape[-2]} x {self.shape[-1]} {self._stored}"
+            )
+        opaque = np.True_ if mask is None else mask.reshape(*pixels.shape[:2], -1)
+        has_alpha = self.config.extra_samples[-1:] == (ExtraSample.UNASSALPHA,) and self._stored == np.uint8
+        if has_alpha and pixels.shape[2] == self.samples - 1:
+            alpha = np.where(opaque, np.uint8(255), np.uint8(0))
+            return np.concatenate((pixels, np.broadcast_to(alpha, (*pixels.shape[:2], 1))), axis=2)
+        if self._stored.kind == "f":
+            return np.where(opaque, pixels, self._stored.type(np.nan))
+        if not opaque.all():
+            raise MalformedError(f"masked samples of {self._stored}, which have no number")
+        return pixels
+
+    def _size(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the size of a chunk that so many rows and columns are, the last rows perhaps for nothing."""
+        for height, width in self.sizes:
+            if columns == width and rows >= height:
+                return height, width
+        sizes = " or ".join(f"{height} x {width}" for height, width in self.sizes)
+        raise MalformedError(f"{rows} x {columns} pixels where {sizes} belong")
+
+    def _image(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the pixels of an image format in the order (row, column, sample)."""
+        name = IMAGECODECS[Compression(self.config.compression)]
+        alpha = {"hasalpha": self.samples == RGBA} if name == "WEBP" else {}
+        pixels = np.asarray(getattr(imagecodecs, f"{name.lower()}_decode")(data, **alpha))
+        if pixels.ndim not in {2, 3}:
+            raise MalformedError(f"an image of {pixels.ndim} axes")
+        height, width = self._size(*pixels.shape[:2])
+        return pixels[:height].reshape(height, width, -1)
+
+    def _pixels(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample); an edge's size if the data are not a whole chunk's."""
+        sizes: Iterable[tuple[int, int]] = self._ycbcr_sizes(data) if self._is_ycbcr else self.sizes
+        if declared is not None:
+            if declared[2] != self.samples:
+                raise MalformedError(f"{declared[2]} samples a pixel where {self.samples} belong")
+            sizes = [self._size(*declared[:2])]
         jfif = self.config.compression in JPEGS and bytes(data[6:10]) == b"JFIF"
         first: Exception | None = None
         pixels: NDArray[Any] | None
         extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
-        for height, width in self._ycbcr_sizes(data) if self._is_ycbcr else self.sizes:
+        for height, width in sizes:
             try:
                 if self._needs_libtiff:
                     pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
