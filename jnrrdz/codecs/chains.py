@@ -6,11 +6,13 @@ names `jnrrdz.checked` in place of such a codec, with the codec's own entry insi
 ours, and spells itself as the entry that the manifest has.  The rules: docs/decisions/019-codecs-of-a-list.md.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from zarr.abc.codec import Codec
 from zarr.core.common import JSON
+from zarr.core.dtype import get_data_type_from_json
 from zarr.registry import _codec_registries, get_codec_class, register_codec
 
 from jnrrdz import codecs
@@ -115,6 +117,29 @@ def checked_document(document: dict[str, Any]) -> dict[str, Any]:
         return document
     codecs = checked_codecs(document.get("codecs"))
     return document if codecs == document["codecs"] else {**document, "codecs": codecs}
+
+
+MOST_SPARE = 1 << 26
+"""Bytes that any chunk may be stored in, however small it is."""
+
+MOST_EXPANDED = 16
+"""How many times its own size a chunk may be stored in: blocks of N5 reach that far beyond their place."""
+
+_OF_LARGER = frozenset({names.JPEG2000, names.JPEG2000_WINDOW, f"{names.OSML}jpeg2000", names.TILE})
+"""Codecs whose chunk is a level, some components or a part of what is stored."""
+
+
+def most_stored(document: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the bytes of a chunk of an array, and the most that it may be stored in."""
+    try:
+        chunk = document["chunk_grid"]["configuration"]["chunk_shape"]
+        itemsize = get_data_type_from_json(document["data_type"], zarr_format=3).to_native_dtype().itemsize
+        named = {_spec(entry).name for entry in document["codecs"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedError(f"not an array's metadata: {error!r}", field="data_type") from error
+    size = math.prod(chunk) * itemsize
+    spare, expanded = (1 << 30, 1 << 10) if named & _OF_LARGER else (MOST_SPARE, MOST_EXPANDED)
+    return size, spare + expanded * size
 
 
 def _is_alone(name: str) -> bool:

@@ -55,13 +55,19 @@ class Manifest:
     form: str | None = None
     """The format of what was loaded: `json` or `parquet`."""
 
+    def array_path(self, key: str) -> str | None:
+        """Return the path of the array that a key is inside of, None where it is in none."""
+        path = ""
+        end = key.find("/")
+        while path not in self.arrays and end >= 0:
+            path = key[:end]
+            end = key.find("/", end + 1)
+        return path if path in self.arrays else None
+
     def chunk(self, key: str) -> tuple[ArrayRefs, int] | None:
         """Return the array and the number of the chunk that a key names, None where it names none."""
-        refs = self.arrays.get("")
-        end = key.find("/")
-        while refs is None and end >= 0:
-            refs = self.arrays.get(key[:end])
-            end = key.find("/", end + 1)
+        path = self.array_path(key)
+        refs = None if path is None else self.arrays[path]
         number = None if refs is None else refs.keys.number(key)
         return None if refs is None or number is None else (refs, number)
 

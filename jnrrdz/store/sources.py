@@ -265,8 +265,6 @@ class Batches:
 LARGEST = 1 << 30
 """Bytes of a file whose length nobody knows before it is read."""
 
-_SPAN = (0, LARGEST + 1)
-
 
 class WholeFiles:
     """Whole files of a manifest's trees, each asked for once and without asking for its size."""
@@ -285,25 +283,25 @@ class WholeFiles:
         ((url, offset, length),) = wanted
         return offset == 0 and length == WHOLE and url.startswith(self._trees)
 
-    def read(self, wanted: Sequence[ByteRange], key: str) -> bytes | None:
-        """Return a file's bytes, None where there is none."""
-        url = wanted[0][0]
+    def read(self, wanted: Sequence[ByteRange], key: str, most: int) -> bytes | None:
+        """Return a file's bytes, of which there may be so many, None where there is none."""
+        url, limit = wanted[0][0], min(most, LARGEST)
         try:
-            return self._checked(self._pool.opened(url).source.read([_SPAN])[0], url)
+            return self._checked(self._pool.opened(url).source.read([(0, limit + 1)])[0], url, limit)
         except JnrrdzError as error:
             if not is_absent(error):
                 raise
         self._require_dataset(url, key)
         return None
 
-    async def aread(self, wanted: Sequence[ByteRange], key: str) -> bytes | None:
+    async def aread(self, wanted: Sequence[ByteRange], key: str, most: int) -> bytes | None:
         """Do the same without blocking the loop."""
-        url = wanted[0][0]
+        url, limit = wanted[0][0], min(most, LARGEST)
         try:
             opened = self._pool.known(url)
             if opened is None:
                 opened = await asyncio.to_thread(self._pool.opened, url)
-            return self._checked((await opened.source.aread([_SPAN]))[0], url)
+            return self._checked((await opened.source.aread([(0, limit + 1)]))[0], url, limit)
         except JnrrdzError as error:
             if not is_absent(error):
                 raise
@@ -326,9 +324,9 @@ class WholeFiles:
                 raise
             self._there.add(folder)
 
-    def _checked(self, data: bytes, url: str) -> bytes:
-        if len(data) > LARGEST:
-            raise UnsupportedError(f"a block of more than {LARGEST} bytes; index it where it can be listed", url=url)
+    def _checked(self, data: bytes, url: str, limit: int) -> bytes:
+        if len(data) > limit:
+            raise UnsupportedError(f"a block of more than {limit} bytes; index it where it can be listed", url=url)
         if not data:
             raise JnrrdzError("an empty file where a block is expected", url=url)
         return data

@@ -14,10 +14,10 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
 
-from jnrrdz.codecs.chains import checked_document
+from jnrrdz.codecs.chains import checked_document, most_stored
 from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.manifest import Manifest, load
@@ -82,6 +82,7 @@ class ReferenceStore(Store):
         self._batches = Batches(self._pool)
         self._wholes = WholeFiles(manifest, self._pool)
         self._served: dict[str, bytes | None] = {}
+        self._stored: dict[str, tuple[int, int]] = {}
         self._sync: bool | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,12 +134,12 @@ class ReferenceStore(Store):
 
     async def _fetched(self, key: str, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
         if self._wholes.covers(wanted):
-            return cut(await self._wholes.aread(wanted, key), byte_range)
+            return cut(await self._wholes.aread(wanted, key, self._most(key)[1]), byte_range)
         if all(self._pool.is_local(url) for url, _, _ in wanted):
-            return self._pool.read(self._part(wanted, byte_range))
+            return self._pool.read(self._part(key, wanted, byte_range))
         if any(length == WHOLE for _, _, length in wanted):
             wanted = await asyncio.to_thread(self._pool.sized, wanted)
-        part = self._part(wanted, byte_range)
+        part = self._part(key, wanted, byte_range)
         pieces = await asyncio.gather(*[self._batches.ask(*one) for one in part])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -150,9 +151,10 @@ class ReferenceStore(Store):
         try:
             found = self._lookup(key)
             if isinstance(found, list) and not self._wholes.covers(found):
-                data: bytes | None = self._pool.read(self._part(found, byte_range))
+                data: bytes | None = self._pool.read(self._part(key, found, byte_range))
             else:
-                data = cut(self._wholes.read(found, key) if isinstance(found, list) else found, byte_range)
+                whole = self._wholes.read(found, key, self._most(key)[1]) if isinstance(found, list) else found
+                data = cut(whole, byte_range)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
         return None if data is None else _marked(buffer.from_bytes(data), self, key)
@@ -172,12 +174,24 @@ class ReferenceStore(Store):
             self._served[key] = text
         return self._served[key]
 
-    def _part(self, wanted: list[ByteRange], byte_range: ByteRequest | None) -> list[ByteRange]:
+    def _most(self, key: str) -> tuple[int, int]:
+        """Return the bytes of the chunk that a key names, and the most that it may be stored in."""
+        path = self.manifest.array_path(key) or ""
+        if path not in self._stored:
+            self._stored[path] = most_stored(self.manifest.documents.node(path))
+        return self._stored[path]
+
+    def _part(self, key: str, wanted: list[ByteRange], byte_range: ByteRequest | None) -> list[ByteRange]:
         """Return the ranges of the part of a value that is asked for."""
         sized = self._pool.sized(wanted)
+        total = sum(length for _, _, length in sized)
+        size, most = self._most(key)
+        if total > most:  # said before reading: a manifest may claim any length, of any file
+            message = f"{total} bytes stored for a chunk of {size}; no more than {most} are read for it"
+            raise MalformedError(message, url=sized[0][0], offset=sized[0][1])
         if byte_range is None:
             return sized
-        start, stop = window(byte_range, sum(length for _, _, length in sized))
+        start, stop = window(byte_range, total)
         part, at = [], 0
         for url, offset, length in sized:
             first, last = max(start - at, 0), min(stop - at, length)

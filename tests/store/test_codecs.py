@@ -233,3 +233,41 @@ def test_so_they_are_by_the_engine_and_where_levels_are_computed(tmp_path):
     assert len(tree.children) > 0
     for node in tree.children.values():
         node.load()
+
+
+def far_file(folder, size):
+    """Make a file of that many zeros, which take no room."""
+    with (folder / "far.bin").open("wb") as stream:
+        stream.truncate(size)
+    return "far.bin"
+
+
+LARGE = {
+    "one range": lambda name: [name, 0, 3 << 30],
+    "several ranges": lambda name: [name, [[at << 20, 1 << 20] for at in range(80)]],
+    "a whole file": lambda name: [name],
+}
+
+
+@pytest.mark.parametrize("stored", LARGE.values(), ids=LARGE)
+def test_a_chunk_is_stored_in_few_bytes(tmp_path, stored):
+    """Else a chunk of 128 bytes makes whoever opens it read gigabytes."""
+    manifest = Path(manifest_of(tmp_path, [LAYOUT, GZIP], b""))
+    document = json.loads(manifest.read_text())
+    document["refs"]["data/c/0/0"] = stored(far_file(tmp_path, 3 << 30))
+    manifest.write_text(json.dumps(document))
+    for opened in DOORS.values():
+        with pytest.raises(JnrrdzError, match=r"data/c/0/0.* bytes stored for a chunk of 128; no more than \d+"):
+            opened(str(manifest))["data"][:]
+
+
+def test_a_whole_block_of_a_tree_is_no_larger_than_its_chunk_allows(tmp_path):
+    manifest = Path(manifest_of(tmp_path, [LAYOUT], b""))
+    document = json.loads(manifest.read_text())
+    group = json.loads(document["refs"]["zarr.json"])
+    group["attributes"]["jnrrdz"] = {"version": "0", "sources": [{"url": f"{tmp_path}/"}]}
+    document["refs"]["zarr.json"] = json.dumps(group)
+    document["refs"]["data/c/0/0"] = [str(tmp_path / far_file(tmp_path, 3 << 30))]
+    manifest.write_text(json.dumps(document))
+    with pytest.raises(JnrrdzError, match="a block of more than 67110912 bytes"):
+        jnrrdz.open_group(str(manifest))["data"][:]

@@ -475,11 +475,14 @@ def test_a_range_without_a_length_ends_where_its_source_does():
 
 def test_a_length_beyond_the_file_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "raw.bin").write_bytes(b"x" * 100)
-    refs = documents() | {"data/c/0/0": ["raw.bin", 40, 2**61], "data/c/0/1": ["raw.bin", 2**61, 5]}
+    places = {"data/c/0/0": ["raw.bin", 40, 2**20], "data/c/0/1": ["raw.bin", 2**61, 5]}
+    refs = documents() | places | {"data/c/0/2": ["raw.bin", 40, 2**61]}
     opened = open_store(write_manifest(tmp_path / "refs.json", refs))
     monkeypatch.setattr(LocalSource, "read", None)
-    for key, there in (("data/c/0/0", 60), ("data/c/0/1", 0)):
-        with pytest.raises(MalformedError, match=f"truncated: {there} of"):
+    for key, words in zip(
+        [*places, "data/c/0/2"], ("truncated: 60 of", "truncated: 0 of", f"{2**61} bytes stored for"), strict=True
+    ):
+        with pytest.raises(MalformedError, match=words):
             opened.get_sync(key)
 
 
