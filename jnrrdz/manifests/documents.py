@@ -29,6 +29,7 @@ _DIGITS = b"0123456789"
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _LONGEST = 18  # digits that every int64 can hold
 _MOST_CHUNKS = 2**62  # so that a chunk's number is always an int64
+_MOST_ELEMENTS = 2**44  # of a chunk: no machine holds more, and numpy fails in ways of its own
 _MOST_AXES = 64  # numpy's own limit
 
 
@@ -151,6 +152,10 @@ def _chunk_keys(path: str, document: Mapping[str, Any]) -> "ChunkKeys":
     if name != "regular":
         raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
     shape, chunks = _sizes(document["shape"], 0), _sizes(grid["chunk_shape"], 1)
+    if math.prod(chunks) > _MOST_ELEMENTS:
+        raise UnsupportedError(
+            f"chunks of {reprlib.repr(chunks)}, more than {_MOST_ELEMENTS} elements", field="chunk_grid"
+        )
     if len(shape) != len(chunks):
         raise MalformedError(f"chunks of shape {chunks} for an array of {shape}", field="chunk_grid")
     encoding, configuration = _extension(document["chunk_key_encoding"])

@@ -1,7 +1,8 @@
 """Datasets from a reference store: which group is meant, and coordinates from the affine.
 
 x and y are computed from the grid mapping's GeoTransform, as 1-D coordinates with an ordinary index, so that `sel`
-works by slices; no manifest holds them.  A band's coordinate is its name.
+works by slices; no manifest holds them.  A side that is longer than any picture's has a RangeIndex instead, which is
+three numbers: a header of a hundred bytes can claim any length.  A band's coordinate is its name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,13 +12,18 @@ import numpy as np
 import xarray as xr
 from xarray.backends import StoreBackendEntrypoint
 from xarray.backends.zarr import ZarrStore
+from xarray.indexes import RangeIndex
 
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.core.codecs import shown
+from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 
 BAND = "band"
+LONGEST = 1 << 24
+"""Places of an axis up to which its coordinate is in memory, 128 MB: `RangeIndex` finds slices by `nearest` only."""
+
 GEO_TRANSFORM = 6
 MAPPING_ATTRIBUTES = {"GeoTransform", "crs_wkt"}
 """What a grid mapping is known by where no variable names it."""
@@ -72,28 +78,44 @@ def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
     }
     result = found.set_coords([name for name in mappings if name in found.data_vars])
     for name in mappings:
-        result = result.assign_coords(_axes(result, result[name].attrs))
+        for axis in _axes(result, result[name].attrs):
+            result = result.assign_coords(axis)
     result = result.assign_coords(_bands(result))
     for variable in found.data_vars.values():
         axes = variable.attrs.get("axes")
         for name, meaning in axes.items() if isinstance(axes, dict) else ():
             step = _step(result.sizes[name], name, meaning) if name in result.sizes else None
             if step is not None and name not in result.coords:
-                result = result.assign_coords({name: step})
+                result = result.assign_coords(step)
     return result
 
 
-def _step(size: int, name: str, meaning: Any) -> xr.Variable | None:
+type Coordinate = Mapping[Any, xr.Variable] | xr.Coordinates
+
+
+def _even(name: str, size: int, line: tuple[float, float, float], attrs: Mapping[str, str]) -> Coordinate:
+    """Return the coordinate of evenly spaced places, from a start, a step and a part of it before the first."""
+    start, step, shift = line
+    if size <= LONGEST:
+        return {name: xr.Variable((name,), start + step * (np.arange(size) + shift), attrs)}
+    first = start + step * shift
+    index = RangeIndex.linspace(first, first + step * size, size, endpoint=False, dim=name)
+    lazy = xr.Coordinates.from_xindex(index)
+    lazy[name].attrs.update(attrs)
+    return lazy
+
+
+def _step(size: int, name: str, meaning: Any) -> Coordinate | None:
     if not isinstance(meaning, dict):
         return None
     labels, step = meaning.get("labels"), meaning.get("step")
     if isinstance(labels, list) and len(labels) == size and all(isinstance(label, str) for label in labels):
-        return xr.Variable((name,), labels)
-    if not isinstance(step, int | float):
-        return None
+        return {name: xr.Variable((name,), labels)}
     start, unit = meaning.get("start", 0.0), meaning.get("unit")
+    if not isinstance(step, int | float) or not isinstance(start, int | float):
+        return None
     # xarray would take some units of time for a calendar's; `unit` is what pint and OME say too
-    return xr.Variable((name,), start + step * np.arange(size), {} if unit is None else {"unit": unit})
+    return _even(name, size, (start, step, 0), {} if unit is None else {"unit": unit})
 
 
 def _bands(found: xr.Dataset) -> dict[str, xr.Variable]:
@@ -104,21 +126,25 @@ def _bands(found: xr.Dataset) -> dict[str, xr.Variable]:
     known = (variable.attrs.get("band_names") for variable in found.data_vars.values() if BAND in variable.dims)
     names = next((names for names in known if isinstance(names, list) and len(names) == count), None)
     if names is None:
-        return {BAND: xr.Variable((BAND,), np.arange(1, count + 1))}
+        return {} if count > LONGEST else {BAND: xr.Variable((BAND,), np.arange(1, count + 1))}
     return {BAND: xr.Variable((BAND,), [name or str(number) for number, name in enumerate(names, 1)])}
 
 
-def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> dict[str, xr.Variable]:
+def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> list[Coordinate]:
     """Return the coordinates of pixel centres; none for a rotated image, whose rows are at no one y."""
-    numbers = [float(text) for text in str(mapping.get("GeoTransform", "")).split()]
+    told = str(mapping.get("GeoTransform", ""))
+    try:
+        numbers = [float(text) for text in told.split()]
+    except ValueError as error:
+        raise MalformedError(f"{shown(told)} where six numbers belong", field="GeoTransform") from error
     if len(numbers) != GEO_TRANSFORM or numbers[2] or numbers[4]:
-        return {}
+        return []
     starts = {"x": (numbers[0], numbers[1]), "y": (numbers[3], numbers[5])}
-    return {
-        axis: xr.Variable((axis,), start + step * (np.arange(found.sizes[axis]) + 0.5), _meaning(axis, mapping))
+    return [
+        _even(axis, found.sizes[axis], (start, step, 0.5), _meaning(axis, mapping))
         for axis, (start, step) in starts.items()
         if axis in found.sizes and axis not in found.coords
-    }
+    ]
 
 
 def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
