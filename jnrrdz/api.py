@@ -28,7 +28,7 @@ from jnrrdz.options import (
     WriteOptions,
     with_choices,
 )
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import local_path, without_query
 from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
@@ -190,7 +190,8 @@ def open_stored(
 
 def names_manifest(text: str) -> bool:
     """Whether references are opened, not a source; a remote one is told by its name."""
-    by_name = text.rstrip("/").endswith((".json", *ENDINGS))
+    endings = (".json", *ENDINGS)
+    by_name = text.rstrip("/").endswith(endings) or without_query(text).rstrip("/").endswith(endings)
     return by_name or (local_path(text) is not None and is_reference_manifest(text))
 
 

@@ -27,7 +27,7 @@ from jnrrdz.options import WriteOptions
 from jnrrdz.redact import bare
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import below, local_path, without_query
 
 FORMATS = ("json", "parquet", "icechunk")
 ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
@@ -163,11 +163,11 @@ def load(url: str, *, storage_options: Options = None) -> Manifest:
 
 def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
     """Return the file that tells what a manifest holds, and whether it is a Parquet directory's."""
-    path, metadata = local_path(url), f"{url.rstrip('/')}/{METADATA}"
+    path, metadata = local_path(url), below(url, METADATA)
     if path is not None:
         is_parquet = Path(path).is_dir()
         return open_source(metadata if is_parquet else url, storage_options=options), is_parquet
-    if url.endswith(".json"):
+    if url.endswith(".json") or without_query(url).endswith(".json"):
         return open_source(url, storage_options=options), False
     try:
         source = open_source(metadata, storage_options=options)
@@ -200,11 +200,11 @@ def _local_head(path: Path) -> bytes:
 
 
 def _remote_head(url: str) -> bytes:
-    name = url.partition("?")[0].rstrip("/")
+    name = without_query(url).rstrip("/")
     if not name.endswith(_REMOTE_NAMES):
         return b""
     try:
-        (head,) = open_source(url if name.endswith(".json") else f"{name}/{METADATA}").read([(0, _SNIFFED_FAR)])
+        (head,) = open_source(url if name.endswith(".json") else below(url, METADATA)).read([(0, _SNIFFED_FAR)])
     except JnrrdzError:  # what cannot be read without further options is for whoever names the engine
         return b""
     return head

@@ -45,7 +45,7 @@ from jnrrdz.manifests.written_refs import MISSING, Spans, relocate, shareable, s
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import below, local_path
 
 RECORD_SIZE = 100_000
 _BASE64 = b"base64:"
@@ -158,7 +158,7 @@ def read_parquet(url: str, source: ByteSource, options: Options) -> tuple[Docume
     # the others are stubs for fsspec's sake, and Zarr v2's documents beside v3's mean nothing
     documents = Documents({key: text for key, text in every.items() if not key.rpartition("/")[2].startswith(".z")})
     arrays = {
-        path: ParquetRefs(keys, "/".join(filter(None, (url.rstrip("/"), path))), size, options)
+        path: ParquetRefs(keys, below(url, path) if path else url, size, options)
         for path, keys in documents.array_keys(documents).items()
     }
     return documents, arrays
@@ -218,7 +218,7 @@ class ParquetRefs:
 
     def _load(self, record: int) -> ColumnarRefs:
         columns = Columns(ChunkKeys((self._record_size,), "", "."))
-        url = f"{self._folder}/refs.{record}.parq"
+        url = below(self._folder, f"refs.{record}.parq")
         try:
             table = self._table(url, _COLUMNS)
             if table is None:  # a record of missing chunks is not written
@@ -252,7 +252,7 @@ class ParquetRefs:
         return columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
 
     def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
-        url = f"{self._folder}/ranges.{record}.parq"
+        url = below(self._folder, f"ranges.{record}.parq")
         table = self._table(url, ("chunk", "offset", "size"))
         if table is None:
             raise MalformedError("missing, although chunks of several ranges need it", url=url)

@@ -108,6 +108,17 @@ def is_absolute(url: str) -> bool:
     return _SCHEME.match(url) is not None or _FILE.match(url) is not None or url.startswith("/")
 
 
+def without_query(url: str) -> str:
+    """Return a URL without the query and fragment that an HTTP URL may have; names of others may hold `?` and `#`."""
+    return re.split(r"[?#]", url, maxsplit=1)[0] if parse(url).origin is not None else url
+
+
+def below(folder: str, path: str) -> str:
+    """Return the URL of what is below a folder; the folder's query, which may be a token, stays behind it."""
+    name = without_query(folder)
+    return f"{name.rstrip('/')}/{path}{folder[len(name) :]}"
+
+
 @dataclass(frozen=True)
 class Location:
     """A remote URL in the one form in which two spellings of it are equal."""

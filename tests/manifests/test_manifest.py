@@ -11,10 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tifffile
+import xarray as xr
 from fsspec.implementations.reference import LazyReferenceMapper
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import jnrrdz
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
@@ -553,3 +556,31 @@ def test_every_chunk_of_a_large_grid_has_its_own_reference(tmp_path):
     assert manifest.arrays["data"].refs.is_single
     assert math.prod(grid) == len(manifest.arrays["data"].present())
     assert store.describe("data/c/11/12/13") == f"{URL} bytes 111213-111213"
+
+
+# Manifests behind signed URLs
+
+
+@pytest.mark.parametrize("name", ["refs.json", "refs.parquet"])
+@pytest.mark.parametrize("query", ["?X-Amz-Signature=1.2", "?sv=2024&sig=a/b", "#x"])
+def test_a_signed_url_of_a_manifest_is_one(http_server, tmp_path, name, query):
+    pixels = np.arange(64, dtype="u1").reshape(8, 8)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, metadata=None)
+    jnrrdz.index(tmp_path / "a.tif", tmp_path / name, relative=True)
+    http_server.files = {
+        f"/{file.relative_to(tmp_path)}": file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()
+    }
+    url = f"{http_server.url}/{name}{query}"
+    assert is_reference_manifest(url)
+    np.testing.assert_array_equal(jnrrdz.open_group(url)["data"][...], pixels)
+    np.testing.assert_array_equal(xr.open_dataset(url, engine="jnrrdz")["data"].values, pixels)
+    asked = {entry.path for entry in http_server.log if "/refs." in entry.path}
+    assert all(path.endswith(query) for path in asked) or query[0] == "#"
+    assert asked
+
+
+def test_a_name_in_a_query_counts_too(http_server, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((8, 8), "u1"), metadata=None)
+    jnrrdz.index(tmp_path / "a.tif", tmp_path / "refs.json", relative=True)
+    http_server.files = {"/get": (tmp_path / "refs.json").read_bytes(), "/a.tif": (tmp_path / "a.tif").read_bytes()}
+    assert not jnrrdz.open_group(f"{http_server.url}/get?name=refs.json")["data"][...].any()
