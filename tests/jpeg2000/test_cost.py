@@ -1,6 +1,7 @@
 """What a decoder keeps for code-blocks and precincts: counted as the packets' layout counts them, and bounded."""
 
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,9 @@ from jnrrdz.formats.jpeg2000.packets import blocks_of, coding, resolution
 SOD = b"\xff\x93"
 
 
-def siz(width, height, *components):
+def siz(width, height, *components, tile=None):
     body = b"".join(bytes((7, *one)) for one in components)
-    sizes = (width, height, 0, 0, width, height, 0, 0)
+    sizes = (width, height, 0, 0, *(tile or (width, height)), 0, 0)
     return struct.pack(">HHH8IH", 0xFF51, 38 + len(body), 0, *sizes, len(components)) + body
 
 
@@ -29,8 +30,8 @@ def style(levels, block, sizes=()):
     return bytes([levels, block[0] - 2, block[1] - 2, 0, 1, *sizes])
 
 
-def cod(levels=3, block=(6, 6), sizes=()):
-    body = bytes([bool(sizes), 0, 0, 1, 0]) + style(levels, block, sizes)
+def cod(levels=3, block=(6, 6), sizes=(), layers=1, progression=0):
+    body = struct.pack(">BBHB", bool(sizes), progression, layers, 0) + style(levels, block, sizes)
     return struct.pack(">HH", 0xFF52, 2 + len(body)) + body
 
 
@@ -42,6 +43,11 @@ def coc(component, levels=3, block=(6, 6)):
 def qcd(levels):
     body = bytes([0x40, *[0x48] * (3 * levels + 1)])
     return struct.pack(">HH", 0xFF5C, 2 + len(body)) + body
+
+
+def poc(times):
+    body = bytes([0, 0, 0, 1, 1, 1, 0]) * times
+    return struct.pack(">HH", 0xFF5F, 2 + len(body)) + body
 
 
 def pieces_of(header):
@@ -143,3 +149,62 @@ def test_golden_files_pass():
         data = path.read_bytes()
         header = data[: data.find(b"\xff\x90\0\x0a")]
         check_pieces(parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]), header)
+
+
+ONE = (1, 1)
+LOOKS = {
+    "layers x precincts": siz(1024, 1024, ONE) + cod(0, sizes=[0x00], layers=255) + qcd(0),
+    "layers alone": siz(64, 64, ONE) + cod(5, sizes=[0x00, *[0x11] * 5], layers=65535) + qcd(5),
+    "x components": siz(64, 64, *[ONE] * 4096) + cod(0, sizes=[0x22], layers=255) + qcd(0),
+    "x resolutions": siz(256, 256, ONE) + cod(32, sizes=[0x00, *[0x11] * 32], layers=255) + qcd(32),
+    "x progressions": siz(512, 512, ONE) + cod(0, sizes=[0x00], layers=20) + qcd(0) + poc(31),
+    "places without precincts": siz(16384, 16384, ONE) + cod(1, sizes=[0xF1, 0x1F], progression=2) + qcd(1),
+    "x tiles of a chunk": siz(1023, 1023, ONE, tile=(33, 33)) + cod(5, sizes=[0x00, *[0x11] * 5], layers=64) + qcd(5),
+}
+
+
+def stream(header):
+    """A codestream whose tiles hold nothing."""
+    across = -(-int.from_bytes(header[6:10]) // int.from_bytes(header[22:26]))
+    sot = b"".join(struct.pack(">HHHIBB", 0xFF90, 10, tile, 14, 0, 1) + SOD for tile in range(across * across))
+    return b"\xff\x4f" + header + sot + b"\xff\xd9"
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_places_for_packets_are_counted_before_anything_is_decoded(tmp_path, name):
+    (tmp_path / "a.j2k").write_bytes(stream(LOOKS[name]))
+    with pytest.raises(UnsupportedError, match="places for packets"):
+        jnrrdz.index(tmp_path / "a.j2k", tmp_path / "refs.json")
+    assert not (tmp_path / "refs.json").exists()
+
+
+@pytest.mark.parametrize(
+    "own", [cod(0, sizes=[0x00], layers=255), cod(0, sizes=[0x44]) + poc(9000)], ids=["layers", "progressions"]
+)
+def test_places_of_a_tile_s_own_header_are_counted_too(own):
+    header = b"\xff\x4f" + siz(1024, 1024, ONE) + cod(0) + qcd(0)
+    body = own + SOD + bytes(9)
+    part = struct.pack(">HHHIBB", 0xFF90, 10, 0, 12 + len(body), 0, 1) + body
+    decoder = Jpeg2000Decoder(Jpeg2000Config(header, 0), (1024, 1024), np.dtype("u1"), 0)
+    with pytest.raises(UnsupportedError, match="places for packets"):
+        decoder.decode(part)
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_packets_that_bytes_cannot_hold_are_not_put_in_order(level):
+    header = b"\xff\x4f" + siz(2048, 2048, ONE) + cod(5, sizes=[0x55] * 6, layers=99) + qcd(5)
+    body = SOD + bytes(99)
+    part = struct.pack(">HHHIBB", 0xFF90, 10, 0, 12 + len(body), 0, 3) + body
+    side = 2048 >> level
+    decoder = Jpeg2000Decoder(Jpeg2000Config(header, level), (side, side), np.dtype("u1"), 0)
+    start = time.process_time()
+    with pytest.raises(MalformedError, match=rf"packets of resolution level {level} in 113 bytes of tile 0"):
+        decoder.decode(part)
+    assert time.process_time() - start < 0.5
+
+
+def test_components_of_many_sizes_are_refused(tmp_path):
+    sizes = [(across, down) for across in range(1, 6) for down in range(1, 6)]
+    (tmp_path / "a.j2k").write_bytes(stream(siz(64, 64, *sizes) + cod(0) + qcd(0)))
+    with pytest.raises(UnsupportedError, match="components of more than 16 different sizes"):
+        jnrrdz.scan(tmp_path / "a.j2k")

@@ -304,7 +304,12 @@ def check_packets(
     def read(start: int, stop: int) -> bytes:
         return bytes(data[start:stop])
 
-    box = coded.tile_box(tile)
+    box, counts = coded.tile_box(tile), packet_counts(coded, tile)
+    nbytes, least = sum(stop - start for start, stop in parts), sum(counts[: coded.levels - level + 1])
+    if least > nbytes:  # each takes a byte, even if it is empty
+        raise MalformedError(
+            f"{least} packets of resolution level {level} in {nbytes} bytes of tile {tile}", field="SOT"
+        )
     columns = packet_order(coded, box)
     # in any progression the last packet that the level needs has all others before it
     needed = np.flatnonzero(columns[1] <= coded.levels - level)

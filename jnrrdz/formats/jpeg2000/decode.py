@@ -327,7 +327,6 @@ class Jpeg2000Decoder:
         if not main or main[0].marker != Marker.SIZ:
             raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
         siz = parse_siz(main[0].data)
-        check_pieces(siz, header)
         self._header = Header(header, siz, config.tile_parts)
         self._components = config.components or tuple(range(len(siz.components)))
         if max(self._components) >= len(siz.components):
@@ -335,6 +334,7 @@ class Jpeg2000Decoder:
         self._composite = self._composed(siz)
         first = self._components[0] if self._composite is None else self._composite.finest
         self._grid = ChunkGrid(siz, siz.components[first], config.resolution_level)
+        self._styles = check_pieces(siz, header, tiles=self._grid.most_tiles)
         self._is_regular = _is_regular(siz.components)
         self._wide = spare_bits(main, siz.components[0]) if self._is_regular else None
         self._table = palette_table(config.palette, len(self._components), dtype, JPEG2000)
@@ -387,8 +387,10 @@ class Jpeg2000Decoder:
     def _tile(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, as bands, rows and columns."""
         level = self.config.resolution_level
+        styles = self._styles
         for part in parts:
-            check_pieces(self._grid.siz, data, part.start + SOT_BYTES)
+            start = part.start + SOT_BYTES
+            styles = check_pieces(self._grid.siz, data, start, before=styles, tiles=self._grid.most_tiles)
         if level and (parts[0].is_cut or max(part.announced for part in parts) != len(parts)):
             spans = [(part.start, part.stop) for part in parts]
             empty = check_packets(data, spans, self.config.main_header, parts[0].tile, level)

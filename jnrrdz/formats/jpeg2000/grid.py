@@ -10,6 +10,7 @@ belong to a sample that the image, or the tile, has not.
 Spec: docs/codecs/jpeg2000/README.md; ITU-T T.800, B.2
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,11 @@ class ChunkGrid:
         """Whether every chunk has samples of one tile only."""
         chunk, _ = self.members()
         return len(chunk) == int(chunk[-1]) + 1
+
+    @property
+    def most_tiles(self) -> int:
+        """How many tiles make up a chunk, at most."""
+        return math.prod(min(axis.together(factor), axis.tiles) for axis, factor in self.axes)
 
     def check_samples(self, why_whole: str = "") -> None:
         """Refuse chunks that cost a decoder too much memory, with the reason that they are not smaller."""

@@ -7,8 +7,9 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), annex A, B.2 to B.7; T.
 
 import math
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -21,6 +22,9 @@ HEAD = 2 + FIELDS.size
 PER_COMPONENT = 3
 MAX_COMPONENTS = 16384
 MAX_BITS = 38
+MAX_SAMPLINGS = 16
+"""Each makes arrays of its own, of all tiles and levels; pictures have two."""
+
 MAX_TILES = 65535
 
 
@@ -172,6 +176,8 @@ def parse_siz(segment: bytes) -> Siz:
         if bits > MAX_BITS or dx < 1 or dy < 1:
             raise MalformedError(f"a component of {bits} bits, one sample every {dx}x{dy}", field="SIZ")
         components.append(Component(bits, bool(ssiz >> 7), dx, dy))
+    if len({component.sampling for component in components}) > MAX_SAMPLINGS:
+        raise UnsupportedError(f"components of more than {MAX_SAMPLINGS} different sizes", field="SIZ")
     siz = Siz(capabilities, _axis("x", x0, x1, xt0, xt), _axis("y", y0, y1, yt0, yt), tuple(components))
     if siz.tiles > MAX_TILES:
         raise MalformedError(f"{siz.tiles} tiles, where {MAX_TILES} can be numbered", field="SIZ")
@@ -313,11 +319,20 @@ def levels_of(header: bytes, start: int, siz: Siz, default: int | None = None) -
     count = len(siz.components)
     levels = {component: style[0] for component, style in coding_styles(header, start, count)}
     default = levels.get(None, default)
-    return None if default is None else min(levels.get(component, default) for component in range(count))
+    own = [number for component, number in levels.items() if component is not None and component < count]
+    if default is None:
+        return None
+    return min(own) if len(own) == count else min([default, *own])
 
 
 MAX_PIECES = 1 << 23
 """Of a tile: some 400 bytes each in OpenJPEG, 3.4 GB, where the samples may take 4."""
+
+MAX_LOOKS = 1 << 26
+"""At places where a packet may be, of a chunk: two bytes each in OpenJPEG, all together some seconds."""
+
+POC_BYTES = 7
+"""Of one progression in POC, with less than 257 components."""
 
 LARGEST = 15
 """Exponent of the sides of the largest precinct, which COD means where it gives no sizes."""
@@ -329,48 +344,112 @@ FIXED = 5
 """Bytes of SPcod and SPcoc before the precincts."""
 
 
-def check_pieces(siz: Siz, header: bytes | memoryview, start: int = 2) -> None:
-    """Refuse tiles of more code-blocks and precincts than a decoder has room for, by the COD and COC of a header.
+@dataclass(frozen=True)
+class Styles:
+    """How the components of a tile are coded, as far as it decides over a decoder's time and memory."""
 
-    OpenJPEG makes room for all of them before it decodes, at reduced resolutions too.  Blocks of 4 x 4 samples,
-    which a header of a hundred bytes can ask for, cost 25 bytes a sample: more than the samples.
+    layers: int = 1
+    orders: int = 1
+    """How many progressions follow one another: that of COD, and those of POC."""
+
+    default: bytes = b""
+    """SPcod of COD; nothing where there is no COD."""
+
+    own: Mapping[int, bytes] = field(default_factory=dict)
+    """SPcoc of the components that have a COC."""
+
+    def after(self, header: bytes | memoryview, start: int, count: int) -> "Styles":
+        """Return what holds for `count` components after one more header: a tile's COD comes before the file's COC."""
+        layers, orders, default, own = self.layers, self.orders, self.default, dict(self.own)
+        for segment in segments(header, start):
+            if segment.marker == Marker.COD:
+                layers, own = parse_cod(segment.data).layers, {}
+            elif segment.marker == Marker.POC:
+                orders += len(segment.body) // (POC_BYTES if count < SHORT_INDEX else POC_BYTES + 2)
+        for component, style in coding_styles(header, start, count):
+            if component is None:
+                default = style
+            elif component < count:
+                own[component] = style
+        return Styles(layers, orders, default, own)
+
+
+def check_pieces(
+    siz: Siz, header: bytes | memoryview, start: int = 2, *, before: Styles | None = None, tiles: int = 1
+) -> Styles:
+    """Refuse tiles that cost a decoder more than pixels may, by the COD, COC and POC of a header.
+
+    OpenJPEG makes room for all code-blocks and precincts before it decodes, at reduced resolutions too: blocks of
+    4 x 4 samples, which a header of a hundred bytes can ask for, cost 25 bytes a sample.  It then looks at every place
+    where a packet may be: precincts in layers, resolutions and components, whether bytes are there or not.
+
+    `before` is what headers said before this one, `tiles` how many tiles a chunk is made of.
     """
-    wide, high = (min(axis.tile, axis.stop - axis.start) for axis in (siz.x, siz.y))
     count = len(siz.components)
-    styles = list(coding_styles(header, start, count))
-    own = {component for component, _ in styles if component is not None}
-    pieces = 0
-    for component, style in styles:
-        for number in range(count) if component is None else (component,):
-            if number < count and (component is not None or number not in own):
-                part = siz.components[number]
-                pieces += _pieces(style, -(-wide // part.dx), -(-high // part.dy))
+    known = Styles() if before is None else before
+    styles = known.after(header, start, count)
+    if before is not None and styles == before:
+        return before
+    wide, high = (min(axis.tile, axis.stop - axis.start) for axis in (siz.x, siz.y))
+    coded = Counter((styles.own.get(number, styles.default), part) for number, part in enumerate(siz.components))
+    costs = [(times, _cost(style, part.dx, part.dy, wide, high)) for (style, part), times in coded.items() if style]
+    if not costs:
+        return styles
+    pieces = sum(times * cost.pieces for times, cost in costs)
     if pieces > MAX_PIECES:
         raise UnsupportedError(
             f"tiles of {high} x {wide} in {pieces} code-blocks and precincts: "
             f"no more than {MAX_PIECES} are decoded at once",
             field="COD",
         )
+    steps = min(cost.across for _, cost in costs), min(cost.down for _, cost in costs)
+    places = math.prod(side // step + 2 for side, step in zip((wide, high), steps, strict=True))
+    each = styles.layers * max(cost.precincts for _, cost in costs) + places
+    looks = tiles * styles.orders * count * max(cost.resolutions for _, cost in costs) * each
+    if looks > MAX_LOOKS:
+        raise UnsupportedError(
+            f"tiles of {high} x {wide} with {looks} places for packets of {styles.layers} layers: "
+            f"no more than {MAX_LOOKS} are decoded at once",
+            field="COD",
+        )
+    return styles
+
+
+class Cost(NamedTuple):
+    """What one component of a tile costs."""
+
+    pieces: int
+    """Code-blocks and precincts."""
+
+    precincts: int
+    """Of the resolution that has the most."""
+
+    resolutions: int
+    across: int
+    down: int
+    """Points of the reference grid from one precinct to the next, where they are smallest."""
 
 
 @lru_cache(maxsize=64)
-def _pieces(style: bytes, wide: int, high: int) -> int:
-    """Return the code-blocks and precincts of one component of a tile."""
+def _cost(style: bytes, dx: int, dy: int, wide: int, high: int) -> Cost:
+    """Return the cost of a component sampled every `dx` and `dy` points of a tile."""
     if len(style) < FIXED:
         raise MalformedError(f"{len(style)} bytes of a coding style, of which {FIXED} are needed", field="COC")
     levels = min(style[0], MAX_LEVELS)
     block = (style[1] & 15) + 2, (style[2] & 15) + 2
-    total = 0
+    pieces, most, across, down = 0, 0, 1 << MAX_LEVELS, 1 << MAX_LEVELS
     for number in range(levels + 1):
         size = style[FIXED + number] if len(style) > FIXED + number else LARGEST << 4 | LARGEST
         precinct = size & 15, size >> 4
         scale, less = levels - number, min(number, 1)
-        across, down = -(-wide >> scale), -(-high >> scale)
         blocks, precincts = (3 if number else 1), 1
-        for side, most, exponent in zip((across, down), precinct, block, strict=True):
-            length = min(exponent, max(most - less, 0))
-            band = -(-side >> less)
+        for side, largest, exponent in zip((-(-wide // dx), -(-high // dy)), precinct, block, strict=True):
+            length = min(exponent, max(largest - less, 0))
+            here = -(-side >> scale)
+            band = -(-here >> less)
             blocks *= -(-band >> length)
-            precincts *= -(-side >> most)
-        total += blocks + precincts
-    return total
+            precincts *= -(-here >> largest)
+        pieces += blocks + precincts
+        most = max(most, precincts)
+        across, down = min(across, dx << precinct[0] + scale), min(down, dy << precinct[1] + scale)
+    return Cost(pieces, most, levels + 1, across, down)

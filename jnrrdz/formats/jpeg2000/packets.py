@@ -9,6 +9,7 @@ B.10 (packet headers), B.12 (progression orders), annex F (how far the wavelets 
 """
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -281,7 +282,9 @@ def shares(coding: Coding, tile: Box, window: Box, level: int = 0) -> list[Share
     return taken[::-1]
 
 
-MAX_PACKETS = 1 << 26
+MAX_PACKETS = 1 << 23
+"""Of a tile: a hundred bytes each while they are put in order."""
+
 _KEYS = {
     Progression.LRCP: "lrcp",
     Progression.RLCP: "rlcp",
@@ -333,7 +336,7 @@ def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
 
 def packet_table(read: ReadRange, coding: Coding, tile: Box, parts: Sequence[TilePart]) -> PacketTable:
     """Return all packets of a tile; `read` is only asked for packet headers, and only where PLT is missing."""
-    columns = packet_order(coding, tile)
+    columns = packet_order(coding, tile, sum(part.stop - part.start for part in parts))
     count = len(columns[0])
     if all(part.plt or part.start == part.stop for part in parts):
         offset, length = _by_plt(parts)
@@ -386,21 +389,33 @@ def walk_packets(
 
 def packet_counts(coding: Coding, tile: int) -> list[int]:
     """Return the number of packets of each resolution of a tile, lowest first."""
-    box, components = coding.tile_box(tile), range(len(coding.siz.components))
+    return _counts(coding, coding.tile_box(tile))
+
+
+def _counts(coding: Coding, box: Box) -> list[int]:
+    alike = {part.sampling: component for component, part in enumerate(coding.siz.components)}
+    times = Counter(part.sampling for part in coding.siz.components)
     return [
-        coding.layers * sum(resolution(coding, box, component, number).count for component in components)
+        coding.layers
+        * sum(times[each] * resolution(coding, box, component, number).count for each, component in alike.items())
         for number in range(coding.levels + 1)
     ]
 
 
-def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return component, resolution, precinct and layer of every packet in the order of the progression."""
+def packet_order(coding: Coding, tile: Box, nbytes: int | None = None) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return component, resolution, precinct and layer of every packet in the order of the progression.
+
+    A whole tile of `nbytes` has no more packets than bytes: an empty one takes one.
+    """
+    total = sum(_counts(coding, tile))
+    if nbytes is not None and total > nbytes:
+        raise MalformedError(f"{total} packets in {nbytes} bytes; the tile may be cut off", field="packets")
+    if total > MAX_PACKETS:
+        raise UnsupportedError(f"{total} packets in one tile; {MAX_PACKETS} are the most", field="packets")
     rows = []
     for component, part in enumerate(coding.siz.components):
         for number in range(coding.levels + 1):
             level, shift = resolution(coding, tile, component, number), coding.levels - number
-            if level.count > MAX_PACKETS:
-                raise UnsupportedError(f"{level.count} precincts in a resolution of one tile", field="packets")
             precinct = np.arange(level.count, dtype=np.int64)
             row, column = np.divmod(precinct, max(level.columns, 1))
             # a first precinct that begins before the tile takes the tile's own edge as its place
@@ -408,9 +423,6 @@ def packet_order(coding: Coding, tile: Box) -> tuple[Ints, Ints, Ints, Ints]:
             y = np.maximum(((level.cells[1] + row) << (level.exponents[1] + shift)) * part.dy, tile[1])
             rows.append([np.full_like(precinct, component), np.full_like(precinct, number), precinct, y, x])
     precincts = np.concatenate(rows, axis=1)
-    count = precincts.shape[1] * coding.layers
-    if count > MAX_PACKETS:
-        raise UnsupportedError(f"{count} packets in one tile; {MAX_PACKETS} are the most", field="packets")
     each = dict(zip("crpyx", np.repeat(precincts, coding.layers, axis=1), strict=True))
     each["l"] = np.tile(np.arange(coding.layers), precincts.shape[1])
     order = np.lexsort([each[key] for key in reversed(_KEYS[coding.progression])])

@@ -54,7 +54,7 @@ class Walk:
         self.stop = stop
         self._read, self.far = read, far
         self._start, self._block, self._size = 0, b"", block
-        self._lengths: list[int] = []
+        self._parts, self._bytes = 0, 0
         """Of the tile-parts so far."""
 
     def __call__(self, start: int, stop: int) -> bytes:
@@ -65,8 +65,7 @@ class Walk:
         if not self.far:
             return self._read(start, stop)
         if not self._start <= start <= stop <= self._start + len(self._block):
-            parts = len(self._lengths)
-            long = parts > 1 and sum(self._lengths) / parts > WORTH_A_REQUEST
+            long = self._parts > 1 and self._bytes > WORTH_A_REQUEST * self._parts
             size = HEADER_BLOCK if long else self._size
             self._size = min(self._size * 2, LARGEST_BLOCK)
             self._start = start
@@ -81,7 +80,7 @@ class Walk:
                 f"{data[:4].hex(' ') or 'nothing'} where a tile-part begins", offset=offset, field="SOT"
             )
         _, _, tile, length, part, _ = SOT.unpack(data)
-        self._lengths.append(length)
+        self._parts, self._bytes = self._parts + 1, self._bytes + length
         return tile, length, part
 
     def exactly(self, start: int, stop: int) -> bytes:

@@ -181,13 +181,13 @@ def chunk_ranges(grid: WindowGrid, table: PacketTable, sot: int) -> tuple[Ints, 
 
 def _packet_index(grid: WindowGrid, table: PacketTable) -> dict[tuple[int, int], Ints]:
     """Return where in the table the packets of each component's resolution are, by precinct row, column and layer."""
-    index = {}
-    for component in range(len(grid.coding.siz.components)):
-        for number in range(grid.coding.levels - grid.level + 1):
-            packets = np.flatnonzero((table.component == component) & (table.resolution == number))
-            order = np.lexsort((table.layer[packets], table.precinct[packets]))
-            level = resolution(grid.coding, grid.tile, component, number)
-            index[component, number] = packets[order].reshape(level.rows, level.columns, grid.coding.layers)
+    index, at = {}, 0
+    order = np.lexsort((table.layer, table.precinct, table.resolution, table.component))
+    for component, number in product(range(len(grid.coding.siz.components)), range(grid.coding.levels + 1)):
+        level = resolution(grid.coding, grid.tile, component, number)
+        stop = at + level.count * grid.coding.layers
+        index[component, number] = order[at:stop].reshape(level.rows, level.columns, grid.coding.layers)
+        at = stop
     return index
 
 
@@ -328,8 +328,8 @@ class Windows:
         if len(np.unique(parts.tile)) != len(tiles):
             raise MalformedError("not every tile is there", field="SOT")
         read = Walk(self.read, self.codestream.stop, far=True, block=LONG) if self.far else self.read
-        for number in tiles:
-            rows = np.flatnonzero(parts.tile == number)
+        order = np.argsort(parts.tile, kind="stable")
+        for number, rows in enumerate(np.split(order, np.cumsum(np.bincount(parts.tile))[:-1])):
             spans = zip(parts.offset[rows].tolist(), parts.length[rows].tolist(), strict=True)
             bodies = [self._part(start, start + length) for start, length in spans]
             table = packet_table(read, self._coding, self._coding.tile_box(number), bodies)
