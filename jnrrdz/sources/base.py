@@ -45,6 +45,10 @@ class State(Protocol):
         """ETag, with or without its mark of weakness."""
 
     @property
+    def version(self) -> str | None:
+        """The store's own number of a version (S3's version id, GCS's generation)."""
+
+    @property
     def modified(self) -> str | None:
         """Last modification as RFC 3339 text in UTC."""
 
@@ -52,15 +56,17 @@ class State(Protocol):
 def difference(then: State, now: State) -> str | None:
     """Return in words what shows that two states are not the same, None where nothing shows it.
 
-    Servers add and drop an ETag's mark of weakness on the way.  An answer without an ETag says nothing
-    by that.  The time of modification counts only where no ETag can be compared.
+    What one of the two does not say is not compared.  Servers add and drop an ETag's mark of weakness on the
+    way.  The time of modification counts only where no ETag can be compared.
     """
     if None not in {then.size, now.size} and then.size != now.size:
         return f"size was {then.size}, is {now.size}"
+    if None not in {then.version, now.version} and then.version != now.version:
+        return f"version was {then.version}, is {now.version}"
     if then.etag is not None and now.etag is not None:
         same = then.etag.removeprefix("W/") == now.etag.removeprefix("W/")
         return None if same else f"ETag was {then.etag}, is {now.etag}"
-    if then.etag is now.etag is None and None not in {then.modified, now.modified} and then.modified != now.modified:
+    if None not in {then.modified, now.modified} and then.modified != now.modified:
         return f"time of modification was {then.modified}, is {now.modified}"
     return None
 

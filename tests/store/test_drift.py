@@ -145,3 +145,52 @@ def test_verify_tells_the_time_where_it_is_asked_for_drift_alone(local):
         assert jnrrdz.verify(local / "refs.json").ok  # the chunks are read: they are as the references say
     assert jnrrdz.refresh(local / "refs.json").changed
     assert jnrrdz.verify(local / "refs.json", drift=True).ok
+
+
+def served(http_server, tmp_path):
+    """Index a file of the loopback server, and return its array."""
+    http_server.files["/a.tif"] = tiff(tmp_path / "a.tif", OLD)
+    jnrrdz.index(f"{http_server.url}/a.tif", tmp_path / "refs.json")
+    return jnrrdz.open_group(tmp_path / "refs.json")["data"]
+
+
+@pytest.mark.parametrize("header", ["x-amz-version-id", "x-goog-generation"])
+def test_another_version_is_refused_though_its_etag_is_the_same(http_server, tmp_path, header):
+    http_server.headers[header] = "1"
+    array = served(http_server, tmp_path)
+    http_server.headers[header] = "2"
+    with pytest.raises(DriftError, match="changed since it was scanned: version was 1, is 2"):
+        array[:]
+    http_server.headers[header] = "1"
+    assert np.array_equal(jnrrdz.open_group(tmp_path / "refs.json")["data"][:], OLD)
+
+
+def test_an_answer_that_names_no_version_is_told_by_its_etag(http_server, tmp_path):
+    http_server.headers["x-amz-version-id"] = "1"
+    array = served(http_server, tmp_path)
+    del http_server.headers["x-amz-version-id"]
+    assert np.array_equal(array[:], OLD)
+
+
+def test_an_answer_without_an_etag_is_told_by_its_time(http_server, tmp_path):
+    array = served(http_server, tmp_path)
+    http_server.etags = False
+    assert np.array_equal(array[:], OLD)
+    http_server.headers["Last-Modified"] = "Thu, 22 Oct 2015 07:28:00 GMT"
+    with pytest.raises(DriftError, match="time of modification was 2015-10-21T07:28:00Z, is 2015-10-22T07:28:00Z"):
+        jnrrdz.open_group(tmp_path / "refs.json")["data"][:]
+
+
+def test_a_version_put_by_other_words_of_the_same_bytes_is_refused(seaweed, bucket, tmp_path):
+    seaweed.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    data = tiff(tmp_path / "a.tif", OLD)
+    etag = seaweed.put(bucket, "a.tif", data)
+    url, options, refs = f"s3://{bucket}/a.tif", seaweed.options(), tmp_path / "refs.json"
+    jnrrdz.index(url, refs, storage_options=options)
+    assert "version_id" in refs.read_text()
+    array = jnrrdz.open_group(refs, source_options=options)["data"]
+    assert np.array_equal(array[:], OLD)
+    assert seaweed.put(bucket, "a.tif", data) == etag
+    with pytest.raises(DriftError, match="version was"):
+        jnrrdz.open_group(refs, source_options=options)["data"][:]
+    assert [finding.kind for finding in jnrrdz.verify(refs, drift=True, source_options=options).findings] == ["drift"]
