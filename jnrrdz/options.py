@@ -27,6 +27,7 @@ class ScanChoices(TypedDict, total=False):
     stack_timepoints: bool
     precinct_windows: PrecinctWindows | None
     allow_missing: bool
+    allow_odd_blocks: bool
 
 
 class SourceAccess(TypedDict, total=False):
@@ -254,6 +255,9 @@ class ScanOptions:
 
     allow_missing: bool = False
     """Take tiles whose files are not there for missing chunks, which read as the fill value."""
+
+    allow_odd_blocks: bool = False
+    """Take N5 blocks of another shape than `blockSize` says: larger ones are cut off, shorter ones filled up."""
 
     def changed(self) -> dict[str, Any]:
         """Return the choices that differ from the defaults, as a manifest records them."""

@@ -146,6 +146,7 @@ CHOICES = (
     ),
     click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t."),
     click.option("--allow-missing", is_flag=True, help="Read tiles whose files are missing as the fill value."),
+    click.option("--allow-odd-blocks", is_flag=True, help="Cut or fill N5 blocks that contradict blockSize."),
 )
 
 

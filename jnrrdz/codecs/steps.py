@@ -10,6 +10,8 @@ https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default a
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +29,9 @@ from jnrrdz.core.codecs import (
     GZIP,
     LINEAR,
     LZ4,
+    N5_DEFAULT,
     SQUEEZE,
+    TRANSPOSE,
     ZLIB,
     ZSTD,
     ChunkFunction,
@@ -41,6 +45,7 @@ from jnrrdz.core.codecs import (
     SqueezeConfig,
     can_hold,
 )
+from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.n5 import decode as lz4
 from jnrrdz.formats.n5.decode import BlockCoder, deflate, inflate
@@ -256,6 +261,34 @@ LZ4_SLACK = 1 << 20
 """Bytes that LZ4 data may decode to beyond the chunk's own, for headers of codecs before it."""
 
 
+def _rest(origin: Any, axes: int) -> tuple[int, ...] | None:
+    """Return how much of a data set there is from a chunk's first element on, x first; None where nothing tells.
+
+    jnrrdz's own store tells which chunk it is.  The array's axes come to the block through the array's codecs.
+    """
+    store, key = origin or (None, "")
+    manifest = getattr(store, "manifest", None)
+    chunk = None if manifest is None else manifest.chunk(key)
+    if manifest is None or chunk is None:
+        return None
+    refs, number = chunk
+    path = next(filter(manifest.arrays.__contains__, accumulate(key.split("/"), "{}/{}".format)), "")
+    facts = array_from_json(manifest.documents.node(path))
+    place = np.unravel_index(number, refs.keys.grid)
+    rest = [size - int(at) * step for size, at, step in zip(facts.shape, place, facts.chunks, strict=True)]
+    for codec in facts.codecs:
+        if codec.name == TRANSPOSE:
+            rest = [rest[axis] for axis in codec.configuration["order"]]
+        elif codec.name == SQUEEZE:
+            rest = rest[1:]
+        elif codec.name == N5_DEFAULT:
+            break
+        elif codec.name != LINEAR:  # a chain whose header is checked by this codec in its place, in C order
+            rest = rest[-axes:][::-1]  # behind axes of one place, where it was merged
+            break
+    return tuple(rest) if len(rest) == axes else None
+
+
 class BlockCodec(TileCodec):
     """A block of N5, whose elements are of the array's type."""
 
@@ -264,6 +297,13 @@ class BlockCodec(TileCodec):
     def check_type(self, dtype: np.dtype[Any]) -> None:
         """Refuse an array of a type that N5 has not."""
         BlockCoder(self.config, (1,) * self.config.axes, dtype, 0)
+
+    def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
+        origin = getattr(data, "origin", None)
+        elements: NDArray[Any] = self._decoder(spec).decode(
+            memoryview(data.as_numpy_array()), partial(_rest, origin, len(spec.shape))
+        )
+        return elements
 
 
 class N5DefaultCodec(BlockCodec):

@@ -657,6 +657,10 @@ class N5DefaultConfig(Configuration):
     codecs: tuple[Codec, ...] = field(metadata=checked(_inner))
     """`transpose` of all axes, big-endian `bytes`, and a compressor where there is one."""
 
+    odd_blocks: bool = field(default=False, metadata=FLAG)
+    """Whether a block may have another shape than its place: what is beyond the place is cut off, what is
+    missing is the fill value."""
+
     NAME: ClassVar[str] = N5_DEFAULT
 
     def __post_init__(self) -> None:
@@ -675,9 +679,9 @@ class N5DefaultConfig(Configuration):
             raise UnsupportedError(f"compressor {self.compressor.name!r}; there are {', '.join(COMPRESSORS)}")
 
     @classmethod
-    def of(cls, axes: int, itemsize: int, compressors: Sequence[Codec]) -> Self:
+    def of(cls, axes: int, itemsize: int, compressors: Sequence[Codec], *, odd_blocks: bool = False) -> Self:
         """Return the configuration for blocks of so many axes, elements of so many bytes."""
-        return cls((reversed_axes(axes), bytes_("big" if itemsize > 1 else None), *compressors))
+        return cls((reversed_axes(axes), bytes_("big" if itemsize > 1 else None), *compressors), odd_blocks)
 
     @property
     def axes(self) -> int:

@@ -56,7 +56,8 @@ class Opened:
         The time alone condemns no local file: a copy of a directory changes all of them.
         """
         record = self.record
-        if not self.checked and record is not None and {record.size, record.etag, record.version, record.modified} != {None}:
+        is_known = record is not None and {record.size, record.etag, record.version, record.modified} != {None}
+        if not self.checked and record is not None and is_known:
             drift = since_scanned(record, self.source.validators)
             if drift is not None and not (self.local and record.size in {None, self.source.validators.size}):
                 raise drift.at(url=self.source.url)

@@ -133,7 +133,7 @@ def test_options_of_containers_are_refused_for_files(tmp_path, choice):
 def test_aligned_dimensions_do_not_make_a_block_full(tmp_path, data):
     by_hand(tmp_path / "v", np.zeros((8, 8), "u1"), (4, 4))
     (tmp_path / "v/1/1").write_bytes(data)
-    array = jnrrdz.open_group(tmp_path / "v")["data"]
+    array = jnrrdz.open_group(tmp_path / "v", allow_odd_blocks=True)["data"]
     assert names(array) == ["transpose", "n5_default"]
     width = struct.unpack_from(">I", data, 4)[0]
     assert array[4, 4 : 4 + min(width, 4)].tolist() == list(range(min(width, 4)))
@@ -313,14 +313,8 @@ def test_a_block_that_changes_after_it_was_indexed(write_n5, tmp_path, chain, co
     assert names(array)[-1] == chain
     np.testing.assert_array_equal(array[...], values.T)
     (tmp_path / "v/1/0").write_bytes(block.ljust((tmp_path / "v/1/0").stat().st_size))
-    try:  # a block of another shape is read as what it says that it is, or refused; never as a full one
-        found = jnrrdz.open_group(tmp_path / "r.json")["data"][:4, 4:]
-    except jnrrdz.JnrrdzError as error:
-        assert "v/1/0" in str(error)  # noqa: PT017  either is right
-    else:
-        expected = np.zeros((4, 4), "u2")
-        expected[:2] = values[4:, :4].reshape(8, 2)[:4].T
-        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(jnrrdz.JnrrdzError, match="v/1/0"):
+        jnrrdz.open_group(tmp_path / "r.json")["data"][:4, 4:]
 
 
 @pytest.mark.parametrize("chain", ["offset", "pad", "n5_default"])
@@ -586,7 +580,6 @@ def test_merged_blocks_have_their_headers_checked(write_n5, tmp_path, times):
     np.testing.assert_array_equal(array[...].reshape(4, 6, 8), values.T)
     block = tmp_path / "v.n5/1/0/0"
     block.write_bytes(default_header((2, 3, 4)) + block.read_bytes()[16:])
-    expected = np.zeros((2, 3, 4), "u2")
-    expected[:2, :, :2] = np.frombuffer(block.read_bytes()[16:], ">u2").reshape(4, 3, 2)[:2]
-    found = jnrrdz.open_group(tmp_path / f"{times}.json")["data"][..., :2, :3, 4:]
-    np.testing.assert_array_equal(found.reshape(2, 3, 4), expected)
+    array = jnrrdz.open_group(tmp_path / f"{times}.json")["data"]
+    with pytest.raises(jnrrdz.JnrrdzError, match=r"v.n5/1/0/0"):
+        array[..., :2, :3, 4:]

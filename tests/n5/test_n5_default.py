@@ -34,10 +34,10 @@ def block(elements, *, mode=0, dims=None, count=None, body=None):
     return head + (elements.tobytes() if body is None else body)
 
 
-def coder(compressor=None, shape=SHAPE, dtype="u2", fill=7):
-    return BlockCoder(
-        N5DefaultConfig.of(len(shape), 2, [] if compressor is None else [compressor]), shape, np.dtype(dtype), fill
-    )
+def coder(compressor=None, shape=SHAPE, dtype="u2", fill=7, *, odd_blocks=False):
+    compressors = [] if compressor is None else [compressor]
+    config = N5DefaultConfig.of(len(shape), 2, compressors, odd_blocks=odd_blocks)
+    return BlockCoder(config, shape, np.dtype(dtype), fill)
 
 
 def placed(elements):
@@ -62,9 +62,14 @@ def placed(elements):
     ],
 )
 def test_blocks_of_every_shape(data, elements):
-    found = coder().decode(data)
+    found = coder(odd_blocks=True).decode(data)
     assert found.dtype.newbyteorder("=") == np.dtype("u2")
     np.testing.assert_array_equal(found, placed(elements))
+    if any(own > size for own, size in zip(elements.shape, FULL.shape, strict=True)):
+        with pytest.raises(MalformedError, match="blockSize is"):
+            coder().decode(data)
+    else:  # a smaller block may be one at the data set's edge
+        np.testing.assert_array_equal(coder().decode(data), placed(elements))
 
 
 COMPRESSED = {

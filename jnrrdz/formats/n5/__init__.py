@@ -8,6 +8,6 @@ N5 = Format(
     in_place="jnrrdz.formats.n5.scan:describe_in_place",
     is_directory=True,
     endings=(".n5",),
-    options=("chain", "stack_timepoints"),
+    options=("chain", "stack_timepoints", "allow_odd_blocks"),
     codecs=("n5_default", "jnrrdz.lz4", "jnrrdz.squeeze"),
 )

@@ -100,6 +100,25 @@ def block_header(data: bytes | memoryview, axes: int) -> BlockHeader:
     return header
 
 
+def check_place(dimensions: tuple[int, ...], block_size: tuple[int, ...], rest: tuple[int, ...] | None) -> None:
+    """Refuse a block that contradicts its data set's `blockSize`.
+
+    A block has that size; where the grid ends beyond the data set it may have what is left of the data set
+    in its place: `rest`.  Where that is not known, a smaller block may be one of these.
+    """
+    sides = zip(dimensions, block_size, block_size if rest is None else rest, strict=True)
+    if all(own == size or (own < size and (rest is None or own == left)) for own, size, left in sides):
+        return
+    inside = block_size if rest is None else tuple(map(min, block_size, rest))
+    there = "" if inside == block_size else f" and {inside} of that are in the data set"
+    raise MalformedError(
+        f"a block of {dimensions}, where blockSize is {block_size}{there}; if the attributes are right, "
+        "index with --allow-odd-blocks (allow_odd_blocks=True), which cuts it off or fills it up",
+        offset=4,
+        field="blockSize",
+    )
+
+
 DATA_TYPES = {
     name: np.dtype(name)
     for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64")
@@ -218,13 +237,15 @@ class Place:
     """How many elements of the full size one spans."""
 
 
-def place_of(path: str, axes: int, nodes: Mapping[str, Attributes]) -> Place:
-    """Return the place of a dataset; `nodes` are the attributes of all folders by their paths."""
+def place_of(path: str, axes: int, nodes: Mapping[str, Attributes], transforms: Mapping[tuple[str, str], Any]) -> Place:
+    """Return the place of a dataset.
+
+    `nodes` are the attributes of all folders by their paths, `transforms` what `cosem_transforms` finds in them.
+    """
     parts = path.split("/") if path else []
     lineage = [nodes.get("/".join(parts[:depth]), {}) for depth in range(len(parts), -1, -1)]
     parent, _, name = path.rpartition("/")
-    listed = {level.get("path"): level.get("transform") for level in cosem_levels(nodes.get(parent, {}))}
-    for transform in (lineage[0].get("transform"), listed.get(name)):
+    for transform in (lineage[0].get("transform"), transforms.get((parent, name))):
         place = _cosem_place(transform, axes, path) if isinstance(transform, Mapping) else None
         if place is not None:
             return place
@@ -318,6 +339,15 @@ def cosem_levels(node: Attributes) -> Sequence[Attributes]:
     first = multiscales[0] if isinstance(multiscales, list) and multiscales else None
     datasets = first.get("datasets") if isinstance(first, Mapping) else None
     return [entry for entry in datasets if isinstance(entry, Mapping)] if isinstance(datasets, list) else []
+
+
+def cosem_transforms(nodes: Mapping[str, Attributes]) -> dict[tuple[str, str], Any]:
+    """Return the transforms that folders list for their levels, by the folder's path and the level's name."""
+    return {
+        (path, str(level.get("path"))): level.get("transform")
+        for path, attributes in nodes.items()
+        for level in cosem_levels(attributes)
+    }
 
 
 def _cosem_place(transform: Attributes, axes: int, path: str) -> Place | None:

@@ -9,6 +9,7 @@ See docs/formats/n5.md.
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from itertools import batched
 from typing import Any
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Codec, CodecSpec, Framing
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
-from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.n5.attributes import Mode, N5Dataset, block_header, default_header, header_length
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.formats.n5.attributes import Mode, N5Dataset, block_header, check_place, default_header, header_length
 from jnrrdz.formats.n5.listing import Indices, Sizes, TreeKeys
 from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
 
@@ -52,13 +53,16 @@ def chain_of(name: str | None) -> Chain:
     return Chain(name)
 
 
-def codecs(dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bool) -> tuple[Codec, ...]:
+def codecs(
+    dataset: N5Dataset, chain: Chain, framing: Framing, *, in_c_order: bool, odd_blocks: bool = False
+) -> tuple[Codec, ...]:
     """Return a dataset's codecs, for an array in C order (last axis fastest) or in N5's own order."""
     axes, itemsize = len(dataset.dimensions), dataset.dtype.itemsize
     compressors = compressor(dataset, framing)
     order = (codec.reversed_axes(axes),) if axes > 1 else ()
     if chain == Chain.N5_DEFAULT:
-        return (*(order if in_c_order else ()), codec.N5DefaultConfig.of(axes, itemsize, compressors))
+        block = codec.N5DefaultConfig.of(axes, itemsize, compressors, odd_blocks=odd_blocks)
+        return (*(order if in_c_order else ()), block)
     header, length = default_header(dataset.block_size), header_length(axes)
     affix: Codec = codec.OffsetConfig(length, header)
     if chain == Chain.PAD:
@@ -114,6 +118,9 @@ REMOTE_HEADERS = 64
 MOST_CHUNKS = 1 << 27
 """Of one array: a row pointer for each of them, there or not, takes 1 GB."""
 
+LOOKED_AT = 8
+"""Headers that are read to tell whether `blockSize` is right."""
+
 _MOST_PLACES = 1 << 62
 _TOGETHER = 1024
 MAGIC = 16
@@ -134,6 +141,7 @@ class Blocks:
         number = np.ravel_multi_index(tuple(index[:, ::-1].T), grid) if len(index) else np.empty(0, np.int64)
         order = np.argsort(number)
         self._tree, self._dataset = tree, dataset
+        self._most = LOCAL_HEADERS if isinstance(tree, LocalTree) else REMOTE_HEADERS
         self._folder = f"{path}/" if path else ""
         self.index: Indices = np.ascontiguousarray(index[order])
         self.sizes: Sizes = sizes[order]
@@ -176,9 +184,8 @@ class Blocks:
         if wish == Chain.N5_DEFAULT:
             return wish
         if wish == Chain.AUTO:
-            most = LOCAL_HEADERS if isinstance(self._tree, LocalTree) else REMOTE_HEADERS
             rows = np.arange(len(self.index))
-            same = len(rows) <= most and self._stranger(rows) is None
+            same = len(rows) <= self._most and self._stranger(rows) is None
             return Chain.OFFSET if same else Chain.N5_DEFAULT
         # every header: no length of a block tells its shape, and no codec behind `offset` could notice another one
         stranger = self._stranger(np.arange(len(self.index)))
@@ -190,6 +197,31 @@ class Blocks:
                 field="chain",
             )
         return wish
+
+    def refuse_odd(self, *, each: bool) -> None:
+        """Refuse a `blockSize` that no block has along some axis, and with `each` any block that contradicts it.
+
+        A few headers are looked at, with `each` as many as for a chain.  A block by itself may fit where it does
+        not belong: one of 16 at the end of 50, where blocks are said to be of 17.
+        """
+        size, axes = np.array(self._dataset.block_size), len(self._dataset.dimensions)
+        most = min(len(self.index), self._most if each else LOOKED_AT)
+        rows, sides = [], []
+        for some in batched(np.linspace(0, len(self.index) - 1, most).astype(np.int64).tolist(), _TOGETHER):
+            heads = self._tree.read([self._key(row) for row in some], header_length(axes, Mode.VARLENGTH))
+            for row, head in zip(some, heads, strict=True):
+                with suppress(JnrrdzError):  # told by whoever reads the block
+                    sides.append(block_header(head, axes).dimensions)
+                    rows.append(row)
+        shapes = np.array(sides, np.int64).reshape(-1, axes)
+        rest = self._dataset.dimensions - self.index[rows].astype(np.int64) * size
+        inner, fits = rest >= size, (shapes == size) | (shapes == rest)
+        odd = ~fits if each else inner & ~fits & ~(inner & fits).any(axis=0)
+        for row in np.flatnonzero(odd.any(axis=1))[:1].tolist():
+            try:
+                check_place(sides[row], self._dataset.block_size, tuple(rest[row].tolist()))
+            except MalformedError as error:
+                raise error.at(url=self._tree.url + self._key(rows[row])) from None
 
     def _stranger(self, rows: NDArray[np.int64]) -> int | None:
         """Return the first of some blocks whose header is not the one of a full block in default mode."""

@@ -40,7 +40,7 @@ from jnrrdz.core.codecs import (
     N5DefaultConfig,
 )
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.n5.attributes import block_header, default_header
+from jnrrdz.formats.n5.attributes import block_header, check_place, default_header
 
 MAGIC = b"LZ4Block"
 _JAVA = struct.Struct("<8sBIII")
@@ -288,8 +288,14 @@ class BlockCoder:
         if self.dtype.itemsize > 1 and self.config.endian is None:
             raise MalformedError("bytes without endian, where elements have several bytes", field=N5_DEFAULT)
 
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return a chunk: the block's elements in their place, cut and filled up to the chunk's shape."""
+    def decode(
+        self, data: bytes | memoryview, rest: Callable[[], tuple[int, ...] | None] = lambda: None
+    ) -> NDArray[Any]:
+        """Return a chunk: the block's elements in their place, cut and filled up to the chunk's shape.
+
+        `rest` tells how much of the array there is from the chunk's first element on, x first; it is
+        asked for blocks of another shape only, and None is what is not known.
+        """
         view = memoryview(data)
         header = block_header(view, len(self.shape))
         size = header.elements * self.dtype.itemsize
@@ -300,6 +306,8 @@ class BlockCoder:
                 offset=4,
                 field="dimensions",
             )
+        if header.dimensions != self.shape and not self.config.odd_blocks:
+            check_place(header.dimensions, self.shape, rest())
         body, compressor = view[header.nbytes :], self.config.compressor
         if compressor is not None:
             octets = inflate(compressor, body, size)

@@ -12,6 +12,7 @@ Whatever has another name is not found.
 
 import re
 import warnings
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -67,13 +68,25 @@ class TreeKeys:
         own = _BLOCK.fullmatch(dataset)  # a folder whose name is a number is taken apart as keys are
         folder = dataset if own is None else own[1] or ""
         numbers = [] if own is None else [int(number) for number in own[2].split("/")]
-        pages = self._pages.get((folder, len(numbers) + axes), [])
-        index = np.concatenate([np.empty((0, len(numbers) + axes), np.int32), *(page for page, _ in pages)])
+        index, sizes = self._joined(folder, len(numbers) + axes, in_order=bool(numbers))
+        first, stop = 0, len(index)
+        for column, number in enumerate(numbers):
+            part = index[:, column]  # numpy's search would copy a column whose numbers are apart
+            first, stop = bisect_left(part, number, first, stop), bisect_right(part, number, first, stop)
+        return index[first:stop, len(numbers) :], sizes[first:stop]
+
+    def _joined(self, folder: str, depth: int, *, in_order: bool) -> tuple[Indices, Sizes]:
+        """Return all blocks of a folder whose indices are so many; in order where datasets share them."""
+        pages = self._pages.get((folder, depth), [])
+        if len(pages) == 1:
+            return pages[0]
+        index = np.concatenate([np.empty((0, depth), np.int32), *(page for page, _ in pages)])
         sizes = np.concatenate([np.empty(0, np.int64), *(page for _, page in pages)])
-        if not numbers:
-            return index, sizes
-        inside = (index[:, : len(numbers)] == np.array(numbers, np.int32)).all(axis=1)
-        return index[inside, len(numbers) :], sizes[inside]
+        if in_order:
+            order = np.lexsort(index.T[::-1])
+            index, sizes = index[order], sizes[order]
+        self._pages[folder, depth] = [(index, sizes)]
+        return index, sizes
 
 
 LARGEST_DOCUMENT = 1 << 26

@@ -31,17 +31,21 @@ from jnrrdz.formats.n5.attributes import (
     Place,
     check_version,
     cosem_levels,
+    cosem_transforms,
     is_dataset,
     is_overview,
     parse_dataset,
     place_of,
 )
-from jnrrdz.formats.n5.blocks import Blocks, GeneratedBlocks, chain_of, codecs
+from jnrrdz.formats.n5.blocks import Blocks, Chain, GeneratedBlocks, chain_of, codecs
 from jnrrdz.formats.n5.listing import Nodes, TreeKeys, document_key, find_nodes, read_nodes
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 VARIABLE = "data"
+
+DEEPEST = 64
+"""Folders in each other; real containers have some five."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +109,13 @@ def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
     paths = [path for path, attributes in nodes.items() if is_dataset(attributes)]
     if not options.overviews:
         paths = [path for path in paths if not is_overview(path)]
+    transforms = cosem_transforms(nodes)
 
     def volume(path: str) -> Volume:
+        if path.count("/") >= DEEPEST:
+            raise UnsupportedError(f"a data set {path.count('/') + 1} folders deep; {DEEPEST} are read", field="path")
         dataset = parse_dataset(nodes[path])
-        place = place_of(path, len(dataset.dimensions), nodes)
+        place = place_of(path, len(dataset.dimensions), nodes, transforms)
         return Volume(path, dataset, place, _array(dataset, place, blocks_of(path, dataset), options, frame))
 
     volumes = {readable.path: readable for readable in _readable(tree, paths, volume)}
@@ -119,12 +126,20 @@ def _array(
     dataset: N5Dataset, place: Place, blocks: Blocks | GeneratedBlocks, options: ScanOptions, frame: Frame
 ) -> VirtualArray:
     chain, scale = blocks.chain(chain_of(options.chain)), place.scale
+    if chain == Chain.N5_DEFAULT and not options.allow_odd_blocks and isinstance(blocks, Blocks):
+        blocks.refuse_odd(each=frame.in_place)  # in place nothing else knows where a block stands
     names, turned = frame.turned(place.names), frame.turned
     return VirtualArray(
         turned(dataset.dimensions),
         dataset.dtype,
         turned(dataset.block_size),
-        codecs(dataset, chain, blocks.framing(), in_c_order=not frame.in_place),
+        codecs(
+            dataset,
+            chain,
+            blocks.framing(),
+            in_c_order=not frame.in_place,
+            odd_blocks=options.allow_odd_blocks,
+        ),
         ChunkRefs.empty(blocks.chunks) if frame.in_place else blocks.refs(),
         names,
         0,
