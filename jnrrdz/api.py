@@ -28,7 +28,7 @@ from jnrrdz.options import (
     WriteOptions,
     with_choices,
 )
-from jnrrdz.sources.url import local_path, without_query
+from jnrrdz.sources.url import is_same, local_path, without_query
 from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
@@ -100,7 +100,8 @@ def index(
     """
     source, target = os.fspath(src), os.fspath(out)
     wanted, output, reach = with_choices(choices, options or ScanOptions(), form or WriteOptions(), access or Access())
-    if local_path(source) is not None and os.path.realpath(source) == os.path.realpath(target):
+    here, there = local_path(source), local_path(target)
+    if here is not None and there is not None and is_same(here, there):
         raise UnsupportedError("the manifest would replace its own source", url=target)
     name = output.format or format_of(target)
     if output.single_range or name == "icechunk":

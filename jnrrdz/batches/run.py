@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -28,11 +28,11 @@ from jnrrdz.batches.work import Plan, failed
 from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import literal
-from jnrrdz.manifests.atomic import leftovers, remove
+from jnrrdz.manifests.atomic import sweep_folder
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.options import Access, BatchChoices, BatchOptions, MergeOptions, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import bare, redacted
-from jnrrdz.sources.url import local_path, origin
+from jnrrdz.sources.url import is_same, local_path, origin
 
 if TYPE_CHECKING:
     from jnrrdz.commands.merge import Merged
@@ -163,9 +163,17 @@ def redacted_record(outcome: Outcome) -> dict[str, Any]:
 class Jobs:
     """What is found, with an output for each; what can have none is refused in its place."""
 
-    def __init__(self, template: Template, keep_query: Sequence[str] = (), *, together: bool = False) -> None:
+    def __init__(
+        self,
+        template: Template,
+        keep_query: Sequence[str] = (),
+        *,
+        together: bool = False,
+        report: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.template = template
         self.keep_query = keep_query
+        self._report = None if report is None else os.fspath(report)
         self.together = together
         """Whether all sources become one output."""
         self._refused: deque[Outcome] = deque()
@@ -187,9 +195,12 @@ class Jobs:
 
     def _job(self, found: Found, number: int) -> Job:
         output = self.template.filled(found, number)
-        own = local_path(found.url)
-        if own is not None and local_path(output) is not None and os.path.realpath(output) == os.path.realpath(own):
-            raise UnrepresentableError("the manifest would replace its own source", url=found.url)
+        own, place = local_path(found.url), local_path(output)
+        if place is not None:
+            if own is not None and is_same(own, place):
+                raise UnrepresentableError("the manifest would replace its own source", url=found.url)
+            if self._report is not None and is_same(place, self._report):
+                raise UnrepresentableError("the report goes there", url=output)
         name = bare(found.url, self.keep_query) if self.together else output.rstrip("/")
         digest = _digest(name)
         if digest in self._outputs:
@@ -209,14 +220,8 @@ class Jobs:
         """Remove what a run that was killed, or a worker of this one, left half written beside the outputs."""
         for folder in tuple(self._folders):  # where the batch was stopped, one more may be listed meanwhile
             place = local_path(folder or ".")
-            if place is None or not os.path.isdir(place):  # noqa: PTH112  the path is literal
-                continue
-            with suppress(PermissionError):  # what is somebody else's stays, and harms nobody
-                left = leftovers(place).items()
-                for path in chain.from_iterable(
-                    paths for name, paths in left if _digest(folder + name) in self._outputs
-                ):
-                    remove(path)
+            if place is not None and os.path.isdir(place):  # noqa: PTH112  the path is literal
+                sweep_folder(place)
 
 
 def _digest(text: str) -> int:
@@ -249,11 +254,27 @@ def batch(
     is_one = bool(axis.concat_dim)
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
     plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs)
-    jobs = Jobs(Template(output), form.keep_query, together=is_one)
-    stream = nullcontext() if work.report is None else Path(work.report).open("w", encoding="utf-8")  # noqa: SIM115  the next line is its context
-    with stream as lines:
+    jobs = Jobs(Template(output), form.keep_query, together=is_one, report=work.report)
+    with nullcontext() if work.report is None else _report(os.fspath(work.report)) as lines:
         together = Together(plan, axis, output) if is_one and not work.dry_run else None
         return _Run(plan, chosen, jobs, together, on_outcome).run(lines)
+
+
+def _report(path: str) -> TextIO:
+    """Return the stream of a report, which replaces nothing but an earlier one; a pipe or a terminal takes it too."""
+    if os.path.isfile(path):  # noqa: PTH113  the path is literal
+        with open(path, "rb") as file:  # noqa: PTH123  the same
+            first = file.readline(_LONGEST_LINE)
+        try:
+            is_ours = not first or {"source", "output", "state"} <= set(json.loads(first))
+        except (ValueError, TypeError, RecursionError):
+            is_ours = False
+        if not is_ours:
+            raise JnrrdzError("is no report of a batch, and is not replaced; name another file", url=path)
+    return open(path, "w", encoding="utf-8")  # noqa: PTH123  the same; the caller's is the block
+
+
+_LONGEST_LINE = 1 << 20
 
 
 @dataclass

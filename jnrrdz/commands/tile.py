@@ -5,18 +5,18 @@ header's keys, docs/howto/tile.md how to use it; core keys follow http://teem.so
 elements lie at their centres.  The header's vectors are in its own order, dimension 0 (x) first.
 """
 
+import itertools
 import json
 import math
 import os
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Unpack
 
-import fsspec
-
+from jnrrdz import api
 from jnrrdz.commands.tile_pixels import SPACE, InFile, InFolder, Pixels, Run, TileChoices, TileOptions, open_pixels
 from jnrrdz.core.ome import KINDS
 from jnrrdz.downsample import Downsampling
@@ -26,7 +26,8 @@ from jnrrdz.formats.nrrd.jnrrd import TYPES
 from jnrrdz.formats.nrrd.scan import kept
 from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Packer, Sizes, Table, TiledHeader, padding_of
 from jnrrdz.formats.nrrd.write import levels as levels_of
-from jnrrdz.manifests.atomic import new_directory, new_file
+from jnrrdz.manifests.atomic import files_of, locate, new_directory, new_file
+from jnrrdz.options import StorageOptions
 from jnrrdz.sources.url import place as place_of
 
 __all__ = ["TileOptions", "Tiled", "tile"]
@@ -64,9 +65,9 @@ def tile(
     pixels = open_pixels(source, options)
     try:
         run = _planned(pixels, options)
-        own = place_of(target)
-        replaced = place_of(folder_of(target)) if options.external else own
-        if any(place == own or place.within(replaced) for place in map(place_of, pixels.urls)):
+        older = _older_tiles(target, options) if options.overwrite else []
+        replaced = {place_of(target), *(place_of(f"{_beside(target)}/{name}") for name in older)}
+        if replaced & set(map(place_of, pixels.urls)):
             raise UnrepresentableError(f"{target} is read itself and would be replaced; name another output")
     except JnrrdzError as error:
         raise error.at(url=source) from error.__cause__
@@ -119,9 +120,10 @@ def default_factors(names: Sequence[str]) -> Sizes:
 def _write(run: Run, target: str) -> int:
     """Write header and tiles, and return the bytes of the tiles."""
     external, pattern = run.options.external, pattern_of(run.pixels.names[::-1], run.packer.compression)
-    shown = f"{folder_of(target).rpartition('/')[2]}/{pattern}" if external else None
+    tiles_at = new_folder(target, run.options) if external else None
+    shown = None if tiles_at is None else f"{tiles_at.rpartition('/')[2]}/{pattern}"
     header = TiledHeader(known_keys(run, shown), tables_of(run))
-    with new_files(target, run.options) as (stream, folder), Path(stream.name).open("rb") as reading:
+    with new_files(target, tiles_at, run.options) as (stream, folder), Path(stream.name).open("rb") as reading:
         stream.write(b"\0" * header.length)
         stored = InFile(stream, reading, header.length) if folder is None else InFolder(folder, pattern)
         entries = run.write(stored, stream.flush)
@@ -284,44 +286,78 @@ def _affine(pixels: Pixels) -> list[float]:
     return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
 
 
-FIRST_LEVEL = "0"
-"""The folder of level 0, which every folder of tiles has."""
+def is_tiled(head: bytes) -> bool:
+    """Whether a file begins as those do that `tile` writes."""
+    first = f'{{"jnrrd": "{VERSION}"}}\n{{"type": '.encode()
+    return head.startswith(first) and f'{{"{PREFIX}:enabled": true}}\n'.encode() in head
 
 
 @contextmanager
-def new_files(out: str, options: TileOptions) -> Iterator[tuple[BinaryIO, Path | None]]:
+def new_files(out: str, folder: str | None, options: TileOptions) -> Iterator[tuple[BinaryIO, Path | None]]:
     """Yield the stream of the header, and the folder of tiles where they have one; both are there after the block.
 
-    A folder that is not of the tiles of the header that is replaced is not replaced.
+    The header comes last: it names the folder.  The tiles of one that is replaced go when the new ones are there.
     """
-    how: Mapping[str, Any] = {"overwrite": options.overwrite, "storage_options": options.target_options}
-    if not options.external:
-        with new_file(out, **how) as stream:
-            yield stream, None
-        return
+    reach, place = options.target_options, locate(out, options.target_options)
+    made: list[str] = []
+    is_sure, is_done = place.is_local, False
+    try:
+        with new_file(out, replaces=is_tiled if options.overwrite else None, storage_options=reach) as stream:
+            older = _older_tiles(out, options) if place.kind == "file" else []
+            if folder is None:
+                yield stream, None
+            else:
+                with new_directory(folder, storage_options=reach) as tiles:
+                    yield stream, tiles
+                    names = files_of(tiles)
+                made = names
+        is_done = True
+    except JnrrdzError:
+        is_sure = True
+        raise
+    finally:
+        # a header of far whose writing was interrupted may have arrived
+        if folder is not None and made and not is_done and is_sure and not _is_named(folder, out, reach):
+            name = folder.rpartition("/")[2]
+            locate(_beside(out), reach).remove(f"{name}/{tile}" for tile in made)
+    if older:
+        locate(_beside(out), reach).remove(older)
+
+
+def _beside(out: str) -> str:
+    return out.rpartition("/")[0] or "."
+
+
+def _is_named(folder: str, header: str, reach: StorageOptions) -> bool:
+    """Whether a header is there that names a folder of tiles."""
+    place = locate(header, reach)
+    return place.kind == "file" and json.dumps(folder.rpartition("/")[2] + "/")[:-1].encode() in place.head()
+
+
+def _older_tiles(out: str, options: TileOptions) -> list[str]:
+    """Return the names of the files that hold the tiles of a header that `tile` wrote, from beside it."""
+    try:
+        group = api.scan(out, storage_options=options.target_options)
+    except JnrrdzError:  # it is not whole: its tiles cannot be told from others' files
+        return []
+    beside = place_of(out).parent().url().rstrip("/") + "/"
+    stem = re.escape(folder_of(out).rpartition("/")[2].removesuffix(".tiles"))
+    urls = (place_of(url).url() for _, array in group.arrays() for url in array.refs.named)
+    names = (url.removeprefix(beside) for url in urls)
+    return [name for name in names if re.fullmatch(stem + _TILES, name)]
+
+
+_TILES = r"(?:\.[0-9]+)?\.tiles/[0-9]+/[0-9_]+\.raw(?:\.[a-z0-9]+)?"
+
+
+def new_folder(out: str, options: TileOptions) -> str:
+    """Return a folder for tiles: beside a header that is replaced, whose tiles stay until then, a numbered one."""
     folder = folder_of(out)
-    fs, place = fsspec.core.url_to_fs(folder, **(options.target_options or {}))
-    with ExitStack() as undo:
-        if fs.exists(place):
-            if not options.overwrite:
-                raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=place)
-            beside = fs.exists(f"{place.rpartition('/')[0]}/{out.rpartition('/')[2]}")
-            if not (beside and fs.isdir(place) and fs.isdir(f"{place}/{FIRST_LEVEL}")):
-                raise JnrrdzError("is no folder of tiles beside their header, and is not replaced", url=place)
-        else:
-            undo.callback(_remove, fs, place)  # the header may not come to its place after the tiles did
-        with new_file(out, **how) as stream, new_directory(folder, last=FIRST_LEVEL, **how) as tiles:
-            yield stream, tiles
-        undo.pop_all()
-
-
-def _remove(fs: Any, place: str) -> None:
-    if not fs.exists(place):
-        return
-    if "file" in fs.protocol:
-        shutil.rmtree(place)
-    else:
-        fs.rm(place, recursive=True)
+    if not options.overwrite or locate(out, options.target_options).kind is None:
+        return folder
+    stem = folder.removesuffix(".tiles")
+    names = itertools.chain([folder], (f"{stem}.{number}.tiles" for number in itertools.count(2)))
+    return next(name for name in names if locate(name, options.target_options).kind is None)
 
 
 def folder_of(out: str) -> str:

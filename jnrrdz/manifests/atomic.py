@@ -1,201 +1,471 @@
-"""Outputs that are there whole or not at all.
+"""Outputs that are there whole or not at all, and that replace nothing but what jnrrdz wrote.
 
-A local file or directory is made beside its place and renamed
-into it; a remote one is made in a local temporary directory first and uploaded when it is complete.
-Whatever goes wrong in between (a signal too), nothing is left behind and an older output stays.
+A local file has no name until it is complete, where the system has files without names (O_TMPFILE); then it is
+linked to its place, which fails where somebody else was faster.  What needs a name before, a directory or a file
+that replaces another, has one that ends in `.jnrrdz` beside its place.  Its writer holds a lock on it, so that the
+next run can tell what a killed one left from what another is writing.  A remote output is made in a local temporary
+file first.  Cleaning up removes what this run wrote, by name.  docs/decisions/024-outputs-replace-only-their-own.md
 """
 
+import errno
+import itertools
 import os
 import re
-import secrets
 import shutil
+import socket
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from fsspec.implementations.local import LocalFileSystem
 
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources import faults, filesystems
 
+with suppress(ImportError):  # Windows has none, and nothing is swept there
+    import fcntl
+
 DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
 """Whether an output is on the disk when it is done.  A batch, which finds and replaces broken outputs when
 it is resumed, does not wait for the disk: that costs several times what a small manifest does."""
 
-
 _BUFFER = 1 << 16
 """Bytes that are written at once: a small manifest is one write."""
 
-LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}\.(?:tmp|old)", re.DOTALL)
-"""A hidden name beside an output, which a run that was killed may leave; the group is the output's name."""
+_HEAD = 1 << 19
+"""Bytes of a file that tell what it is."""
+
+_DESCRIPTORS = "/proc/self/fd"
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+_NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
+_LONGEST_NAME = 60
+
+type Replaces = Callable[[bytes], bool]
+"""Whether a file may be replaced, by its first bytes."""
 
 
-def leftovers(folder: str) -> dict[str, list[str]]:
-    """Return what killed runs left in a local directory, by the name of the output that it was to become."""
-    found: dict[str, list[str]] = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            match = LEFTOVER.fullmatch(entry.name)
-            if match is not None:
-                found.setdefault(match[1], []).append(entry.path)
-    return found
+# What is at an output's place
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an output goes, and what is there."""
+
+    fs: Any
+    path: str
+    url: str
+    """As the user spelt it."""
+    kind: str | None
+    """`file` or `directory`; None where there is nothing."""
+    size: int = 0
+    """Bytes of a file."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is in a directory of this machine."""
+        return isinstance(self.fs, LocalFileSystem)
+
+    def below(self, name: str) -> "Place":
+        """Return the place of a file in this directory."""
+        return replace(self, path=f"{self.path.rstrip('/')}/{name}", url=f"{self.url.rstrip('/')}/{name}", kind=None)
+
+    def names(self) -> list[str]:
+        """Return the names of all files below a directory."""
+        with faults.translate_errors(self.url, "listing the output", self.fs):
+            self.fs.invalidate_cache()
+            start = len(self.path.rstrip("/")) + 1
+            return [path[start:] for path in self.fs.find(self.path)]
+
+    def read(self) -> bytes:
+        """Return a file's bytes."""
+        with faults.translate_errors(self.url, "reading the output", self.fs):
+            return bytes(self.fs.cat_file(self.path))
+
+    def head(self) -> bytes:
+        """Return the first bytes of a file, by which it is known."""
+        if not self.size:  # an empty object has no range that could be asked for
+            return b""
+        with faults.translate_errors(self.url, "reading the output", self.fs):
+            return bytes(self.fs.cat_file(self.path, start=0, end=min(_HEAD, self.size)))
+
+    def put(self, source: Path) -> None:
+        """Make a file's bytes those of a local file, at one time."""
+        if self.is_local:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)  # noqa: PTH103, PTH120  a path of fsspec's
+            with _written(replace(self, kind="file")) as stream, source.open("rb") as lines:
+                shutil.copyfileobj(lines, stream, _BUFFER)
+        else:
+            with faults.translate_errors(self.url, "writing", self.fs):
+                self.fs.put_file(str(source), self.path)
+
+    def put_bytes(self, data: bytes) -> None:
+        """Make a file's bytes these, at one time."""
+        if self.is_local:
+            with _written(replace(self, kind="file")) as stream:
+                stream.write(data)
+        else:
+            with faults.translate_errors(self.url, "writing", self.fs):
+                self.fs.pipe_file(self.path, data)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files below a directory by name, and local directories that this leaves empty."""
+        folders = set()
+        with faults.translate_errors(self.url, "removing", self.fs):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self.fs.rm_file(f"{self.path.rstrip('/')}/{name}")
+                parts = name.split("/")[:-1]
+                folders |= {"/".join(parts[: length + 1]) for length in range(len(parts))}
+            if self.is_local:
+                for folder in sorted(folders, key=len, reverse=True):
+                    with suppress(OSError):  # others have something there
+                        os.rmdir(f"{self.path}/{folder}")  # noqa: PTH106  a path of fsspec's
+
+
+def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Place:
+    """Return an output's place; the directory that it is to be in is there."""
+    with faults.translate_errors(target, "writing"):
+        fs, path = filesystems.opened(target, storage_options or {})
+    if not isinstance(fs, LocalFileSystem):
+        with faults.translate_errors(target, "looking for the output", fs):
+            fs.invalidate_cache(fs._parent(path))  # noqa: SLF001  a listing made earlier tells of an earlier state
+            try:
+                state = fs.info(path)
+                return Place(fs, path, target, str(state["type"]), state["size"] or 0)
+            except FileNotFoundError:
+                return Place(fs, path, target, None)
+    with suppress(OSError):
+        if stat.S_ISLNK(os.lstat(path).st_mode):  # the link stays, as a shell's `>` has it
+            path = os.path.realpath(path)
+    if not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120  a path object costs more than the call
+        raise JnrrdzError("the directory to write to does not exist", url=target)
+    try:
+        entry = os.stat(path)  # noqa: PTH116  the same
+    except OSError:
+        return Place(fs, path, target, None)
+    mode = entry.st_mode
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
+    return Place(fs, path, target, "directory" if stat.S_ISDIR(mode) else "file", entry.st_size)
+
+
+def exists_already(target: str) -> JnrrdzError:
+    """Return the error for an output that is there."""
+    return JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
+
+
+# Files
 
 
 @contextmanager
 def new_file(
-    target: str, *, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
+    target: str, *, replaces: Replaces | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> Iterator[BinaryIO]:
-    """Yield a stream whose bytes become the file `target` when the block ends without an error."""
-    fs, place, kind = _locate(target, storage_options)
-    if kind == "directory":
-        raise JnrrdzError("is a directory; name a file", url=target)
-    if kind is not None and not overwrite:
-        raise _exists(target)
-    with _workplace(fs, place, target) as work:
-        with work.open("wb", _BUFFER) as stream:
-            yield stream
-            stream.flush()
-            if DURABLE.get():
-                os.fsync(stream.fileno())
-        if isinstance(fs, LocalFileSystem):
-            work.replace(place)
-            _sync_directory(Path(place).parent)
-        else:
-            with faults.translate_errors(target, "writing", fs):
-                fs.put_file(str(work), place)
+    """Yield a stream whose bytes become the file `target` when the block ends without an error.
+
+    A file that is there is replaced if it is empty or `replaces` knows its first bytes; without `replaces` never.
+    """
+    place = locate(target, storage_options)
+    check_replaceable(place, replaces)
+    with _written(place) as stream:
+        yield stream
+
+
+def check_replaceable(place: Place, replaces: Replaces | None) -> None:
+    """Refuse a place where something is that is not to be replaced by a file."""
+    if place.kind == "directory":
+        raise JnrrdzError("is a directory; name a file", url=place.url)
+    if place.kind is None:
+        return
+    if replaces is None:
+        raise exists_already(place.url)
+    head = place.head()
+    if head and not replaces(head):
+        message = "is no output of jnrrdz of this kind, and is not replaced; name another place, or remove it yourself"
+        raise JnrrdzError(message, url=place.url)
+
+
+@contextmanager
+def _written(place: Place) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes become a file, which replaces what `place` knows of."""
+    folder = os.path.dirname(place.path) if place.is_local else tempfile.gettempdir()  # noqa: PTH120  see `locate`
+    with _os_errors(place.url), _Unplaced(folder, os.path.basename(place.path)) as work:  # noqa: PTH119  the same
+        yield work.stream
+        work.stream.flush()
+        if not place.is_local:
+            with faults.translate_errors(place.url, "writing", place.fs):
+                place.fs.put_file(work.path, place.path)
+            return
+        if DURABLE.get():
+            os.fsync(work.stream.fileno())
+        work.publish(place)
+        _sync_directory(folder)
+
+
+class _Unplaced:
+    """A file that is not at its place yet: without a name if the system can, else with one that goes at the end."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._named: str | None = None
+        unnamed = self._unnamed()
+        self._has_name = unnamed is None
+        self.path, descriptor = self._new_named() if unnamed is None else (f"{_DESCRIPTORS}/{unnamed}", unnamed)
+        # with this name the bytes can be read while they are written
+        self.stream: BinaryIO = open(self.path, "wb", _BUFFER, opener=lambda *_: descriptor)  # noqa: SIM115  see __exit__
+
+    def _unnamed(self) -> int | None:
+        """Return a file without a name, None where the system has none."""
+        if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_DESCRIPTORS):  # noqa: PTH112  see `locate`
+            return None
+        try:
+            return os.open(self._folder, os.O_RDWR | os.O_TMPFILE, 0o666)
+        except OSError as error:
+            if error.errno not in _NO_UNNAMED:
+                raise
+            return None
+
+    def _new_named(self) -> tuple[str, int]:
+        for path in _free_names(self._folder, self._name):
+            with suppress(FileExistsError):
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+                self._named = path
+                if _is_kept(descriptor, path):
+                    return path, descriptor
+                os.close(descriptor)
+        raise AssertionError  # pragma: no cover  the names have no end
+
+    def publish(self, place: Place) -> None:
+        """Give the file its name."""
+        if place.kind is None:
+            try:
+                self._link(place.path)
+            except FileExistsError as error:
+                raise exists_already(place.url) from error
+            except OSError as error:
+                # a file system without links, where a name that is free has to be believed
+                if not self._has_name or error.errno not in _NO_LINKS or os.path.lexists(place.path):
+                    raise
+                os.rename(str(self._named), place.path)  # noqa: PTH104  see `locate`
+            return
+        if not self._has_name:
+            _lock(self.stream.fileno(), wait=False)
+            for path in _free_names(self._folder, self._name):
+                self._named = path
+                with suppress(FileExistsError):
+                    self._link(path)
+                    break
+        os.replace(str(self._named), place.path)  # noqa: PTH105  see `locate`
+
+    def _link(self, path: str) -> None:
+        if self._has_name:
+            os.link(str(self._named), path)
+        else:  # only where a directory is given does Python follow the link that a descriptor's name is
+            os.link(self.path, path, src_dir_fd=self.stream.fileno(), follow_symlinks=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            # gone if it was renamed, and somebody else's if a link was refused
+            if self._named is not None and _is_at(self.stream.fileno(), self._named):
+                os.unlink(self._named)  # noqa: PTH108  see `locate`
+        finally:
+            with suppress(OSError):  # bytes that were not flushed are of an output that is not there
+                self.stream.close()
+
+
+@contextmanager
+def _os_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise JnrrdzError(f"cannot be written: {error.strerror or error}", url=url) from error
+
+
+# Names of what is being written
+
+
+@cache
+def _host() -> str:
+    return blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+_TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-[0-9]+\.jnrrdz", re.DOTALL)
+
+
+def _free_names(folder: str, name: str) -> Iterator[str]:
+    """Yield names for what is being written; those that killed runs left are free again."""
+    stem = os.fsencode(name)[:_LONGEST_NAME].decode("utf-8", "ignore")
+    for number in itertools.count():
+        path = os.path.join(folder, f".{stem}.{_host()}-{number}.jnrrdz")  # noqa: PTH118  see `locate`
+        if os.path.lexists(path):
+            sweep(path)
+        yield path
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Lock an open file or directory until it is closed, and return whether that could be."""
+    if os.name != "posix":
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # somebody else's, or a file system without locks: nobody can be said to be dead
+        return False
+    return True
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Whether an open file or directory is the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _is_kept(descriptor: int, path: str) -> bool:
+    """Lock what was just made; False where another run has removed it before, as one that a dead run left."""
+    _lock(descriptor, wait=True)
+    return _is_at(descriptor, path)
+
+
+def sweep(path: str) -> None:
+    """Remove what a run of this machine that was killed left under a name of `_free_names`; no other's."""
+    match = _TEMPORARY.fullmatch(os.path.basename(path))  # noqa: PTH119  see `locate`
+    if match is None or match[1] != _host() or os.path.islink(path):  # noqa: PTH114  the same
+        return
+    remove_dead(path)
+
+
+def remove_dead(path: str) -> None:
+    """Remove a file or directory that jnrrdz made for the time of writing, if no writer holds its lock."""
+    with suppress(OSError):  # what is somebody else's stays, and harms nobody
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if _lock(descriptor, wait=False) and _is_at(descriptor, path):
+                if os.path.isdir(path):  # noqa: PTH112  see `locate`
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)  # noqa: PTH108  the same
+        finally:
+            os.close(descriptor)
+
+
+def sweep_folder(folder: str) -> None:
+    """Remove what killed runs of this machine left in a local directory."""
+    with os.scandir(folder) as entries:
+        left = [entry.path for entry in entries if _TEMPORARY.fullmatch(entry.name)]
+    for path in left:
+        sweep(path)
+
+
+# Directories
+
+
+@contextmanager
+def work_folder(place: Place) -> Iterator[Path]:
+    """Yield a new directory, on the same volume as a local place; it is gone after the block unless it was moved."""
+    parent = os.path.dirname(place.path) if place.is_local else tempfile.gettempdir()  # noqa: PTH120  see `locate`
+    path, descriptor, is_made = "", None, False
+    with _os_errors(place.url):
+        try:
+            for path in _free_names(parent, os.path.basename(place.path)):  # noqa: PTH119  the same
+                with suppress(FileExistsError, FileNotFoundError):
+                    os.mkdir(path)  # noqa: PTH102  the same
+                    descriptor = os.open(path, os.O_RDONLY) if os.name == "posix" else None
+                    is_made = descriptor is None or _is_kept(descriptor, path)
+                    if is_made:
+                        break
+            yield Path(path)
+        finally:
+            if is_made and os.path.lexists(path):
+                shutil.rmtree(path)
+            elif path and not is_made:  # interrupted before it was known whose it is
+                sweep(path)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 @contextmanager
 def new_directory(
-    target: str, *, last: str, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
+    target: str, *, last: str | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> Iterator[Path]:
     """Yield a local directory that becomes `target` when the block ends without an error.
 
-    `last` is the file that makes the rest readable: it is uploaded after all others, and only a
-    directory that holds it (or nothing) is ever replaced.
+    Only an empty directory is ever replaced.  `last` is the file that makes the rest readable, if one does.
     """
-    fs, place, kind = _locate(target, storage_options)
-    if kind is not None and not overwrite:
-        raise _exists(target)
-    if kind is not None:
-        with faults.translate_errors(target, "looking for the output", fs):
-            if kind != "directory":
-                message = "is a file, and a directory would replace it; remove it or name another place"
-                raise JnrrdzError(message, url=target)
-            if fs.ls(place, detail=False) and not fs.exists(f"{place}/{last}"):
-                raise JnrrdzError(f"is a directory without {last}, not a manifest, and is not replaced", url=target)
-    with _workplace(fs, place, target) as work:
-        work.mkdir()
+    place = locate(target, storage_options)
+    check_free(place)
+    with work_folder(place) as work:
         yield work
-        if isinstance(fs, LocalFileSystem):
-            _sync_tree(work)
-            _swap(work, Path(place))
-        else:
-            with faults.translate_errors(target, "writing", fs):
-                _upload(fs, work, place, last)
+        place_folder(work, place, last)
 
 
-def _locate(target: str, storage_options: Mapping[str, Any] | None) -> tuple[Any, str, str | None]:
-    """Return the file system, the path in it, and what is there (`directory`, `file`); its parent is there."""
-    with faults.translate_errors(target, "writing"):
-        fs, place = filesystems.opened(target, storage_options or {})
-    if not isinstance(fs, LocalFileSystem):
-        with faults.translate_errors(target, "looking for the output", fs):
-            fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state
-            try:
-                return fs, place, str(fs.info(place)["type"])
-            except FileNotFoundError:
-                return fs, place, None
-    if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120  a path object costs more than the call
-        raise JnrrdzError("the directory to write to does not exist", url=target)
+def check_free(place: Place) -> None:
+    """Refuse a place for a new directory where there is anything but an empty directory."""
+    if place.kind == "file":
+        raise JnrrdzError("is a file, and a directory would replace it; remove it or name another place", url=place.url)
+    with faults.translate_errors(place.url, "looking for the output", place.fs):
+        if place.kind is not None and place.fs.ls(place.path, detail=False):
+            raise JnrrdzError("holds something already, and is not replaced; name another place", url=place.url)
+
+
+def place_folder(work: Path, place: Place, last: str | None, announced: bytes | None = None) -> None:
+    """Move a complete directory to its place, or copy it there with the file `last` at the end.
+
+    A remote copy begins with the bytes `announced` in that file, by which what a killed run leaves is known.
+    """
+    if place.is_local:
+        sync_tree(work)
+        work.rename(place.path)  # an empty directory is replaced, one that was filled meanwhile is not
+        _sync_directory(os.path.dirname(place.path))  # noqa: PTH120  see `locate`
+        return
+    begun: list[str] = []
+    is_ending = is_done = False
     try:
-        mode = os.stat(place).st_mode  # noqa: PTH116  the same
-    except OSError:
-        return fs, place, None
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
-    return fs, place, "directory" if stat.S_ISDIR(mode) else "file"
-
-
-def _exists(target: str) -> JnrrdzError:
-    return JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
-
-
-@contextmanager
-def _workplace(fs: Any, place: str, target: str) -> Iterator[Path]:
-    """Yield a path where nothing is yet, on the same volume as a local place; what is left there goes."""
-    name = f".{Path(place).name}.{secrets.token_hex(4)}.tmp"
-    local = isinstance(fs, LocalFileSystem)
-    # no mkstemp: its files are private, while these follow the umask as any output does
-    parent = Path(place).parent if local else Path(tempfile.mkdtemp(prefix="jnrrdz-"))
-    work = parent / name
-    try:
-        yield work
-    except OSError as error:
-        raise JnrrdzError(f"cannot be written: {error.strerror or error}", url=target) from error
+        if last is not None and announced is not None:
+            begun.append(last)
+            place.below(last).put_bytes(announced)
+        for name in sorted(files_of(work), key=lambda name: name == last):
+            begun.append(name)
+            is_ending = name == last
+            place.below(name).put(work / name)
+        is_done = True
+    except JnrrdzError:
+        is_ending = False
+        raise
     finally:
-        if not local:
-            remove(parent)
-        elif os.path.lexists(work):  # whatever is renamed is there no more
-            remove(work)
+        if begun and not is_ending and not is_done:  # where the end is interrupted, it may have arrived
+            with suppress(JnrrdzError):  # what was wrong first is told
+                place.remove(reversed(dict.fromkeys(begun)))
 
 
-def remove(path: str | Path) -> None:
-    """Remove a file or a directory with all that is in it, if it is there."""
-    path = Path(path)
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def files_of(work: Path) -> list[str]:
+    """Return the names of all files below a directory."""
+    return sorted(path.relative_to(work).as_posix() for path in work.rglob("*") if path.is_file())
 
 
-def _swap(work: Path, place: Path) -> None:
-    """Put `work` in the place of a directory that may exist, which comes back if that fails."""
-    old = work.with_suffix(".old")
-    if place.exists():
-        place.rename(old)
-    try:
-        work.rename(place)
-    finally:
-        if old.exists() and not place.exists():
-            old.rename(place)
-    _sync_directory(place.parent)
-    remove(old)
-
-
-def _upload(fs: Any, work: Path, place: str, last: str) -> None:
-    """Copy a tree, the file `last` at the end; the older tree goes first, for the two share their names."""
-    if fs.exists(place):
-        fs.rm(place, recursive=True)
-    files = sorted(path for path in work.rglob("*") if path.is_file())
-    done = False
-    try:
-        for path in sorted(files, key=lambda path: path.name == last):
-            remote = f"{place}/{path.relative_to(work).as_posix()}"
-            fs.makedirs(remote.rpartition("/")[0], exist_ok=True)
-            fs.put_file(str(path), remote)
-        done = True
-    finally:
-        if not done and fs.exists(place):
-            fs.rm(place, recursive=True)
-
-
-def _sync_tree(root: Path) -> None:
+def sync_tree(root: Path) -> None:
+    """Have a directory with all that is in it on the disk, where outputs are to be."""
     if not DURABLE.get():
         return
     for path in [*root.rglob("*"), root]:
         if path.is_dir():
-            _sync_directory(path)
+            _sync_directory(str(path))
         else:
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
 
 
-def _sync_directory(path: Path) -> None:
+def _sync_directory(path: str) -> None:
     """Make renames last; a no-op where directories cannot be opened, as on Windows."""
     if os.name == "posix" and DURABLE.get():
         handle = os.open(path, os.O_RDONLY)

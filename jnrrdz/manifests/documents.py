@@ -41,6 +41,14 @@ def parse_json(data: str | bytes, *, field: str | None = None) -> Any:
         raise MalformedError(f"not JSON: {error}", field=field) from error
 
 
+_V3_KEY = re.compile(rb'[{,]\s*"(?:[^"\\]*/)?zarr\.json"\s*:')
+
+
+def is_manifest(head: bytes) -> bool:
+    """Whether the first bytes of a file look like references to a Zarr v3 hierarchy."""
+    return head.lstrip().startswith(b"{") and _V3_KEY.search(head) is not None
+
+
 def is_metadata(key: str) -> bool:
     """Whether a key is one of Zarr's metadata documents, of either version."""
     name = key.rpartition("/")[2]

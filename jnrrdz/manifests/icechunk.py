@@ -7,6 +7,7 @@ Icechunk refuses to read a source that is no longer in it.
 """
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.refs import ChunkRefs, TreeFiles
 from jnrrdz.core.zarr_json import dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.manifests.atomic import new_directory
+from jnrrdz.manifests.atomic import exists_already, new_directory
 from jnrrdz.manifests.written_refs import Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
@@ -88,7 +89,9 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
             repository.save_config()
             yield repository
         elif is_local(target):
-            with new_directory(target, last=_LAST, overwrite=overwrite) as work:
+            if not overwrite and os.path.lexists(local_path(target)):
+                raise exists_already(target)
+            with new_directory(target, last=_LAST) as work:
                 yield _new(icechunk.local_filesystem_storage(str(work)), containers)
         else:
             with _new_remote(storage, containers, target, options) as repository:
@@ -112,7 +115,7 @@ def _new_remote(storage: Any, containers: list[Any], target: str, options: dict[
     """Yield a new repository under a prefix that holds nothing yet.  If the block fails, its own objects go by name."""
     fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
     if icechunk.Repository.exists(storage):
-        raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=target)
+        raise exists_already(target)
     with faults.translate_errors(target, "looking for the output", fs):
         # a bucket is there even if it is empty
         if fs.ls(place) if "/" not in place.strip("/") else fs.exists(place):

@@ -24,7 +24,9 @@ type Options = Mapping[str, Any] | None
 
 def write(root: Node, url: str, *, overwrite: bool = False, storage_options: Options = None) -> list[str]:
     """Write the documents of a tree into the tree at `url`, and return their keys; a failure leaves none."""
-    documents = {key: dumps(document).encode("ascii") for key, document in _documents(root).items()}
+    # the root's at the end: it holds the others' too, and makes a reader of Zarr see them
+    keyed = sorted(_documents(root).items(), key=lambda item: item[0].count("/"), reverse=True)
+    documents = {key: dumps(document).encode("ascii") for key, document in keyed}
     place = _Place(url, storage_options)
     older = place.read(list(documents))
     for key, data in older.items():
@@ -38,20 +40,20 @@ def write(root: Node, url: str, *, overwrite: bool = False, storage_options: Opt
     try:
         for key, data in documents.items():
             done.append(key)
-            place.put(key, data)
+            place.put(key, data, is_new=key not in older)
         finished = True
     finally:
         if not finished:
-            place.restore(done, older)
+            place.restore({key: documents[key] for key in reversed(done)}, older)
     return list(documents)
 
 
 def remove(url: str, *, storage_options: Options = None) -> list[str]:
     """Remove what `write` wrote in the tree at `url`, and return the keys."""
     place = _Place(url, storage_options)
-    found = [key for key, data in place.read(list(place.keys())).items() if _is_ours(data)]
+    found = {key: data for key, data in place.read(list(place.keys())).items() if _is_ours(data)}
     place.restore(found, {})
-    return found
+    return list(found)
 
 
 def _documents(root: Node) -> dict[str, dict[str, Any]]:
@@ -111,19 +113,22 @@ class _Place:
     def _there(self, key: str) -> bool:
         return bool(self._fs.isfile(f"{self._path}/{key}"))
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, is_new: bool = False) -> None:
         if isinstance(self._fs, LocalFileSystem):
-            with new_file(f"{self._path}/{key}", overwrite=True) as stream:
+            # what is replaced has been read whole
+            with new_file(f"{self._path}/{key}", replaces=None if is_new else bool) as stream:
                 stream.write(data)
             return
         with faults.translate_errors(self.url(key), "writing", self._fs):
             self._fs.pipe_file(f"{self._path}/{key}", data)
 
-    def restore(self, keys: list[str], older: Mapping[str, bytes]) -> None:
-        """Bring back what some files were, or were not."""
-        for key in keys:
+    def restore(self, written: Mapping[str, bytes], older: Mapping[str, bytes]) -> None:
+        """Bring back what some files were, or were not; what others wrote meanwhile stays."""
+        for key, data in written.items():
+            if self.read([key]).get(key) != data:
+                continue
             if key in older:
                 self.put(key, older[key])
-            elif self._there(key):
+            else:
                 with faults.translate_errors(self.url(key), "removing", self._fs):
                     self._fs.rm_file(f"{self._path}/{key}")

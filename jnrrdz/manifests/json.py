@@ -34,7 +34,7 @@ from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, below, dumps, nodes_js
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
-from jnrrdz.manifests.documents import Documents, parse_json
+from jnrrdz.manifests.documents import Documents, is_manifest, parse_json
 from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
 from jnrrdz.manifests.written_refs import MISSING, Spans, relocate, shareable, spans
 from jnrrdz.options import WriteOptions
@@ -55,7 +55,8 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
     wanted = options or WriteOptions()
     shared = shareable(root, wanted.keep_query)
     placed = relocate(shared, target) if wanted.relative else shared
-    with new_file(target, overwrite=wanted.overwrite, storage_options=wanted.target_options) as stream:
+    replaces = is_manifest if wanted.overwrite else None
+    with new_file(target, replaces=replaces, storage_options=wanted.target_options) as stream:
         _write_lines(placed, stream, single_range=wanted.single_range)
 
 

@@ -6,7 +6,6 @@ what a scanner found, and `write_form` writes that as one of the forms.
 
 import os
 import pickle
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.zarr_json import dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents
+from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
 from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
@@ -34,7 +33,6 @@ ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 _SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
 _SNIFFED_FAR = 1 << 16
 _REMOTE_NAMES = (".json", ".parquet", ".parq")
-_V3_KEY = re.compile(rb'[{,]\s*"(?:[^"\\]*/)?zarr\.json"\s*:')
 _KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not each read theirs
 
 type Options = Mapping[str, Any] | None
@@ -185,7 +183,7 @@ def is_reference_manifest(url: str | os.PathLike[str]) -> bool:
     text = os.fspath(url)
     place = local_path(text)
     head = _local_head(Path(place)) if place is not None else _remote_head(text)
-    return head.lstrip().startswith(b"{") and _V3_KEY.search(head) is not None
+    return is_manifest(head)
 
 
 def _local_head(path: Path) -> bytes:

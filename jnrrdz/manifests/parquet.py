@@ -22,9 +22,14 @@ References are read record by record, when a chunk is asked for.
 import base64
 import json
 import math
+import re
+import reprlib
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +42,8 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.atomic import new_directory
+from jnrrdz.manifests import atomic
+from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.json_refs import inline_bytes
@@ -49,6 +55,11 @@ from jnrrdz.sources.url import below, local_path
 
 RECORD_SIZE = 100_000
 _BASE64 = b"base64:"
+_OWN = "jnrrdz"
+"""The member of METADATA that only jnrrdz reads, while a manifest is being written or replaced."""
+_FOLDER = ".jnrrdz-"
+_FOLDER_NAME = re.compile(r"\.jnrrdz-[0-9a-f]{16}")
+_FILE_NAME = re.compile(r"(?:(?!\.{1,2}/)[^/\x00]+/)+(?:refs|ranges)\.[0-9]+\.parq")
 _NOTHING = {"shape": [0], "chunks": [1]}
 # fastparquet reads an optional integer as a float where a file has no statistics
 _REFERENCES = pa.schema(
@@ -70,14 +81,132 @@ def write(
     shared = shareable(root, wanted.keep_query)
     placed = relocate(shared, target) if wanted.relative else shared
     metadata = _metadata(placed)
-    with new_directory(
-        target, last=METADATA, overwrite=wanted.overwrite, storage_options=wanted.target_options
-    ) as work:
+    place = atomic.locate(target, wanted.target_options)
+    older = _older(place, overwrite=wanted.overwrite)
+    with atomic.work_folder(place) as work:
         for path, array in placed.arrays():
             found = spans(array.refs, path, single_range=wanted.single_range)
             _write_array(work / path, array, found, record_size)
-        text = dumps({"metadata": metadata, "record_size": record_size})
-        (work / METADATA).write_text(text, encoding="ascii")
+        if older is None:
+            _put_new(place, work, metadata, record_size)
+        else:
+            _replace(place, work, older, metadata, record_size)
+
+
+# Its place, and the manifest that it replaces
+
+
+def _older(place: Place, *, overwrite: bool) -> "_Older | None":
+    """Return the manifest that is to be replaced, None where nothing is; anything else is refused."""
+    if place.kind is None:
+        return None
+    if not overwrite:
+        raise atomic.exists_already(place.url)
+    if place.kind == "file":
+        atomic.check_free(place)
+    there = place.names()
+    if not there:
+        return None
+    if METADATA not in there:
+        message = f"is a directory without {METADATA}, not a manifest, and is not replaced; name another place"
+        raise JnrrdzError(message, url=place.url)
+    text = place.below(METADATA).read()
+    try:
+        listed = _listed(parse_json(text))
+    except (JnrrdzError, KeyError, TypeError) as error:
+        message = f"its {METADATA} is no Parquet manifest's of jnrrdz, and is not replaced; name another place"
+        raise JnrrdzError(message, url=place.url) from error
+    if place.is_local:
+        for name in {name.partition("/")[0] for name in set(there) - listed}:
+            if _FOLDER_NAME.fullmatch(name):  # of a killed run
+                atomic.remove_dead(f"{place.path}/{name}")
+    return _Older(text, listed & set(there), frozenset(there))
+
+
+@dataclass(frozen=True)
+class _Older:
+    """The manifest that is to be replaced."""
+
+    text: bytes
+    """Its METADATA."""
+    listed: set[str]
+    """Its files of references."""
+    there: frozenset[str]
+    """All files in its directory; some may be another's."""
+
+
+def _listed(top: Any) -> set[str]:
+    """Return the names of all files of references that a manifest may have, or that its writer had begun."""
+    if not isinstance(top, dict):
+        raise MalformedError("no object", field=METADATA)
+    own = _own(top)
+    names = {name for name in (*own.get("begun", ()), *own.get("older", ())) if _FILE_NAME.fullmatch(name)}
+    if "metadata" not in top:
+        if "begun" not in own:
+            raise MalformedError("no metadata", field=METADATA)
+        return names
+    documents = Documents({key: dumps(node).encode() for key, node in top["metadata"].items() if is_metadata(key)})
+    documents.require_v3()
+    size, folder = _laid_out(top)
+    for path, keys in documents.array_keys(documents).items():
+        for record in range(-(-keys.chunks // size)):
+            names |= {f"{folder}{path}/refs.{record}.parq", f"{folder}{path}/ranges.{record}.parq"}
+    return names
+
+
+def _put_new(place: Place, work: Path, metadata: Mapping[str, Any], record_size: int) -> None:
+    """Put a manifest where nothing is, METADATA at the end."""
+    begun = dumps({_OWN: {"begun": atomic.files_of(work)}}).encode()
+    (work / METADATA).write_text(dumps({"metadata": metadata, "record_size": record_size}), encoding="ascii")
+    atomic.place_folder(work, place, METADATA, begun)
+
+
+def _replace(place: Place, work: Path, older: _Older, metadata: Mapping[str, Any], record_size: int) -> None:
+    """Replace a manifest so that at each moment the older or the newer one is there whole.
+
+    fsspec knows one name for each record, and the older manifest has it.  So the new files go to a folder of
+    their own, to which a first METADATA points in a form that jnrrdz alone reads.  Only then they get fsspec's
+    names, and METADATA its form.
+    """
+    names = atomic.files_of(work)
+    strangers = sorted((older.there & set(names)) - older.listed)
+    if strangers:
+        message = f"{strangers[0]} is not the older manifest's, and is not replaced; remove it or name another place"
+        raise JnrrdzError(message, url=place.url)
+    folder = f"{_FOLDER}{secrets.token_hex(8)}"
+    own = {"folder": folder, "record_size": record_size, "older": sorted(older.listed)}
+    _put_beside(place, work, folder, older, dumps({"metadata": metadata, _OWN: own}).encode())
+    source = Path(place.path) / folder if place.is_local else work
+    for name in names:
+        place.below(name).put(source / name)
+    place.remove(sorted(older.listed - set(names)))
+    place.below(METADATA).put_bytes(dumps({"metadata": metadata, "record_size": record_size}).encode())
+    place.remove([f"{folder}/{name}" for name in names])
+
+
+def _put_beside(place: Place, work: Path, folder: str, older: _Older, text: bytes) -> None:
+    """Put the new files into their folder, and METADATA that points there.
+
+    They go again where that is refused.  Where it is interrupted it may have been done, and they stay.
+    """
+    names, switch, state = atomic.files_of(work), place.below(METADATA), "copying"
+    try:
+        if place.is_local:
+            atomic.sync_tree(work)
+            work.rename(Path(place.path) / folder)
+        else:
+            for name in names:
+                place.below(f"{folder}/{name}").put(work / name)
+        state = "switching" if not place.is_local else "refused"
+        switch.put_bytes(text)
+        state = "done"
+    except JnrrdzError:
+        state = "refused" if state == "switching" else state
+        raise
+    finally:
+        with suppress(JnrrdzError):  # what was wrong first is told
+            if state == "copying" or (state == "refused" and switch.read() == older.text):
+                place.remove([f"{folder}/{name}" for name in names])
 
 
 def _metadata(root: VirtualGroup) -> dict[str, Any]:
@@ -150,18 +279,36 @@ def read_parquet(url: str, source: ByteSource, options: Options) -> tuple[Docume
     (text,) = source.read([(0, source.validators.size)])
     top = parse_json(text, field=METADATA)
     nodes = top.get("metadata") if isinstance(top, dict) else None
-    size = top.get("record_size") if isinstance(top, dict) else None
-    if not isinstance(nodes, dict) or type(size) is not int or not 0 < size <= _MOST_ROWS:
-        raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
+    if not isinstance(nodes, dict):
+        if isinstance(top, dict) and "begun" in _own(top):
+            raise MalformedError("its writer was stopped, or is at work; write it again with --overwrite", url=url)
+        raise MalformedError("no metadata", field=METADATA)
+    size, folder = _laid_out(top)
     every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
     Documents(every).require_v3()
     # the others are stubs for fsspec's sake, and Zarr v2's documents beside v3's mean nothing
     documents = Documents({key: text for key, text in every.items() if not key.rpartition("/")[2].startswith(".z")})
     arrays = {
-        path: ParquetRefs(keys, below(url, path) if path else url, size, options)
+        path: ParquetRefs(keys, below(url, f"{folder}{path}".rstrip("/")) if folder or path else url, size, options)
         for path, keys in documents.array_keys(documents).items()
     }
     return documents, arrays
+
+
+def _own(top: Mapping[str, Any]) -> Mapping[str, Any]:
+    own = top.get(_OWN)
+    return own if isinstance(own, dict) else {}
+
+
+def _laid_out(top: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the record size, and the folder that the records are in while they replace others."""
+    own = _own(top)
+    size, folder = own.get("record_size", top.get("record_size")), own.get("folder")
+    if type(size) is not int or not 0 < size <= _MOST_ROWS:
+        raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
+    if folder is not None and not (isinstance(folder, str) and _FOLDER_NAME.fullmatch(folder)):
+        raise MalformedError(f"{reprlib.repr(folder)} is no folder of records", field=METADATA)
+    return size, f"{folder}/" if folder else ""
 
 
 class ParquetRefs:

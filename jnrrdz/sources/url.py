@@ -247,6 +247,14 @@ def require_inside(target: Place, folder: Place, allow: Sequence[str], *, name: 
         )
 
 
+def is_same(path: str, other: str) -> bool:
+    """Whether two local paths lead to one file that is there: by links, or in spellings that are one to the system."""
+    try:
+        return os.path.samefile(path, other)  # noqa: PTH121  a path object costs more than the call
+    except (OSError, ValueError):
+        return False
+
+
 def is_under(path: str, directory: str) -> bool:
     """Whether a path is a directory or below it, in whole components."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")

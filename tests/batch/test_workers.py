@@ -1,5 +1,6 @@
 """Workers that die, on this machine and on a cluster; what is left behind; what is kept in memory."""
 
+import fcntl
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from jnrrdz.batches.executors import Ahead
 from jnrrdz.batches.item import Found
 from jnrrdz.batches.run import Jobs
 from jnrrdz.batches.selection import Template
+from jnrrdz.manifests import atomic
 from tests.batch.conftest import image
 
 MANY = 300
@@ -31,6 +33,15 @@ def images(tmp_path):
     for number in range(MANY):
         (folder / f"w{number:03}.tif").write_bytes(image(number % 7))
     return folder
+
+
+def temporary_name(folder, name):
+    """Return the name that a run on this machine gives to what becomes an output."""
+    return Path(next(atomic._free_names(str(folder), name)))  # noqa: SLF001  it is only seen where a run was killed
+
+
+def hidden(folder):
+    return sorted(path for path in folder.iterdir() if path.name.startswith("."))
 
 
 def outputs(folder):
@@ -53,7 +64,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(images, expecte
     def kill_once(outcome, _):
         told.append(outcome.job.found.url)
         if len(told) == 20:
-            (tmp_path / "out" / ".w299.json.0123abcd.tmp").write_bytes(b"half")  # as the dead one may leave it
+            temporary_name(tmp_path / "out", "w299.json").write_bytes(b"half")  # as the dead one may leave it
             started[0].kill()
 
     done = run.batch(f"{images}/", f"{tmp_path}/out/{{stem}}.json", processes=3, jobs=12, on_outcome=kill_once)
@@ -144,15 +155,23 @@ def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_
 def test_what_a_killed_run_left_is_removed_by_the_next_that_resumes(images, tmp_path, form):
     out = tmp_path / "out"
     out.mkdir()
-    ours, others = out / f".w000.{form}.0123abcd.tmp", out / f".other.{form}.0123abcd.tmp"
+    ours, writing = temporary_name(out, f"w000.{form}"), temporary_name(out, f"w001.{form}")
     ours.write_bytes(b"half")
-    others.write_bytes(b"another run's")
-    (out / f".w001.{form}.89abcdef.old").mkdir()
-    (out / f".w001.{form}.89abcdef.old" / "x").write_bytes(b"half")
-    run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True, dry_run=True)
-    assert ours.exists()
+    writing.mkdir()
+    foreign = [out / ".w000.json.0123abcd.tmp", out / f".w000.{form}.00000000-0.jnrrdz", out / ".w000.jnrrdz"]
+    for path in foreign:
+        path.write_bytes(b"somebody else's, or of another machine")
+    descriptor = os.open(writing, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True, dry_run=True)
+        assert ours.exists()
+        run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True)
+        assert hidden(out) == sorted([writing, *foreign])
+    finally:
+        os.close(descriptor)
     run.batch(f"{images}/w00*.tif", f"{out}/{{stem}}.{form}", resume=True)
-    assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == [others.name]
+    assert hidden(out) == sorted(foreign)
 
 
 def test_a_source_costs_the_coordinator_less_than_a_kilobyte():

@@ -1,6 +1,7 @@
 """What `jnrrdz.tile` writes, read by a few lines that know the specification only."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -353,8 +354,11 @@ def test_nothing_is_replaced_unasked(tmp_path, external):
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     jnrrdz.tile(src, out, tile=(2, 2), external=external, compression="raw", overwrite=True)
     assert read(out)[0]["tile:sizes"] == [2, 2]
-    if external:
-        assert len(names(tmp_path / "o.tiles" / "0")) == 9
+    if external:  # in a folder of their own, until the header names it
+        assert read(out)[0]["tile:pattern"].startswith("o.2.tiles/")
+        assert len(names(tmp_path / "o.2.tiles" / "0")) == 9
+        jnrrdz.tile(src, out, tile=(3, 3), external=external, overwrite=True)
+        assert (len(names(tmp_path / "o.tiles" / "0")), names(tmp_path)) == (4, ["a.npy", "o.jnrrd", "o.tiles"])
 
 
 def test_a_folder_of_others_is_not_replaced(tmp_path):
@@ -397,10 +401,10 @@ def test_a_run_that_ends_early_leaves_nothing(tmp_path, external, error, after):
 def test_tiles_go_where_their_header_cannot_follow(tmp_path, monkeypatch):
     src = npy(tmp_path, numbers((6, 6), "u1"))
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "link", full)
     with pytest.raises(JnrrdzError, match="No space left"):
         jnrrdz.tile(src, tmp_path / "o.jnrrd", tile=(3, 3), external=True)
     assert names(tmp_path) == ["a.npy"]

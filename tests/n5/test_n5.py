@@ -411,8 +411,8 @@ def test_in_place_takes_back_what_a_failure_left(write_n5, tmp_path, monkeypatch
     before = snapshot(tmp_path)
     put = in_place._Place.put  # noqa: SLF001  the one place where a disk can be full
 
-    def full(place, key, data):
-        put(place, key, data)
+    def full(place, key, data, **how):
+        put(place, key, data, **how)
         if key.startswith("b"):
             raise jnrrdz.JnrrdzError("no space")
 

@@ -55,7 +55,7 @@ def test_a_package_that_is_missing_is_named(scheme, absent, tmp_path):
 
 
 def _writes(options, bucket, key="d/x.json"):
-    with new_file(f"s3://{bucket}/{key}", storage_options=options, overwrite=True) as stream:
+    with new_file(f"s3://{bucket}/{key}", storage_options=options, replaces=bool) as stream:
         stream.write(b"x")
 
 
