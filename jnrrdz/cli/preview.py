@@ -81,7 +81,8 @@ def preview(console: Console, /, src: str, output: str, *, overwrite: bool, reac
     if output == "-":
         sys.stdout.buffer.write(picture.png)
         return
-    with new_file(output, overwrite=overwrite, storage_options=reach.options(output)) as file:
+    replaces = pictures.is_picture if overwrite else None
+    with new_file(output, replaces=replaces, storage_options=reach.options(output)) as file:
         file.write(picture.png)
     height, width, _ = picture.rgba.shape
     console.note(f"{output}: {width} x {height} pixels")

@@ -7,6 +7,9 @@ byte are stretched.  A file whose segments lie on one plane (NITF: ILOC, IALVL, 
 """
 
 import math
+import os
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 from jnrrdz.api import open_stored
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.manifests.atomic import new_file
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
 from jnrrdz.store.group import ReferenceGroup, reference_group
 from jnrrdz.store.store import ReferenceStore
@@ -36,6 +40,12 @@ PLANE = ("y", "x")
 COLOURS = ("red", "green", "blue")
 INKS = ("cyan", "magenta", "yellow", "black")
 BANDS = ("band", "c")
+
+_BEGINNING = 33
+"""Bytes of a PNG's signature and first chunk, IHDR: https://www.w3.org/TR/png-3/#5Chunk-layout."""
+
+_KEYWORD = b"tEXtSoftware\0jnrrdz"
+_SOFTWARE = struct.pack(">I", len(_KEYWORD) - 4) + _KEYWORD + struct.pack(">I", zlib.crc32(_KEYWORD))
 
 type Pixels = NDArray[Any]
 
@@ -74,8 +84,9 @@ class Picture:
 
     @property
     def png(self) -> bytes:
-        """The picture as a PNG file."""
-        return bytes(imagecodecs.png_encode(self.rgba))
+        """The picture as a PNG file, which says that jnrrdz made it."""
+        data = bytes(imagecodecs.png_encode(self.rgba))
+        return data[:_BEGINNING] + _SOFTWARE + data[_BEGINNING:]
 
     def _repr_png_(self) -> bytes:
         return self.png
@@ -85,8 +96,14 @@ class Picture:
         return f"<Picture of {width}x{height} pixels>"
 
     def save(self, path: str | Path) -> None:
-        """Write the PNG to a file."""
-        Path(path).write_bytes(self.png)
+        """Write the PNG to a file; one that jnrrdz made before is replaced, and nothing else."""
+        with new_file(os.fspath(path), replaces=is_picture) as file:
+            file.write(self.png)
+
+
+def is_picture(head: bytes) -> bool:
+    """Whether a file is a picture that jnrrdz made, by its first bytes."""
+    return head[_BEGINNING:].startswith(_SOFTWARE)
 
 
 def preview(

@@ -3,6 +3,9 @@
 import imagecodecs
 import numpy as np
 import pytest
+from PIL import Image
+
+import jnrrdz
 
 
 def test_a_picture(cog, run, tmp_path, pixels):
@@ -15,6 +18,17 @@ def test_a_picture(cog, run, tmp_path, pixels):
     assert "exists" in again.stderr
     run("preview", cog, "-o", "out.png", "--overwrite", "--size", "500")
     assert max(imagecodecs.png_decode((tmp_path / "out.png").read_bytes()).shape[:2]) == max(np.shape(pixels)[-2:])
+    with Image.open(tmp_path / "out.png") as opened:
+        assert opened.text == {"Software": "jnrrdz"}
+
+
+def test_a_picture_of_others_is_never_replaced(cog, run, tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "out.png")
+    photo = (tmp_path / "out.png").read_bytes()
+    assert "is not replaced" in run("preview", cog, "-o", "out.png", "--overwrite", code=1).stderr
+    with pytest.raises(jnrrdz.JnrrdzError, match="is not replaced"):
+        jnrrdz.preview(cog).save(tmp_path / "out.png")
+    assert (tmp_path / "out.png").read_bytes() == photo
 
 
 @pytest.mark.parametrize(
