@@ -27,7 +27,7 @@ from jnrrdz.batches.stac import Assets, Reader, found_in_rows
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.sources import faults
-from jnrrdz.sources.url import HTTP, local_path, origin, scheme
+from jnrrdz.sources.url import HTTP, is_absolute, local_path, origin, parse, scheme
 
 _STAC = (".json", ".geojson")
 _TABLES = (".parquet", ".geoparquet", ".parq")
@@ -121,6 +121,12 @@ PLACEHOLDERS = {
 }
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
+_HOME = re.compile(r"(?:(?:file|local):)?(?://)?~[^/]*\{", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:\A|::)[^/:]*\{[^/]*:(?::|//)")
+_AUTHORITY = re.compile(r"(?<!file)(?<!local)(?<!memory)(?<!zip)(?<!tar)://[^/]*\Z")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_COLONS = re.compile(r"\A:|:\Z|:(?=:)|(?<=:):")
+_ESCAPED = re.compile(r"%(?=7E|3A|25)")
 
 
 class Template:
@@ -136,6 +142,13 @@ class Template:
             if name not in PLACEHOLDERS:
                 known = ", ".join(f"{{{known}}}" for known in PLACEHOLDERS)
                 raise UnsupportedError(f"no placeholder {{{name}}}; there are {known}", url=text, field="output")
+        if _HOME.match(text):
+            raise UnsupportedError("a placeholder after `~` would name a user's home", url=text, field="output")
+        if _SCHEME.search(text):
+            raise UnsupportedError("a placeholder in place of a scheme", url=text, field="output")
+        sample = parse(_FIELD.sub("x", text))
+        self._leads = (sample.scheme, sample.is_chained, is_absolute(sample.text))
+        self._decodes = sample.scheme in HTTP or text.lower().startswith(("file:", "local:"))
 
     @property
     def is_fixed(self) -> bool:
@@ -155,12 +168,22 @@ class Template:
             **dict(found.names),
         }
 
-        def value(match: re.Match[str]) -> str:
+        output, done = "", 0
+        for match in _FIELD.finditer(self.text):
             if match[1] not in values:
                 raise UnrepresentableError(f"{{{match[1]}}} is known of STAC items only", url=found.url, field="output")
-            return _safe(values[match[1]], match[1], found.url)
-
-        return _FIELD.sub(value, self.text)
+            output += self.text[done : match.start()]
+            done = match.end()
+            safe = _escaped(_safe(values[match[1]], match[1], found.url), output)
+            if _AUTHORITY.search(output) and not _HOST.fullmatch(safe):
+                message = f"{{{match[1]}}} is {safe!r}, which is no name of a host or bucket"
+                raise UnrepresentableError(message, url=found.url, field="output")
+            output += safe.replace("%", "%25") if self._decodes else safe
+        output += self.text[done:]
+        where = parse(output)
+        if (where.scheme, where.is_chained, is_absolute(output)) != self._leads:
+            raise UnrepresentableError(f"{output} would lead out of {self.text}", url=found.url, field="output")
+        return output
 
 
 def source_path(url: str) -> str:
@@ -187,6 +210,19 @@ def _safe(value: str, name: str, url: str) -> str:
     if slashed or "\\" in value or _UNSAFE.search(value) or any(part in {"", ".", ".."} for part in parts):
         raise UnrepresentableError(f"{{{name}}} is {value!r}, which is no name for an output", url=url, field="output")
     return value
+
+
+def _escaped(value: str, before: str) -> str:
+    """Return a value in which nothing names a home, a scheme or a chain, whatever stands before it.
+
+    `~` and `:` are percent-encoded where they could, and a percent sign where it would look like that.
+    """
+    value = _ESCAPED.sub("%25", value)
+    if "/" not in before:
+        value = value.replace(":", "%3A")
+    if not before or before.endswith((":", "//")):
+        value = re.sub("^~", "%7E", value)
+    return _COLONS.sub("%3A", value)
 
 
 type OptionsOf = Callable[[str], Mapping[str, Any] | None]
