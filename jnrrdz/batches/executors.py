@@ -43,6 +43,7 @@ from jnrrdz.batches.work import (
     TimedOpener,
     TimedSource,
     failed,
+    guard_for,
     run_job,
     run_job_now,
     turn,
@@ -152,7 +153,8 @@ def source_of(plan: Plan, job: Job) -> FsspecSource | None:
     if local_path(url) is not None or is_tree(url) or not plan.is_new(job):
         return None
     try:
-        source = open_source(literal(url), storage_options=plan.work.source_options(url))
+        options, guard = plan.work.source_options(url), guard_for(plan, job.found)
+        source = open_source(literal(url), storage_options=options, guard=guard)
     except (JnrrdzError, OSError):
         return None  # told where the job is done
     return source if isinstance(source, FsspecSource) else None

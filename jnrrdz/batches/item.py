@@ -37,6 +37,10 @@ class Found(NamedTuple):
     """Where it lies below the prefix or pattern that found it; None where it was named by itself."""
     names: tuple[tuple[str, str], ...] = ()
     """Further placeholders of the output's name: of a STAC item `id`, `collection`, `asset`."""
+    named_by: str = ""
+    """The document from afar that names it (a STAC item, a list, a table); empty where you name it."""
+    nearness: int = 0
+    """How near to this machine the server of that document was."""
 
 
 class Job(NamedTuple):

@@ -30,6 +30,7 @@ from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import sweep_folder
 from jnrrdz.manifests.manifest import format_of
+from jnrrdz.manifests.trust import check_named
 from jnrrdz.options import Access, BatchChoices, BatchOptions, MergeOptions, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import bare, redacted
 from jnrrdz.sources.url import is_same, local_path, origin
@@ -167,12 +168,14 @@ class Jobs:
         self,
         template: Template,
         keep_query: Sequence[str] = (),
+        allow: Sequence[str] = (),
         *,
         together: bool = False,
         report: str | os.PathLike[str] | None = None,
     ) -> None:
         self.template = template
         self.keep_query = keep_query
+        self.allow = allow
         self._report = None if report is None else os.fspath(report)
         self.together = together
         """Whether all sources become one output."""
@@ -194,6 +197,8 @@ class Jobs:
             yield self._refused.popleft()
 
     def _job(self, found: Found, number: int) -> Job:
+        if found.named_by:
+            found = found._replace(url=check_named(found.named_by, found.url, self.allow))
         output = self.template.filled(found, number)
         own, place = local_path(found.url), local_path(output)
         if place is not None:
@@ -254,7 +259,7 @@ def batch(
     is_one = bool(axis.concat_dim)
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
     plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs)
-    jobs = Jobs(Template(output), form.keep_query, together=is_one, report=work.report)
+    jobs = Jobs(Template(output), form.keep_query, work.allow, together=is_one, report=work.report)
     with nullcontext() if work.report is None else _report(os.fspath(work.report)) as lines:
         together = Together(plan, axis, output) if is_one and not work.dry_run else None
         return _Run(plan, chosen, jobs, together, on_outcome).run(lines)
@@ -333,7 +338,7 @@ class _Run:
         is_fixed = self.jobs.template.is_fixed and not self.jobs.together
         if self.selection.is_plain and not is_fixed and not self.jobs.together:
             self._refuse_twins()
-        first = self.selection.found(self.plan.work.source_options)
+        first = self.selection.found(self.plan.work.source_options, self.plan.work.allow)
         few = list(islice(first, FEW))
         if is_fixed and len(few) > 1:
             raise UnrepresentableError(
@@ -354,7 +359,7 @@ class _Run:
     def _refuse_twins(self) -> None:
         """Refuse sources that were named one by one and would become one output: nothing is done yet."""
         first: dict[str, str] = {}
-        for number, source in enumerate(self.selection.found(self.plan.work.source_options)):
+        for number, source in enumerate(self.selection.found(self.plan.work.source_options, self.plan.work.allow)):
             output = self.jobs.template.filled(source, number)
             other = first.setdefault(output, source.url)
             if other != source.url:

@@ -6,6 +6,7 @@ every source, such as `s3://out/{path}.json`; what fills a placeholder may come 
 someone else wrote, and is never a way out of the folder that the template names.
 """
 
+import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +24,13 @@ from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from jnrrdz.batches import listing
 from jnrrdz.batches.item import Found, is_since, moment
-from jnrrdz.batches.stac import Assets, Reader, found_in_rows
+from jnrrdz.batches.stac import LARGEST, Assets, Reader, found_in_rows, named_by
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import FORMATS
+from jnrrdz.manifests.trust import check_named
 from jnrrdz.sources import faults
+from jnrrdz.sources.fsspec import read_document
+from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.url import HTTP, is_absolute, local_path, origin, parse, scheme
 
 _STAC = (".json", ".geojson")
@@ -80,13 +84,18 @@ _LONGEST = 1 << 16
 """Bytes of a line: longer ones are no URL, but a file of another kind."""
 
 
-def lines(name: str, storage_options: Mapping[str, Any] | None = None) -> Iterator[str]:
+def lines(
+    name: str, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None
+) -> Iterator[str]:
     """Yield the sources that a list names, while it is still being written if need be.
 
     Empty lines and those that start with `#` are passed over.
     """
     if name == STDIN:
         yield from _lines(sys.stdin.buffer, "stdin")
+        return
+    if origin(name) is not None:
+        yield from _lines(io.BytesIO(read_document(name, LARGEST, storage_options=storage_options, guard=guard)), name)
         return
     with (
         faults.translate_errors(name, "reading the list"),
@@ -260,12 +269,12 @@ class Selection:
             kind_of(source, many=True) is Kind.SOURCE for source in self.sources
         )
 
-    def found(self, options: OptionsOf) -> Iterator[Found]:
-        """Yield every source once, as it is found."""
+    def found(self, options: OptionsOf, allow: Sequence[str] = ()) -> Iterator[Found]:
+        """Yield every source once, as it is found; `allow` are URLs that documents from afar may name too."""
         seen: set[int] = set()
         chosen = [re.compile(glob_translate(pattern)) for pattern in self.include]
         left_out = [re.compile(glob_translate(pattern)) for pattern in self.exclude]
-        for found in self._all(options):
+        for found in self._all(options, allow):
             key = found.url.encode("utf-8", "surrogateescape")
             if self.shard is not None and xxh3_64_intdigest(key) % self.shard[1] != self.shard[0] - 1:
                 continue
@@ -279,46 +288,66 @@ class Selection:
                 seen.add(digest)
                 yield found
 
-    def _all(self, options: OptionsOf) -> Iterator[Found]:
+    def _all(self, options: OptionsOf, allow: Sequence[str]) -> Iterator[Found]:
+        finder = _Finder(self, options, allow)
         for source in self.sources:
-            yield from self._one(source, options)
+            yield from finder.one(source)
         for name in self.lists:
-            yield from self._of_list(name, options)
+            yield from finder.of_list(name)
         for url in self.stac:
             is_table = source_path(url).lower().endswith(_TABLES)
-            yield from self._of_stac(url, Kind.TABLE if is_table else Kind.STAC, options)
+            yield from finder.of_stac(url, Kind.TABLE if is_table else Kind.STAC)
 
-    def _of_list(self, name: str, options: OptionsOf) -> Iterator[Found]:
-        for source in lines(name, options(name)):
-            yield from self._one(source, options)
 
-    def _one(self, source: str, options: OptionsOf) -> Iterator[Found]:
-        """Yield what one source stands for."""
+@dataclass(frozen=True)
+class _Finder:
+    """Finds what names stand for."""
+
+    selection: Selection
+    options: OptionsOf
+    allow: Sequence[str]
+
+    def of_list(self, name: str, by: str = "") -> Iterator[Found]:
+        """Yield what the lines of a list stand for; one from afar names only what is afar."""
+        for source in lines(name, self.options(name), guard_of(name, by, self.allow)):
+            if name == STDIN or local_path(name) is not None:
+                yield from self.one(source)
+            elif kind_of(source, many=True) is Kind.SOURCE:
+                yield Found(source, **named_by(name))
+            else:
+                list_mark = "@" if source.startswith("@") else ""
+                url = check_named(name, source.removeprefix("@"), self.allow)
+                for found in self.one(f"{list_mark}{url}", name):
+                    yield found if found.named_by else found._replace(**named_by(name))
+
+    def one(self, source: str, by: str = "") -> Iterator[Found]:
+        """Yield what one source stands for; `by` is the list from afar that names it."""
         kind = kind_of(source, many=True)
         if kind is Kind.LIST:
-            yield from self._of_list(source.removeprefix("@"), options)
+            yield from self.of_list(source.removeprefix("@"), by)
         elif kind is Kind.PATTERN:
-            found = listing.listed(listing.within(source), options(source))
+            found = listing.listed(listing.within(source), self.options(source))
             first = next(found, None)
             if first is None:  # more likely a mistake than meant
                 raise JnrrdzError("nothing is found by this pattern", url=source)
             yield from chain([first], found)
         elif kind is Kind.FOLDER:
             endings = tuple(ending for fmt in FORMATS if not fmt.is_directory for ending in fmt.endings)
-            for below in listing.listed(listing.within(source), options(source)):
-                if self.include or below.url.lower().endswith(endings):
+            for below in listing.listed(listing.within(source), self.options(source)):
+                if self.selection.include or below.url.lower().endswith(endings):
                     yield below
         elif kind is Kind.SOURCE:
             yield Found(source)
         else:
-            yield from self._of_stac(source, kind, options)
+            yield from self.of_stac(source, kind, by)
 
-    def _of_stac(self, url: str, kind: Kind, options: OptionsOf) -> Iterator[Found]:
-        assets = Assets(self.assets)
+    def of_stac(self, url: str, kind: Kind, by: str = "") -> Iterator[Found]:
+        """Yield the sources that a STAC document, or a table of items, names."""
+        assets = Assets(self.selection.assets)
         if kind is Kind.TABLE:
-            yield from found_in_rows(url, assets, options(url))
+            yield from found_in_rows(url, assets, self.options(url), guard_of(url, by, self.allow))
         else:
-            yield from Reader(assets, options(url)).found(url)
+            yield from Reader(assets, self.options(url), self.allow).found(url, by)
 
 
 def _fits(found: Found, patterns: Sequence[re.Pattern[str]]) -> bool:

@@ -19,8 +19,11 @@ import fsspec.core
 from jnrrdz.batches.item import Found
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
+from jnrrdz.manifests.trust import check_named
 from jnrrdz.sources import faults
-from jnrrdz.sources.url import is_absolute, local_path
+from jnrrdz.sources.fsspec import open_source, read_document
+from jnrrdz.sources.guard import AddressGuard, guard_of, nearness_of
+from jnrrdz.sources.url import is_absolute, local_path, origin
 
 type Json = Mapping[str, Any]
 
@@ -84,7 +87,15 @@ def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:
             resolved(href, _self_of(item) or where),
             size if type(size) is int else None,
             names=tuple((name, str(value)) for name, value in names.items() if value is not None),
+            **named_by(where),
         )
+
+
+def named_by(document: str) -> dict[str, Any]:
+    """Return what the sources have in common that a document names; what is on this machine is your own word."""
+    if local_path(document) is not None:
+        return {}
+    return {"named_by": document, "nearness": int(nearness_of(origin(document)))}
 
 
 def _self_of(item: Json) -> str | None:
@@ -115,19 +126,24 @@ class Reader:
 
     assets: Assets
     storage_options: Mapping[str, Any] | None = None
+    allow: Sequence[str] = ()
     seen: set[int] = field(default_factory=set)
 
-    def found(self, url: str) -> Iterator[Found]:
-        """Yield the sources that a document and those that it links to name."""
-        waiting = [url]
+    def found(self, url: str, by: str = "") -> Iterator[Found]:
+        """Yield the sources that a document and those that it links to name; `by` is the document that names it.
+
+        What comes from afar links only to what is afar.
+        """
+        waiting = [(url, guard_of(url, by, self.allow))]
         while waiting:
-            here = waiting.pop()
+            here, guard = waiting.pop()
             if hash(here) in self.seen:
                 continue
             self.seen.add(hash(here))
-            document = self._read(here)
+            document = self._read(here, guard)
             yield from self._items(document, here)
-            waiting += reversed(list(_links(document, here)))
+            links = [check_named(here, link, self.allow) for link in _links(document, here)]
+            waiting += [(link, guard_of(link, here, self.allow)) for link in reversed(links)]
 
     def _items(self, document: Json, here: str) -> Iterator[Found]:
         kind = document.get("type")
@@ -144,13 +160,8 @@ class Reader:
                 field="type",
             )
 
-    def _read(self, url: str) -> Json:
-        with faults.translate_errors(url, "reading STAC"):
-            fs, path = fsspec.core.url_to_fs(url, **(self.storage_options or {}))
-            with fs.open(path, "rb") as stream:
-                data = stream.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise UnsupportedError(f"a document of more than {LARGEST} bytes", url=url)
+    def _read(self, url: str, guard: AddressGuard) -> Json:
+        data = read_document(url, LARGEST, storage_options=self.storage_options, guard=guard)
         try:
             return _mapping(json.loads(data), url)
         except (ValueError, RecursionError) as error:
@@ -181,10 +192,14 @@ _COLUMNS = ("id", "collection", "assets", "links")
 _ROWS = 256
 
 
-def found_in_rows(url: str, assets: Assets, storage_options: Mapping[str, Any] | None = None) -> Iterator[Found]:
+def found_in_rows(
+    url: str, assets: Assets, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None
+) -> Iterator[Found]:
     """Yield the sources of every row."""
     if importlib.util.find_spec("pyarrow") is None:
         raise UnsupportedError("pyarrow is not installed; pip install 'jnrrdz[parquet]'", url=url)
+    if origin(url) is not None:
+        _ = open_source(url, storage_options=storage_options, guard=guard).validators  # and how near its server is
     with faults.translate_errors(url, "reading stac-geoparquet"):
         fs, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
         with fs.open(path, "rb") as stream:

@@ -22,7 +22,7 @@ from typing import Any
 import fsspec.asyn
 
 from jnrrdz.batches import item as recorded
-from jnrrdz.batches.item import Job, Outcome, State, is_since
+from jnrrdz.batches.item import Found, Job, Outcome, State, is_since
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
@@ -32,10 +32,10 @@ from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
 from jnrrdz.redact import redacted
 from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.guard import AddressGuard, guard_of, recall
 from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.retry import is_passing, pause
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import local_path, origin
 
 _turn = threading.Lock()
 _own = threading.local()
@@ -312,7 +312,9 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
         replaces = there is State.FAILED
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
         return outcome._replace(state=State.SKIPPED, error=None, message=None)
-    access = Access(plan.work.allow, plan.work.source_options(job.found.url))
+    found = job.found
+    _recall(found)
+    access = Access(plan.work.allow, plan.work.source_options(found.url), named_by=found.named_by)
     scanned = scan(job.found.url, plan.scan, access, opener=opener)
     clock.check()  # nothing is written for whoever has given up
     manifest = None
@@ -354,15 +356,28 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
         return State.FAILED
     url = job.found.url
     named = recorded.name_in(url, job.output, plan.form)
-    same = recorded.is_made_of(there.sources, job.found, named, opener, plan.work.source_options(url))
+    guarded = partial(opener, guard=guard_for(plan, job.found))
+    same = recorded.is_made_of(there.sources, job.found, named, guarded, plan.work.source_options(url))
     return State.SKIPPED if same else State.FAILED
+
+
+def _recall(found: Found) -> None:
+    if found.named_by:
+        recall(origin(found.named_by), found.nearness)
+
+
+def guard_for(plan: Plan, found: Found) -> AddressGuard:
+    """Return the guard to open a source with; another process may have read the document that names it."""
+    _recall(found)
+    return guard_of(found.url, found.named_by, plan.work.allow)
 
 
 def _is_since(plan: Plan, job: Job, opener: TimedOpener) -> bool:
     """Whether a source that no listing told of is new enough; one whose age nobody knows is."""
     if is_tree(job.found.url) or plan.since is None:
         return True
-    source = opener(literal(job.found.url), storage_options=plan.work.source_options(job.found.url))
+    options, guard = plan.work.source_options(job.found.url), guard_for(plan, job.found)
+    source = opener(literal(job.found.url), storage_options=options, guard=guard)
     try:
         modified = source.validators.modified
     finally:

@@ -17,7 +17,7 @@ from jnrrdz.formats.neighbours import Neighbours, record_of
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.tree import file_sizes, open_tree
 from jnrrdz.sources.url import local_path
 
@@ -56,7 +56,7 @@ class Opener(Protocol):
 def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = open_source) -> Scanned:
     """Return what a path or URL holds, with the requests and bytes that finding it took."""
     origin = {"options": options.changed()}
-    guard = _guard(text, access)
+    guard = guard_of(text, access.named_by, access.allow)
     if is_tree(text):
         tree = open_tree(text, storage_options=access.storage_options, guard=guard, allow=access.allow)
         fmt = _directory_format(text)
@@ -81,13 +81,6 @@ def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = op
         sum(reader.requests for reader in readers) + neighbours.requests,
         sum(reader.bytes_read for reader in readers),
     )
-
-
-def _guard(text: str, access: Access) -> AddressGuard:
-    """Return where a source and what is beside it may be: as far as you, or who named it, could reach."""
-    if access.named_by and local_path(access.named_by) is None:
-        return AddressGuard.of_document(access.named_by, access.allow)
-    return AddressGuard.of_source(text, access.allow, is_named=not access.named_by)
 
 
 def describe_in_place(text: str, options: ScanOptions, access: Access) -> Node:

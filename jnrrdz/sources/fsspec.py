@@ -56,6 +56,22 @@ def open_source(
     return FsspecSource(url, storage_options=storage_options, guard=guard, expected=expected)
 
 
+def read_document(
+    url: str, most: int, *, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None
+) -> bytes:
+    """Return all bytes at a path or URL, over HTTP also where the server does not say how many there are."""
+    source = open_source(url, storage_options=storage_options, guard=guard)
+    if isinstance(source, FsspecSource):
+        return source.whole(most)
+    try:
+        size = source.validators.size
+        if size > most:
+            raise UnsupportedError(f"a document of {size} bytes, more than {most}", url=url)
+        return source.read([(0, size)])[0]
+    finally:
+        source.close()
+
+
 class Transport(Protocol):
     """One object, one span at a time, on fsspec's loop."""
 
@@ -70,6 +86,9 @@ class Transport(Protocol):
 
     async def fetch(self, span: Span) -> bytes:
         """Return the bytes of one span, fewer only at the object's end."""
+
+    async def whole(self, most: int) -> bytes:
+        """Return all bytes; more than `most` are refused."""
 
 
 class FsspecSource:
@@ -123,6 +142,11 @@ class FsspecSource:
             with faults.translate_errors(self._url, "asking for the size"):
                 self._known = transport.validators or await transport.stat()
         return found
+
+    def whole(self, most: int) -> bytes:
+        """Return all bytes, over HTTP also where the server does not say how many; more than `most` are refused."""
+        with faults.translate_errors(self._url, "reading"):
+            return self._submit(self._transport().whole(most)).result()
 
     def close(self) -> None:
         """Do nothing: connections belong to fsspec's shared file system."""
@@ -203,6 +227,12 @@ class _AsyncTransport:
 
     async def fetch(self, span: Span) -> bytes:
         return await persistently(partial(self._fetch_once, span))
+
+    async def whole(self, most: int) -> bytes:
+        size = await self._size()
+        if size > most:
+            raise UnsupportedError(f"a document of {size} bytes, more than {most}")
+        return await self.fetch((0, size))
 
     async def _fetch_once(self, span: Span, attempt: int) -> bytes:
         del attempt  # how long these wait is their own affair

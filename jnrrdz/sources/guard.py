@@ -125,6 +125,12 @@ def nearness_of(origin: Origin | None) -> Nearness:
     return _resolved.get(origin[1:], Nearness.PUBLIC) if spelt is None else spelt.nearness
 
 
+def recall(origin: Origin | None, nearness: int) -> None:
+    """Keep how near a host was when another process reached it."""
+    if origin is not None:
+        _resolved[origin[1:]] = min(Nearness(nearness), _resolved.get(origin[1:], Nearness.MACHINE))
+
+
 @dataclass(frozen=True)
 class AddressGuard:
     """Refuses addresses that are nearer than they may be; says which origins get the headers that you give.
@@ -192,6 +198,13 @@ class AddressGuard:
             limit = min(base, Nearness.SITE)
         kind = kind_of(address)
         return kind.name if kind.nearness > limit else None
+
+
+def guard_of(url: str, named_by: str, allow: Sequence[str] = ()) -> AddressGuard:
+    """Return where a source and what is beside it may be: as far as you, or the document that names it, could reach."""
+    if named_by and urls.local_path(named_by) is None:
+        return AddressGuard.of_document(named_by, allow)
+    return AddressGuard.of_source(url, allow, is_named=not named_by)
 
 
 def _origins(allow: Sequence[str]) -> tuple[Origin, ...]:

@@ -208,6 +208,24 @@ class HttpTransport:
             await _skip(answer.content, skipped)
             return await answer.content.readexactly(wanted)
 
+    async def whole(self, most: int) -> bytes:
+        """Return all that a server sends, which need not say how much that is; more than `most` bytes are refused."""
+        return await persistently(partial(self._whole_once, most))
+
+    async def _whole_once(self, most: int, attempt: int) -> bytes:
+        async with self._asked("GET", None, attempt) as answer:
+            if answer.status != _OK:
+                error = await self._refusal(answer)
+                raise error from error.__cause__
+            if _encoded(answer):
+                raise UnsupportedError("the server compresses what it sends although asked not to; turn that off there")
+            data = bytearray()
+            while piece := await answer.content.read(_SHORT):
+                data += piece
+                if len(data) > most:
+                    raise UnsupportedError(f"a document of more than {most} bytes")
+            return bytes(data)
+
     @asynccontextmanager
     async def _asked(self, method: str, span: Span | None, attempt: int) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the answer, its body not read yet; what may pass is raised as Transient."""
