@@ -74,7 +74,32 @@ for command in (index, batch, merge, info, ls, verify, refresh, convert, tile, p
     cli.add_command(command)
 
 
+PATIENCE = 3
+"""Signals after which a run ends without cleaning up."""
+
+
+def end_in_order() -> None:
+    """Let the first request to end unwind, so that nothing half-written stays; further ones must not disturb that."""
+    received = 0
+
+    def end(number: int, _: object) -> None:
+        nonlocal received
+        received += 1
+        if received >= PATIENCE:
+            os._exit(128 + number)
+        if received == 1 and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if received == 1:
+            sys.exit(128 + number)
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        # what the caller has ignored stays so: nohup, a job in a shell's background
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
+
+
 def main() -> None:
-    """Run the command line; a request to terminate unwinds, so that no half-written file stays."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    """Run the command line."""
+    end_in_order()
     cli(prog_name="jnrrdz")

@@ -79,6 +79,58 @@ def test_reader_that_has_left_is_no_matter_for_a_line(cog, args):
     assert (code, err) == (1, "")
 
 
+SLOW_TO_CLEAN = """
+import os, signal, shutil, sys
+from jnrrdz.cli import main
+from jnrrdz.manifests import parquet
+
+def written(*_):
+    os.kill(os.getpid(), signal.{name})
+
+rmtree, parquet._write_array = shutil.rmtree, written
+
+def slow(path, *more):
+    for _ in range({more}):
+        os.kill(os.getpid(), signal.{name})
+    rmtree(path, *more)
+
+shutil.rmtree = slow
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_second_signal_does_not_disturb_the_cleaning_up_and_a_third_ends_it(cog, tmp_path, name, more):
+    out = tmp_path / "out"
+    out.mkdir()
+    code = SLOW_TO_CLEAN.format(name=name, more=more)
+    script = f"import signal; signal.signal(signal.{name}, signal.default_int_handler);{code}"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "index", cog, "-o", out / "r.parquet"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}[name], done.stderr
+    assert len(os.listdir(out)) == (more - 1)  # noqa: PTH208  names are what counts
+    # what was left is gone when the output is written again
+    again = subprocess.run([*PROGRAM, "index", cog, "-o", out / "r.parquet"], capture_output=True, check=False)
+    assert (again.returncode, os.listdir(out)) == (0, ["r.parquet"]), again.stderr  # noqa: PTH208
+
+
+def test_signals_that_the_caller_ignores_stay_ignored():
+    code = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from jnrrdz.cli import end_in_order
+end_in_order()
+print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown == "True False\n"
+
+
 FULL = Path("/dev/full")
 
 
@@ -90,7 +142,7 @@ def test_full_disk_behind_stdout_is_told(cog, args):
     assert (code, err) == (1, "error: No space left on device\n")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_end_the_run_and_leave_nothing(make_http_server, cog_bytes, tmp_path, number, code):
     server = make_http_server(files={"/scene.tif": cog_bytes}, latency=3)
     process = started("index", f"{server.url}/scene.tif", "-o", tmp_path / "out" / "", cwd=tmp_path)
