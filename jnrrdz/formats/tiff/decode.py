@@ -8,8 +8,10 @@ Spec: docs/codecs/tiff-tile/README.md
 """
 
 import io
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -134,6 +136,64 @@ DECODERS: dict[int, Callable[..., bytes | bytearray | memoryview]] = {
 }
 
 
+EOL = "000000000001"
+WHITE_NONE, HORIZONTAL = "00110101", "001"
+BLACK = ((63, "000001100111"), (2, "11"), (1, "010"))
+"""Codes of T.4 and T.6: runs of black pixels by their lengths, and what stands before each."""
+
+END_OF_FAX = re.compile("0{11,}1[01]?0{11,}1[01]?0*$")
+"""Two or more EOL codes, the last ones of a page (EOFB, RTC); lines of two dimensions have a bit after theirs."""
+
+FAXES = {Compression.CCITT_T4, Compression.CCITT_T6}
+"""Those of which libtiff too makes blank rows where their data end."""
+
+
+def fax_pixels(scheme: int, t4_options: int, data: bytes, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Return the pixels of a facsimile of so many rows and columns; what its data do not reach is 0."""
+    if scheme == Compression.CCITT_T4:
+        return imagecodecs.ccittfax3_decode(data, *size, t4options=t4_options)
+    return imagecodecs.ccittfax4_decode(data, *size)
+
+
+def _codes_to_follow(scheme: int, t4_options: int, width: int) -> list[str]:
+    """Return codes that no decoder can read, as a part of a row or at a row's start, without a trace in the pixels."""
+    rows = []
+    for mode in ("", HORIZONTAL):
+        left, row = width, ""
+        for run, code in BLACK:
+            row += (mode + WHITE_NONE + code) * (left // run)
+            left %= run
+        rows.append(row)
+    if scheme == Compression.CCITT_T6:
+        return ["1" * shift + rows[1] * 2 for shift in range(4)]
+    line = EOL + "1" * (t4_options & 1) + rows[0]
+    return [line * 3, rows[0], "1" * 16, "10011" * 40, "0011" * 40, "0111" * 40]
+
+
+def fax_ends_early(scheme: int, t4_options: int, data: bytes, pixels: NDArray[np.uint8], size: tuple[int, int]) -> bool:
+    """Whether facsimile data end before all rows are decoded, without codes that say so.
+
+    No decoder tells: it is seen by codes put behind the data, which change the pixels if the decoder gets there.
+    """
+    if END_OF_FAX.search("".join(f"{byte:08b}" for byte in data[-32:])):
+        return False
+    if scheme == Compression.CCITT_T4:
+        lines = np.unpackbits(np.frombuffer(data, np.uint8)).tobytes().count(bytes(11) + b"\1")
+        if 0 < lines < size[0]:
+            return True
+    bare = data.rstrip(b"\0")
+    last = f"{bare[-1]:08b}".rstrip("0") + "000" if bare else ""  # a code ends in three zeros at the most
+    for codes in _codes_to_follow(scheme, t4_options, size[1]):
+        flags = np.frombuffer((last + codes).encode(), np.uint8) - ord("0")
+        try:
+            longer = fax_pixels(scheme, t4_options, bare[:-1] + np.packbits(flags).tobytes(), size)
+        except DECODER_ERRORS:
+            return True
+        if not np.array_equal(longer, pixels):
+            return True
+    return False
+
+
 type Shape = tuple[int, ...]
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
@@ -145,6 +205,7 @@ LERC_MAGIC = {b"Lerc", b"CntZ"}
 LERC_HEADERS = 1 << 16
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 LIBTIFF_ONLY = {
+    Compression.CCITT_RLE,
     Compression.CCITT_RLEW,
     Compression.OLD_JPEG,
     Compression.NEXT,
@@ -254,6 +315,8 @@ class TileDecoder:
             if config.compression == Compression.LERC:
                 return self._fitted(self._lerc(data))
             if not self._is_rgb or declared != (height, width, COLOURS):
+                if config.compression in FAXES:
+                    return self._fitted(self._fax(data))
                 is_image = config.compression in SELF_SIZED - JPEGS
                 return self._fitted(self._image(data) if is_image else self._pixels(data, declared))
             if config.compression == Compression.WEBP:
@@ -324,6 +387,18 @@ class TileDecoder:
             raise MalformedError(f"an image of {pixels.ndim} axes")
         height, width = self._size(*pixels.shape[:2])
         return pixels[:height].reshape(height, width, -1)
+
+    def _fax(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the pixels of a facsimile in the order (row, column, sample)."""
+        config, options = self.config, self.config.t4_options or 0
+        stream = bytes(imagecodecs.bitorder_decode(bytes(data)) if config.fill_order == REVERSED else data)
+        for size in self.sizes:
+            with suppress(*DECODER_ERRORS):
+                pixels = fax_pixels(config.compression, options, stream, size)
+                if not fax_ends_early(config.compression, options, stream, pixels, size):
+                    return pixels.reshape(*size, 1)
+        scheme = name_of(Compression, config.compression)
+        raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode, or end before the chunk's rows do")
 
     def _pixels(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample); an edge's size if the data are not a whole chunk's."""
@@ -425,7 +500,6 @@ class PaletteDecoder:
 
 
 IMAGECODECS = {
-    Compression.CCITT_RLE: "CCITTRLE",
     Compression.CCITT_T4: "CCITTFAX3",
     Compression.CCITT_T6: "CCITTFAX4",
     Compression.LZW: "LZW",
