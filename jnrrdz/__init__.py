@@ -11,6 +11,7 @@ from jnrrdz.errors import (
     UnrepresentableError,
     UnsupportedError,
     UntrustedSourceError,
+    UntrustedSourceWarning,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ __all__ = [
     "UnrepresentableError",
     "UnsupportedError",
     "UntrustedSourceError",
+    "UntrustedSourceWarning",
     "Verification",
     "VirtualArray",
     "VirtualGroup",

@@ -60,5 +60,9 @@ class DriftError(JnrrdzError):
     """A source is no longer what it was when it was scanned."""
 
 
+class UntrustedSourceWarning(UserWarning):
+    """A local manifest names a source elsewhere without showing that whoever wrote it has seen that source."""
+
+
 class DriftWarning(UserWarning):
     """A local file has the size that it had when it was scanned, but another time of modification."""

@@ -50,6 +50,13 @@ class Trust:
             )
         return found
 
+    def takes_its_word(self, place: str) -> bool:
+        """Whether nothing but a local manifest's own table lets a resolved source be read, which lies elsewhere."""
+        if self._remote or _EVERYTHING in self._allow:
+            return False
+        here = urls.place(place)
+        return not any(here.within(folder) for folder in (self._home, *self._allowed))
+
     def guard_for(self, url: str) -> AddressGuard:
         """Return the guard to open a resolved source with.
 

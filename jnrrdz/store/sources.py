@@ -20,16 +20,26 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
-from jnrrdz.errors import DriftError, DriftWarning, JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import (
+    DriftError,
+    DriftWarning,
+    JnrrdzError,
+    MalformedError,
+    UnsupportedError,
+    UntrustedSourceError,
+    UntrustedSourceWarning,
+)
 from jnrrdz.formats.n5.listing import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources.base import ByteSource, is_absent, since_scanned
+from jnrrdz.sources.local import modified_at
 from jnrrdz.sources.url import local_path
 
 type Opener = Callable[..., ByteSource]
@@ -73,9 +83,12 @@ class SourcePool:
     ) -> None:
         self._options = options
         self._opener = opener
+        self._manifest_url = manifest.url
         self._records = {record.url: record for record in manifest.sources}
         # what was scanned was named by the user; only what a manifest names has to be trusted first
         self._trust = None if manifest.url is None else Trust(manifest.url, tuple(self._records), tuple(allow))
+        self._vouched: tuple[str, ...] = ()
+        """Folders of sources that are known to have been seen by whoever wrote the manifest."""
         self.warns = True
         self._at_home = manifest.url is None or local_path(manifest.url) is not None
         self._start()
@@ -104,6 +117,7 @@ class SourcePool:
         place = url if self._trust is None else self._trust.resolve(url)
         guard = None if self._trust is None else self._trust.guard_for(place)
         record = self._records.get(url)
+        self._look_at_word(url, place, record)
         source = self._opener(place, storage_options=self._options, guard=guard, expected=record)
         opened = Opened(source, record, self.is_local(url))
         if opened.local:
@@ -116,6 +130,52 @@ class SourcePool:
             if len(self._opened) >= _OPEN:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
             return self._opened.setdefault(url, opened)
+
+    def _look_at_word(self, url: str, place: str, record: SourceRecord | None) -> None:
+        """Warn of a source that only the word of a local manifest lets be read, if it does not say what that was.
+
+        A stranger does not know when a file here was written; what a record says is compared when it is opened.
+        """
+        path = local_path(place)
+        says = record is not None and (record.modified or (path is None and (record.size or record.etag)))
+        if says or self._trust is None or url.startswith(self._vouched or ("\0",)):
+            return
+        if not self._trust.takes_its_word(place) or self._vouches(url, path):
+            return
+        self._vouched = ("",)  # one warning is enough
+        warnings.warn(
+            f"{self._manifest_url} names {place}, outside of its folder, and does not show that who wrote it has seen "
+            f"that: look at it first if it came from elsewhere; --allow {place} (allow=) says that you mean it",
+            UntrustedSourceWarning,
+            stacklevel=2,
+        )
+
+    def _vouches(self, url: str, path: str | None) -> bool:
+        """Whether something above a source was seen: a container's metadata, or a file as it is recorded."""
+        tree = next((tree for tree in self._records if tree.endswith("/") and url.startswith(tree)), None)
+        if tree is not None and path is None:
+            return True  # a container elsewhere has no state that could be compared
+        above = [] if path is None else [f"{parent}/" for parent in Path(path).parents]
+        inside = len(url.removeprefix(tree or url).split("/"))
+        if tree is not None and any((Path(folder) / ATTRIBUTES).is_file() for folder in above[:inside]):
+            self._vouched += (tree,)
+            return True
+        timed = (record for record in self._records.values() if record.modified)
+        if any(self._is_above(record, above) for record in timed):
+            self._vouched += (f"{url.rpartition('/')[0]}/",)
+            return True
+        return False
+
+    def _is_above(self, record: SourceRecord, folders: Sequence[str]) -> bool:
+        """Whether a local file is in one of some folders, and is what its record says."""
+        try:
+            path = local_path(record.url if self._trust is None else self._trust.resolve(record.url))
+            if path is None or f"{Path(path).parent}/" not in folders:
+                return False
+            state = Path(path).stat()
+        except (UntrustedSourceError, OSError):
+            return False
+        return (state.st_size, modified_at(state)) == (record.size, record.modified)
 
     def sized(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges, those that end where their source does with their length."""

@@ -407,7 +407,7 @@ def test_a_source_is_opened_once_with_its_guard_and_options():
     assert len(log) == 3
     ((place, options, guard),) = opened
     assert (place, options) == ("https://example.org/d/raw.bin", None)
-    assert guard.hosts == (("example.org", 443),)
+    assert guard.start == ("https", "example.org", 443)
 
 
 @pytest.mark.parametrize(
