@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Unpack
 
 from jnrrdz import api
 from jnrrdz.commands.tile_pixels import SPACE, InFile, InFolder, Pixels, Run, TileChoices, TileOptions, open_pixels
+from jnrrdz.core.georeference import geo_transform
 from jnrrdz.core.ome import KINDS
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
@@ -219,7 +220,6 @@ def tables_of(run: Run) -> list[Table]:
 
 
 NRRD_KINDS = {"time": "time", "space": "space", "channel": "list"}
-GEO_TRANSFORM = 6
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ def axis_keys(pixels: Pixels) -> Keys:
     keys: Keys = [("labels", list(names)), ("kinds", [NRRD_KINDS.get(KINDS.get(name, ""), "domain") for name in names])]
     axes = pixels.attributes.get("axes")
     places = {name: _place(axes.get(name) if isinstance(axes, dict) else None) for name in names}
-    affine = _affine(pixels) if {"x", "y"} <= set(names) else []
+    affine = geo_transform(pixels.mapping) if {"x", "y"} <= set(names) else []
     if not affine and not any(place.is_known for place in places.values()):
         return keys
     spatial = [name for name in SPACE if name in names]
@@ -275,15 +275,6 @@ def _place(axis: Any) -> _Place:
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in (step, start)) or not step:
         return _Place(unit=unit)
     return _Place(float(step), float(start), unit, is_known=True)
-
-
-def _affine(pixels: Pixels) -> list[float]:
-    """Return the grid mapping's six numbers as GDAL orders them, nothing where there are none."""
-    try:
-        numbers = [float(text) for text in str(pixels.mapping.get("GeoTransform", "")).split()]
-    except ValueError:
-        return []
-    return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
 
 
 def is_tiled(head: bytes) -> bool:

@@ -244,7 +244,10 @@ def cf_attributes(crs: Crs) -> dict[str, Any]:
 
 @lru_cache(KEPT)
 def _cf_attributes(crs: Crs) -> dict[str, Any]:
-    attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
+    try:
+        attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
+    except KeyError:  # a projection without a parameter that CF wants: the WKT says all that is known
+        attributes = {}
     return attributes | {"crs_wkt": crs.wkt}
 
 

@@ -5,7 +5,8 @@ and multiscales, version 1.  All functions return new dicts of plain numbers, st
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -27,6 +28,9 @@ RPC_CRS = 4326
 
 type Shape = tuple[int, int]
 """Rows and columns."""
+
+GEO_TRANSFORM = 6
+"""How many numbers an affine has."""
 
 GRID_MAPPING = "spatial_ref"
 """The scalar variable that holds `grid_mapping`'s attributes, and what `grid_mapping` of an array names."""
@@ -166,6 +170,15 @@ def grid_mapping(crs: Crs | None, affine: Affine | None, gcps: Iterable[Sequence
         # rioxarray writes and reads GeoJSON as text
         attributes["gcps"] = json.dumps({"type": "FeatureCollection", "features": points})
     return attributes
+
+
+def geo_transform(mapping: Mapping[str, Any]) -> list[float]:
+    """Return the six numbers of a grid mapping's `GeoTransform` in GDAL's order; nothing where they are not there."""
+    try:
+        numbers = [float(text) for text in str(mapping.get("GeoTransform", "")).split()]
+    except ValueError:
+        return []
+    return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
 
 
 def spatial(shape_yx: tuple[int, int], affine: Affine | None, crs: Crs | None, *, is_point: bool = False) -> Attributes:

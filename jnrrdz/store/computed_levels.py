@@ -28,7 +28,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
-from jnrrdz.core.georeference import MULTISCALES
+from jnrrdz.core.georeference import MULTISCALES, geo_transform
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
     PER_TILE,
@@ -92,15 +92,10 @@ def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, sou
     """Add the grid mapping of the source, whose affine is that of the level's larger elements."""
     name = (source.get("attributes") or {}).get("grid_mapping")
     mapping = nodes.get(f"{path}{level.source}/{name}/{ZARR_JSON}")
-    text = str((mapping or {}).get("attributes", {}).get("GeoTransform"))
-    try:
-        affine = [float(word) for word in text.split()]  # in GDAL's order
-    except ValueError:
-        affine = []
     if mapping is None or mapping.get("shape") or (source.get("dimension_names") or [])[-2:] != ["y", "x"]:
         return
     attributes = dict(mapping["attributes"])
-    if len(affine) == AFFINE:
+    if affine := geo_transform(attributes):
         c, a, b, f, d, e = affine
         rows, columns = level.factors[-2:]
         attributes["GeoTransform"] = " ".join(map(repr, (c, a * columns, b * rows, f, d * columns, e * rows)))

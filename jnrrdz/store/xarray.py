@@ -137,7 +137,7 @@ def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> list[Coordinate]:
         numbers = [float(text) for text in told.split()]
     except ValueError as error:
         raise MalformedError(f"{shown(told)} where six numbers belong", field="GeoTransform") from error
-    if len(numbers) != GEO_TRANSFORM or numbers[2] or numbers[4]:
+    if len(numbers) != GEO_TRANSFORM or not np.isfinite(numbers).all() or numbers[2] or numbers[4]:
         return []
     starts = {"x": (numbers[0], numbers[1]), "y": (numbers[3], numbers[5])}
     return [

@@ -19,7 +19,7 @@ import rasterio
 import tifffile
 from rasterio.crs import CRS
 
-from jnrrdz.core.crs import Crs, cf_attributes, crs_from_geokeys
+from jnrrdz.core.crs import Crs, cf_attributes, crs_from_geokeys, crs_from_wkt
 from jnrrdz.core.crs_geokeys import GeoKey, GeoKeys, citation, parse_geokeys, placement
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 
@@ -396,3 +396,27 @@ def _equals_rasterio(path):
     place = placement(keys, tags.get(33550, ()), tags.get(33922, ()), tags.get(34264, ()))
     same_crs = found is None if crs is None else found is not None and pyproj.CRS(found.wkt) == theirs(crs)
     return same_crs and (place.affine or (1, 0, 0, 0, 1, 0)) == pytest.approx(affine, rel=1e-12, abs=0)
+
+
+METHODS = {
+    "Mercator_1SP": ("central_meridian", "scale_factor", "false_easting", "false_northing"),
+    "Mercator_2SP": ("standard_parallel_1", "central_meridian", "false_easting"),
+    "Lambert_Conformal_Conic_2SP": ("standard_parallel_1", "latitude_of_origin"),
+    "Albers_Conic_Equal_Area": ("standard_parallel_1", "standard_parallel_2"),
+    "Transverse_Mercator": ("latitude_of_origin", "central_meridian"),
+    "Sinusoidal": ("false_easting",),
+    "Geostationary_Satellite": ("central_meridian",),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_projection_without_all_that_cf_wants_is_its_wkt(method):
+    """A WKT may leave parameters out, whose defaults PROJ knows and CF's names for the projection do not."""
+    datum = 'DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0]'
+    for count in range(len(METHODS[method]) + 1):
+        given = "".join(f'PARAMETER["{name}",1],' for name in METHODS[method][:count])
+        base = f'GEOGCS["b",{datum},UNIT["degree",0.0174532925199433]]'
+        crs = crs_from_wkt(f'PROJCS["a",{base},PROJECTION["{method}"],{given}UNIT["metre",1]]', "SRS")
+        attributes = cf_attributes(crs)
+        assert attributes["crs_wkt"] == crs.wkt
+        assert CRS.from_wkt(attributes["crs_wkt"]).is_projected

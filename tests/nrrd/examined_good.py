@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +180,18 @@ def headers() -> list[Case]:
     odd = np.frombuffer(b"\xff\xfe123\n{}[]\n\n", np.uint8)
     starts = {name: np.frombuffer(text, np.uint8).reshape(3, 4) for name, text in (
         ("not-utf8", odd.tobytes()[:12].ljust(12, b"\n")), ("number", b'123\n\n\n{"a":1'), ("list", b'[1]\n{"a":1}\n'),
-        ("text", b'"a"\n{"b":1}\n'), ("null", b"null\n\n\n\n\n\n\n\n"), ("broken", b'{"a": 1\n\n\n\n\n'),
+        ("text", b'"a"\n{"b":1}\n'), ("null", b"null\n\n\n\n\n\n\n\n"),
     )}  # fmt: skip
     one = [("tile:sizes", [4, 3]) if key == "tile:sizes" else (key, value) for key, value in flat]
     cases = [
         _text(f"data-begins-{name}", data, header([*core(data), declared, *one], end=""))
         for name, data in starts.items()
+    ]
+    broken = np.frombuffer(b'{"a": 1\n\n\n\n\n', np.uint8).reshape(3, 4)
+    like_a_line = [*core(broken), declared, *one]
+    cases += [
+        _text("data-begins-like-a-line", broken, header(like_a_line)),
+        replace(_text("line-cut", broken, header(like_a_line, end="")), pixels={}, refused=("a", "blank line")),
     ]
     newline = np.full((3, 4), 10, np.uint8)
     cases += [

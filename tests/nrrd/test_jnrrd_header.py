@@ -39,11 +39,12 @@ def keys(*items):
         (b"\xff\xfe{}\n", 0),
         (b"123\n", 0),
         (b"[1]\n", 0),
-        (b'{"a": 1\n', 0),
-        (b'{"a\xff": 1}\n', 0),
+        (b'{"a\xff\n', 0),
+        (b"{a: 1}\n", 0),
         (b"", 0),
         (b"\n\nx", 1),
         (b'\n{"a": 1}\n', 1),
+        (b'\n{"a": 1\n', 1),
     ],
 )
 def test_where_the_header_ends(end, behind, skipped):
@@ -95,6 +96,12 @@ def test_a_line_without_an_end_is_read_no_further_than_the_limit():
         (b'{"jnrrd": "0004"}\n{"deep": ' + b"[" * (DEEPEST + 2) + b"]" * (DEEPEST + 2) + b"}\n", "deep"),
         (b'{"jnrrd": "0004"}\n{"deep": ' + b"[" * 200000 + b"]" * 200000 + b"}\n", "deep"),
         (b'{"jnrrd": "0004"}\n{"a": ' + b"9" * 5000 + b"}\n", "header"),
+        (b'{"jnrrd": "0004"}\n{"sizes": [6, 4\n', "sizes"),
+        (b'{"jnrrd": "0004"}\n{"sizes": [6, 4', "sizes"),
+        (b'{"jnrrd": "0004"}\n{"sizes": [6, 4]\n}\n', "sizes"),
+        (b'{"jnrrd": "0004"}\n{"sizes": [6, \x004]}\n', "sizes"),
+        (b'{"jnrrd": "0004"}\n{"units\n', "header"),
+        (b'{"jnrrd": "0004"}\n{"units\xff": 1}\n', "units\ufffd"),
     ],
 )
 def test_lines_that_are_refused(text, field):
@@ -177,6 +184,13 @@ def test_keys_that_contradict_each_other(items, field):
     with pytest.raises(MalformedError) as caught:
         keys(("extensions", {"t": URI}), *items)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("part", [".a", "[0]"])
+def test_paths_of_many_parts(part):
+    assert keys(("a" + part * (DEEPEST - 1), 1)).core
+    with pytest.raises(MalformedError, match=f"{DEEPEST} are the most"):
+        keys(("a" + part * 1000, 1))
 
 
 def test_another_version_of_the_tiling_is_refused():

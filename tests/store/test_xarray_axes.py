@@ -1,11 +1,15 @@
 """The axes of a microscopy series are coordinates in xarray."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 import xarray as xr
 
 import jnrrdz
+from tests import writers
 
 
 @pytest.fixture
@@ -34,3 +38,29 @@ def test_steps_are_in_the_file_s_units(series):
     assert dataset["z"].values.tolist() == [0.0, 2.0, 4.0]
     assert dataset["x"].attrs["unit"] == "µm"
     assert np.array_equal(dataset["data"].sel(x=slice(1.0, 2.0)).values, pixels[..., 2:5])
+
+
+def placed(tmp_path, said):
+    """Return a manifest whose affine is what is said, and its pixels."""
+    place = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 300000, 0, -10, 5000000)}
+    pixels = np.arange(20 * 30, dtype="u2").reshape(20, 30)
+    group = jnrrdz.scan(writers.geotiff(tmp_path / "a.tif", pixels, **place))
+    mapping = group.children["spatial_ref"]
+    group.children["spatial_ref"] = replace(mapping, attributes={**mapping.attributes, "GeoTransform": said})
+    jnrrdz.write(group, tmp_path / "refs.json")
+    return tmp_path / "refs.json", pixels
+
+
+@pytest.mark.parametrize("said", ["1 2", "nan 1 0 0 0 -1", "1e999 1 0 0 0 -1", 7])
+def test_manifest_whose_affine_places_nothing_has_pixels_alone(tmp_path, said):
+    path, pixels = placed(tmp_path, said)
+    for opened in (xr.open_dataset(path), xr.open_datatree(path).to_dataset()):
+        assert set(opened.coords) == {"spatial_ref"}
+        np.testing.assert_array_equal(opened["data"], pixels)
+
+
+@pytest.mark.parametrize("said", ["abc", "1 2 3 4 5 abc", None, ["1"]])
+def test_manifest_whose_affine_is_no_numbers_is_refused(tmp_path, said):
+    path, _ = placed(tmp_path, said)
+    with pytest.raises(jnrrdz.MalformedError, match="GeoTransform"):
+        xr.open_dataset(path)

@@ -121,16 +121,15 @@ def checked_endian(endian: Any, itemsize: int) -> str | None:
     return endian.lower()
 
 
-def checked_encoding(encoding: Any) -> str:
-    """Return raw, gzip or bzip2; text is refused."""
+def checked_encoding(encoding: Any, more: Sequence[str] = ()) -> str:
+    """Return raw, gzip, bzip2 or one of `more`; text is refused."""
     name = encoding.lower() if isinstance(encoding, str) else ""
-    if name in ENCODINGS:
-        return ENCODINGS[name]
-    if name in TEXT_ENCODINGS:
-        raise UnsupportedError(
-            f"{encoding}: numbers as text have no places of their own; raw, gzip and bzip2 are read", field="encoding"
-        )
-    raise UnsupportedError(f"{encoding!r}; raw, gzip and bzip2 are read", field="encoding")
+    known = {**ENCODINGS, **{name: name for name in more}}
+    if name in known:
+        return known[name]
+    read = ", ".join(dict.fromkeys(known.values()))
+    text = f"{encoding}: numbers as text have no places of their own" if name in TEXT_ENCODINGS else repr(encoding)
+    raise UnsupportedError(f"{text}; {read} are read", field="encoding")
 
 
 def checked_skip(value: Any, name: str, least: int) -> int:

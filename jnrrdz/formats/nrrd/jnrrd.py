@@ -38,6 +38,9 @@ VERSIONS = ("0004",)
 _OPENING = re.compile(rb"[ \t]*\{[ \t]*[\"}]")
 _BLANK = re.compile(rb"[ \t]*\r?\n")
 _KEY = re.compile(rb'[ \t]*\{[ \t]*"([^"\\]{1,80})"')
+_BEGUN = re.compile(rb'[ \t]*\{[ \t]*"(?:[^"\\]{1,80}"[ \t]*:|[ -~]*\r?\n?\Z)')
+"""How a header line begins that is cut: a key and its colon, or text alone.  Data that begin so are rare."""
+
 _BLOCK = 1 << 15
 _LONGEST_OPENING = 64
 
@@ -114,8 +117,14 @@ def _item(line: bytes, offset: int) -> tuple[str, Any] | None:
         entry = json.loads(line.decode("utf-8"))
     except RecursionError:
         raise _too_deep(line, offset) from None
-    except (json.JSONDecodeError, UnicodeDecodeError):  # the first bytes of the data
-        return None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        if _BEGUN.match(line) is None:  # the first bytes of the data
+            return None
+        raise MalformedError(
+            f"a header line that is no JSON object ({error}); where it is data, a blank line before it says so",
+            offset=offset,
+            field=_key(line),
+        ) from error
     except ValueError as error:  # an integer of thousands of digits
         raise MalformedError(f"a line that is not read: {error}", offset=offset, field="header") from None
     if not isinstance(entry, dict):
@@ -132,9 +141,13 @@ def _item(line: bytes, offset: int) -> tuple[str, Any] | None:
 
 
 def _too_deep(line: bytes, offset: int) -> MalformedError:
+    return MalformedError(f"lists and objects nested deeper than {DEEPEST}", offset=offset, field=_key(line))
+
+
+def _key(line: bytes) -> str:
+    """Return the key that a line begins with."""
     key = _KEY.match(line)
-    name = key[1].decode("utf-8", "replace") if key else "header"
-    return MalformedError(f"lists and objects nested deeper than {DEEPEST}", offset=offset, field=name)
+    return key[1].decode("utf-8", "replace") if key else "header"
 
 
 def _is_too_deep(value: Any) -> bool:
@@ -244,6 +257,8 @@ def _path(text: str, key: str) -> Path:
             raise MalformedError("no path; names with dots between them and indices in brackets are", field=key[:80])
         steps.append(step[1] or int(step[2]))
         at = step.end()
+    if len(steps) > DEEPEST:
+        raise MalformedError(f"a path of {len(steps)} parts; {DEEPEST} are the most", field=key[:80])
     if not steps:
         raise MalformedError("a key without a name", field=key[:80])
     return tuple(steps)
@@ -329,12 +344,10 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
         raise MalformedError(f"{core['sizes']!r:.80} is no list", field="sizes")
     sizes = checked_sizes(core["sizes"], core["dimension"], dtype.itemsize)
     encoding = "raw" if core.get("encoding") is None else core["encoding"]
-    # those that only tiles have may stand here too, where it says what tiles are packed with
-    is_of_tiles = isinstance(encoding, str) and encoding.lower() in {"zstd", "lz4"}
     return Header(
         dtype,
         sizes,
-        encoding.lower() if is_of_tiles else checked_encoding(encoding),
+        checked_encoding(encoding, ("zstd", "lz4")),
         checked_endian(core.get("endian"), dtype.itemsize),
         data_start,
         _files(core),

@@ -243,8 +243,6 @@ type Integers = NDArray[np.int64]
 
 def plain_array(header: Header, beside: Beside, names: tuple[str, ...], attributes: dict[str, Any]) -> VirtualArray:
     """Return the array of a header."""
-    if header.encoding not in {"raw", "gzip", "bzip2"}:
-        raise UnsupportedError(f"{header.encoding} without tiles; raw, gzip and bzip2 are read", field="encoding")
     per_file = _per_file(header)
     files = data_files(header, beside, per_file * header.dtype.itemsize)
     describe = _raw if header.encoding == "raw" else _packed
@@ -303,10 +301,16 @@ def _packed(header: Header, files: list[DataFile], per_file: int) -> Described:
         if not can_hold(header.encoding, stored, size):
             message = f"{size} bytes are declared, which {stored} bytes of {header.encoding} cannot become"
             raise MalformedError(message, url=file.url, offset=file.start, field="sizes")
-    skipped = (codec.OffsetConfig(header.byte_skip),) if header.byte_skip else ()
     starts = np.array([file.start for file in files], np.int64)
     stops = np.array([file.stop for file in files], np.int64)
-    codecs = (codec.bytes_(header.endian), *skipped, COMPRESSORS[header.encoding])
+    skipped = (codec.OffsetConfig(header.byte_skip),) if header.byte_skip else ()
+    codecs: tuple[Codec, ...]
+    if header.encoding in COMPRESSORS:
+        codecs = (codec.bytes_(header.endian), *skipped, COMPRESSORS[header.encoding])
+    elif skipped:
+        raise UnsupportedError(f"{header.byte_skip} behind {header.encoding}; 0 is read", field=header.byte_field)
+    else:
+        codecs = (TileConfig(tuple(((size, 0),) for size in slabs.chunks), header.endian, header.encoding),)
     return slabs, codecs, _refs(files, np.arange(len(files)), starts, stops - starts)
 
 
