@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
     from jnrrdz.options import Access, BatchOptions, MergeOptions, ScanOptions, WriteOptions
     from jnrrdz.parser import Parser
+    from jnrrdz.server.app import ServeOptions, Server, make_app, serve
     from jnrrdz.store.store import ReferenceStore
 
     __version__: str
@@ -48,6 +49,7 @@ _HOMES = {
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
     "options": "Access BatchOptions MergeOptions ScanOptions WriteOptions",
     "parser": "Parser",
+    "server.app": "ServeOptions Server make_app serve",
     "store.store": "ReferenceStore",
 }
 """The modules of what is imported when it is first asked for: a command that only prints its help needs no xarray."""
@@ -72,6 +74,8 @@ __all__ = [
     "Refreshed",
     "ScanOptions",
     "Selection",
+    "ServeOptions",
+    "Server",
     "SourceRecord",
     "TileOptions",
     "Tiled",
@@ -86,6 +90,7 @@ __all__ = [
     "batch",
     "convert",
     "index",
+    "make_app",
     "merge",
     "open_dataset",
     "open_datatree",
@@ -94,6 +99,7 @@ __all__ = [
     "preview",
     "refresh",
     "scan",
+    "serve",
     "tile",
     "verify",
     "write",

@@ -20,6 +20,7 @@ from jnrrdz.cli.info import info, ls
 from jnrrdz.cli.manifests import convert, merge, refresh, verify
 from jnrrdz.cli.options import console_options
 from jnrrdz.cli.preview import preview
+from jnrrdz.cli.serve import serve
 from jnrrdz.cli.tile import tile
 from jnrrdz.errors import JnrrdzError
 
@@ -70,7 +71,7 @@ def cli() -> None:
     """
 
 
-for command in (index, batch, merge, info, ls, verify, refresh, convert, tile, preview, codecs):
+for command in (index, batch, merge, info, ls, verify, refresh, convert, tile, preview, serve, codecs):
     cli.add_command(command)
 
 

@@ -1,0 +1,77 @@
+"""`jnrrdz serve`: sources and manifests as plain Zarr over HTTP, until it is interrupted.
+
+A module of its own, short as it is: each command stands in one, and imports what it needs when it is called.
+"""
+
+import importlib
+import secrets
+from typing import Any
+
+import click
+
+from jnrrdz.cli.console import Console, console_of
+from jnrrdz.cli.options import Reach, access_options, console_options
+from jnrrdz.errors import UnsupportedError
+
+CODECS = ["zstd", "gzip", "bytes"]
+ORIGINS = "Let pages of this origin read; * for all. Repeatable."
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+EPILOG = """\b
+Examples:
+  jnrrdz serve scene.tif refs.json
+  jnrrdz serve archive/ --port 8000 --codec gzip
+  jnrrdz serve s3://bucket/refs.json --host 0.0.0.0 --server-name data.example
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Serve plain Zarr over HTTP.")
+@click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=click.Path())
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
+@click.option("--token", help="First part of every path; made up where --host is another address.")
+@click.option("--server-name", "names", multiple=True, help="Name that clients use for this machine. Repeatable.")
+@click.option(
+    "--codec",
+    "packing",
+    type=click.Choice(["zstd", "gzip", "bytes"]),
+    default="zstd",
+    show_default=True,
+    help="Of chunks.",
+)
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin read; * for all. Repeatable.",
+)
+@click.option(
+    "--no-pyramids", "pyramids", is_flag=True, default=True, flag_value=False, help="Compute no coarser levels."
+)
+@access_options()
+@console_options
+@console_of
+def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **options: Any) -> None:
+    """Serve each SRC (an image, a manifest, or a folder of them) as plain Zarr v3.
+
+    Readers need no codecs but bytes and zstd or gzip: zarr-python, tensorstore, zarrita.js, GDAL, neuroglancer.
+    """
+    try:
+        uvicorn = importlib.import_module("uvicorn")
+        app = importlib.import_module("jnrrdz.server.app")
+    except ImportError as error:
+        raise UnsupportedError(f"{error.name} is not installed; pip install 'jnrrdz[serve]'", field="serve") from error
+    host, port, names = options.pop("host"), options.pop("port"), options.pop("names")
+    if host not in LOCAL and options["token"] is None:
+        options["token"] = secrets.token_urlsafe(24)
+    wanted = app.ServeOptions(hosts=(*LOCAL, host, *names), access=reach.access(*sources), **options)
+    listed = app.listed_sources(sources)
+    application = app.make_app(listed, wanted)
+    listening = app.listening_socket(host, port)
+    base = app.base_url(listening, wanted)
+    for name in app.served_names(listed):
+        click.echo(f"{base}{name}")
+    console.note(f"serving {len(listed)} at {base}; interrupt to end")
+    config = uvicorn.Config(application, log_level="warning", lifespan="off", limit_concurrency=2000)
+    uvicorn.Server(config).run(sockets=[listening])
