@@ -188,7 +188,8 @@ class FsspecSource:
         if own and guard.is_strangers:
             raise UnsupportedError(f"the storage option {own[0]} would bypass the address guard", field=own[0])
         if "get_client" not in options:
-            guard = replace(guard, allowed=guard.allowed + proxies(options))
+            more = proxies(options) if options else ()
+            guard = replace(guard, allowed=guard.allowed + more) if more else guard
             options = {**options, "get_client": partial(guarded_client, guard)}
         return HttpTransport(filesystems.of("http", options), self._url, guard)
 

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple, Self
 
@@ -62,6 +63,7 @@ _LOCALLY_TRANSLATED = (IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"))
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
+@lru_cache(1024)
 def literal(host: str) -> Address | None:
     """Return the address that a host name spells, in any of the forms a resolver takes; None for a name.
 
@@ -189,15 +191,13 @@ class AddressGuard:
     def refuses(self, host: str, port: int, address: Address) -> str | None:
         """Return the kind of a forbidden address, None where `host:port` may be there."""
         key = (host.lower().rstrip("."), port)
-        if self.anywhere or key in {origin[1:] for origin in self.allowed}:
+        is_start = self.start is not None and key == self.start[1:]
+        free = self.anywhere or (is_start and self.most is None)
+        if free or any(key == origin[1:] for origin in self.allowed):
             return None
-        base = nearness_of(self.start) if self.most is None else self.most
-        if self.start is not None and key == self.start[1:]:
-            limit = Nearness.MACHINE if self.most is None else self.most
-        else:
-            limit = min(base, Nearness.SITE)
+        limit = nearness_of(self.start) if self.most is None else self.most
         kind = kind_of(address)
-        return kind.name if kind.nearness > limit else None
+        return kind.name if kind.nearness > (limit if is_start else min(limit, Nearness.SITE)) else None
 
 
 def guard_of(url: str, named_by: str, allow: Sequence[str] = ()) -> AddressGuard:

@@ -19,8 +19,9 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import cached_property, partial
 from ipaddress import ip_address
+from itertools import chain
 from socket import AddressFamily
 from typing import Any
 from urllib.parse import urlsplit
@@ -267,14 +268,20 @@ class HttpTransport:
         url = self._fs.encode_url(self._url)
         if not self._guard.gets_headers(_origin(yarl.URL(url))):
             options.pop("params", None)  # those of redirects are dropped by aiohttp
-        users = (*self._fs.client_kwargs.get("middlewares", ()), *options.get("middlewares", ()))
-        options["middlewares"] = (*users, _Middleware(self._guard, self._given()))
+        options["middlewares"] = self._middlewares
         options["headers"] = {**options.get("headers", {}), **headers, **self._condition(method)}
         answer: aiohttp.ClientResponse = await session.request(method, url, **options)
         return answer
 
+    @cached_property
+    def _middlewares(self) -> tuple[aiohttp.ClientMiddlewareType, ...]:
+        """The user's own, and after them ours, which sees what is really sent."""
+        users = (options.get("middlewares", ()) for options in (self._fs.client_kwargs, self._fs.kwargs))
+        return *chain.from_iterable(users), _Middleware(self._guard, self._given)
+
+    @cached_property
     def _given(self) -> set[str]:
-        """Return the names of the headers that the user gives, in whatever way."""
+        """The names of the headers that the user gives, in whatever way."""
         given: set[str] = set()
         for options in (self._fs.kwargs, self._fs.client_kwargs):
             given |= {header for name, header in _CREDENTIALS.items() if options.get(name)}
@@ -301,7 +308,7 @@ class HttpTransport:
 
     def _withheld(self, answer: aiohttp.ClientResponse) -> str:
         """Return that an answer wants credentials which were not sent, and what would send them."""
-        if answer.status not in {401, 403} or self._guard.gets_headers(_origin(answer.url)) or not self._given():
+        if answer.status not in {401, 403} or self._guard.gets_headers(_origin(answer.url)) or not self._given:
             return ""
         host = f"{answer.url.origin()}/"
         return f"; {host} was not named by you and got none of your headers; --allow {host} sends them"
