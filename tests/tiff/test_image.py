@@ -2,14 +2,18 @@
 
 import io
 import itertools
+import struct
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
+import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.structure import TiffLayout, segments, tiff_image
 from jnrrdz.formats.tiff.tags import sample_dtype
+from tests.readers import by_gdal
 
 
 def written(pixels, **options):
@@ -68,13 +72,72 @@ def test_lengths_of_raw_segments_are_no_more_than_their_pixels():
     assert segments(layout, image).lengths.tolist() == [256]
 
 
-def test_a_segment_of_offset_or_length_zero_is_missing():
-    data = written(np.ones((16, 64), "u1"), tile=(16, 16), compression="zlib")
+LISTS = {"strips": ("StripOffsets", "StripByteCounts"), "tiles": ("TileOffsets", "TileByteCounts")}
+
+
+def four_segments(kind):
+    """Return a file of four segments, and their offsets and lengths."""
+    options = {"tile": (16, 16)} if kind == "tiles" else {"rowsperstrip": 4}
+    data = written(np.ones((16, 64), "u1"), compression="zlib", **options)
     with tifffile.TiffFile(io.BytesIO(data)) as tif:
-        offsets, counts = list(tif.pages[0].dataoffsets), list(tif.pages[0].databytecounts)
-    offsets[1], counts[2] = 0, 0
-    layout, image = parsed(changed(data, TileOffsets=(offsets, "I"), TileByteCounts=(counts, "I")))
-    assert segments(layout, image).missing.tolist() == [False, True, True, False]
+        return data, list(tif.pages[0].dataoffsets), list(tif.pages[0].databytecounts)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_segment_of_no_bytes_is_missing_wherever_it_is(kind, tmp_path):
+    """As GDAL has it: of a length of 0 nothing is read, whether the offset is 0 or not."""
+    data, offsets, counts = four_segments(kind)
+    offsets[1], counts[1], counts[2] = 0, 0, 0
+    data = changed(data, **dict(zip(LISTS[kind], ((offsets, "I"), (counts, "I")), strict=True)))
+    assert segments(*parsed(data)).missing.tolist() == [False, True, True, False]
+    (tmp_path / "a.tif").write_bytes(data)
+    with pytest.warns(rasterio.errors.NotGeoreferencedWarning):
+        expected = by_gdal(tmp_path / "a.tif")[0]
+    assert (expected == 0).sum() == 512
+    np.testing.assert_array_equal(jnrrdz.open_group(tmp_path / "a.tif")["data"][...], expected)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_segment_of_some_bytes_and_no_place_is_refused(kind):
+    data, offsets, counts = four_segments(kind)
+    offsets[1] = 0
+    data = changed(data, **{LISTS[kind][0]: (offsets, "I")})
+    with pytest.raises(MalformedError, match=f"{LISTS[kind][0]}: segment 1 begins at 0.*gives it {counts[1]} bytes"):
+        segments(*parsed(data))
+
+
+@pytest.mark.parametrize("kind", LISTS)
+@pytest.mark.parametrize("listed", [0, 1, 3])
+def test_a_segment_whose_length_is_not_listed_is_refused(kind, listed):
+    data, _, counts = four_segments(kind)
+    data = with_count(changed(data, **{LISTS[kind][1]: (counts, "I")}), LISTS[kind][1], listed)
+    with pytest.warns(UserWarning, match="the others are missing"), pytest.raises(MalformedError) as caught:
+        segments(*parsed(data))
+    assert f"{LISTS[kind][1]}: {listed} values for 4 segments: the length of segment {listed}" in str(caught.value)
+
+
+def with_count(data, name, count):
+    """Return a file whose tag says that it has so many values."""
+    with tifffile.TiffFile(io.BytesIO(data)) as tif:
+        at = tif.pages[0].tags[name].offset
+    return data[: at + 4] + struct.pack("<I", count) + data[at + 8 :]
+
+
+SINGLE = ["ImageWidth", "ImageLength", "SamplesPerPixel", "RowsPerStrip", "Compression", "PhotometricInterpretation"]
+
+
+@pytest.mark.parametrize("name", [*SINGLE, "BitsPerSample", "SampleFormat"])
+def test_a_tag_without_values_is_refused_by_name(name):
+    data = with_count(written(np.zeros((8, 8), "i2"), rowsperstrip=4), name, 0)
+    with pytest.raises(MalformedError, match=f"{name}: 0 values where one belongs"):
+        parsed(data)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_tag_with_many_values_is_refused_by_name(name):
+    data = with_count(written(np.arange(640, dtype="i2").reshape(20, 32), rowsperstrip=4), name, 33)
+    with pytest.raises(MalformedError, match=f"{name}: 33 values where one belongs"):
+        parsed(data)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +185,6 @@ def test_one_value_stands_for_all_samples():
     data = written(np.zeros((4, 5, 3), "i2"), photometric="rgb")
     image = parsed(changed(data, BitsPerSample=(16, "H"), SampleFormat=(2, "H")))[1]
     assert (image.bits, image.formats) == ((16, 16, 16), (2, 2, 2))
-
-
-def test_a_tag_without_values_is_as_if_absent():
-    data = bytearray(written(np.zeros((4, 5), "u1")))
-    at = data.index(b"\x02\x01\x03\x00\x01\x00\x00\x00")
-    data[at + 4 : at + 8] = bytes(4)
-    assert parsed(bytes(data))[1].bits == (1,)
 
 
 def test_every_cut_of_a_file_is_an_image_or_an_error():

@@ -21,7 +21,15 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.tiff.structure import Segments, TiffImage, TiffLayout, old_jpeg_header, segments, strip_bytes
+from jnrrdz.formats.tiff.structure import (
+    Segments,
+    TiffImage,
+    TiffLayout,
+    old_jpeg_header,
+    segments,
+    strip_bytes,
+    subsampling_of,
+)
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
     Compression,
@@ -93,6 +101,8 @@ def _nearest(number: float, dtype: np.dtype[Any]) -> Any:
 MERGED_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 1 << 31
 MISSING_SIDE = 1 << 16
+MISSING_SEGMENTS = 1 << 16
+MISSING_BYTES = 1 << 26
 
 UNREADABLE = {Compression.JETRAW}
 """Schemes with a name that no decoder at hand reads."""
@@ -107,17 +117,12 @@ def virtual_array(
     layout: TiffLayout, image: TiffImage, url: str, attributes: Mapping[str, Any], nodata: str | None = None
 ) -> VirtualArray:
     """Return the array of one image; `nodata` marks missing pixels in place of what its own tag says."""
-    subsampling = (
-        layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))[:2] if image.photometric == Photometric.YCBCR else ()
-    )
+    subsampling = subsampling_of(layout, image) if image.photometric == Photometric.YCBCR else ()
     _check_supported(image, subsampling)
     dtype, ranges = sample_dtype(image.bits, image.formats), segments(layout, image)
-    if ranges.missing.all():  # nothing decodes its segments: they may be no larger than the image
-        image = replace(
-            image,
-            segment_length=min(image.segment_length, image.length, MISSING_SIDE),
-            segment_width=min(image.segment_width, image.width, MISSING_SIDE),
-        )
+    if ranges.missing.all():  # nothing decodes its segments: they may be of any size
+        image = _resegmented(image)
+        layout.count_segments(image.segments, image.ifd.offset)
         nothing = np.zeros(image.segments, np.int64)
         ranges = Segments(nothing, nothing, nothing == 0)
     rows, ranges = _merge_strips(image, ranges)
@@ -143,6 +148,18 @@ def virtual_array(
         fill_value=attributes.get("_FillValue", dtype.type(0)),
         attributes=attributes,
     )
+
+
+def _resegmented(image: TiffImage) -> TiffImage:
+    """Return an image of which no segment is there, in segments no larger than itself, and not many of them."""
+    width, length = min(image.width, MISSING_SIDE), min(image.length, MISSING_SIDE)
+    small = replace(
+        image, segment_width=min(image.segment_width, width), segment_length=min(image.segment_length, length)
+    )
+    if small.segments <= MISSING_SEGMENTS:
+        return small
+    rows = min(max(MISSING_BYTES // max(small.row_bytes, 1), small.segment_length), length)
+    return replace(small, segment_length=rows)
 
 
 def _check_supported(image: TiffImage, subsampling: tuple[int, ...]) -> None:

@@ -205,7 +205,7 @@ class Pages:
         if offsets is None or lengths is None or min(offsets.shape[1], lengths.shape[1]) < need:
             return None
         offsets, lengths = offsets[:, :need], lengths[:, :need]
-        if min(offsets.min(), lengths.min()) < 0 or (offsets >= size).any():
+        if min(offsets.min(), lengths.min()) < 0 or (offsets >= size).any() or (lengths[offsets == 0] > 0).any():
             return None
         if image.compression == Compression.NONE:
             lengths = np.where(lengths > 0, np.minimum(lengths, image.row_bytes * image.segment_length), lengths)
@@ -234,6 +234,7 @@ class Pages:
             difference = keys[0].difference(key)
             if difference is not None:
                 return f"the IFD at {key.image.ifd.offset} has {difference}"
+        self.layout.count_segments(len(numbers) * keys[0].image.segments, keys[0].image.ifd.offset)
         offsets, lengths = np.zeros((2, len(numbers), keys[0].image.segments), np.int64)
         for kind in kinds:
             places = np.flatnonzero(self.kind[numbers] == kind)

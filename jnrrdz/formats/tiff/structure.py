@@ -42,6 +42,9 @@ type ReadRange = Callable[[int, int], bytes]
 
 MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 MAX_IFDS = 1 << 20
+MAX_UNLISTED = 1 << 20
+"""Segments that a source need not list: a few bytes must not stand for gigabytes of zeros."""
+
 MAX_ENTRIES = 1 << 12  # 65,535 would be legal; real files have tens of tags
 
 HEAD = 32 * 1024
@@ -90,6 +93,7 @@ class TiffLayout:
         self._stored: dict[int, bytes] = {}
         self._ifds: dict[int, Ifd] = {}
         self.size = size
+        self._segments_left = size + MAX_UNLISTED
         if head[:4] not in MAGIC:
             raise MalformedError("not a TIFF: no II*, MM*, II+ or MM+ at its start", offset=0, field="header")
         self.order, self.big = MAGIC[head[:4]]
@@ -121,6 +125,16 @@ class TiffLayout:
         if len(data) != length:
             raise MalformedError(f"read {len(data)} of {length} bytes", offset=start, field=name)
         return data
+
+    def count_segments(self, number: int, offset: int) -> None:
+        """Refuse more segments of all images together than a source of this size can list: they cost memory."""
+        self._segments_left -= number
+        if self._segments_left < 0:
+            raise MalformedError(
+                f"with {number} segments more, the images have more than a file of {self.size} bytes can list",
+                offset=offset,
+                field="IFD",
+            )
 
     @cached_property
     def main(self) -> list[int]:
@@ -311,7 +325,6 @@ MAX_SIDE = (1 << 31) - 1
 MAX_TILE_SIDE = (1 << 32) - 1
 MAX_SAMPLES = (1 << 16) - 1
 PACKBITS_REPEAT = 128
-MAX_UNLISTED = 1 << 20  # a few bytes must not stand for gigabytes of zeros
 
 
 @dataclass(frozen=True)
@@ -381,6 +394,8 @@ PIXELS = (
     Tag.NewSubfileType,
 )
 
+PER_SAMPLE = {Tag.BitsPerSample, Tag.SampleFormat}
+
 
 def tiff_images(layout: TiffLayout, offsets: Iterable[int]) -> list[TiffImage]:
     """Return the facts of the IFDs at some offsets."""
@@ -393,6 +408,11 @@ def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
     tiled = Tag.TileWidth in ifd.entries or Tag.TileOffsets in ifd.entries
     values = layout.all_ints(ifd, (*GEOMETRY, *(TILES if tiled else STRIPS), *PIXELS))
     first = {tag: numbers[0] for tag, numbers in values.items() if numbers}
+    for tag, numbers in values.items():
+        # several values for all samples say nothing else than one; of a side there is only one
+        if len(numbers) != 1 and (not numbers or tag not in PIXELS or (tag not in PER_SAMPLE and len({*numbers}) > 1)):
+            count = ifd.entries[tag].count
+            raise MalformedError(f"{count} values where one belongs", offset=ifd.offset, field=Tag(tag).name)
 
     def side(tag: Tag, most: int) -> int:
         value = first.get(tag, 0)
@@ -458,12 +478,14 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     for tag, count in zip(tags, (counts[0] or 0, counts[1]), strict=True):
         if count is not None and count < need and (need > MAX_UNLISTED or counts[0] is None):
             raise MalformedError(f"{count} values for {need} segments", offset=here, field=tag.name)
+    layout.count_segments(need, here)
     values = [layout.array(ifd, tag, limit=need) for tag in tags]
     offsets = _column(values[0], ifd, tags[0], need)
     if counts[1] is None:
         lengths = _computed_lengths(layout, image, tags[1], offsets)
     else:
         lengths = _column(values[1], ifd, tags[1], need)
+        _check_listed(offsets, lengths, counts[1], image, tags)
     if image.compression == Compression.NONE:
         planes, _, across = image.grid
         raw = np.tile(np.repeat(strip_bytes(image), across), planes)
@@ -482,6 +504,24 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
         reason = f"segment {number} ends at {ends[number]}, the source at {size}: it is truncated"
         raise MalformedError(reason, offset=here, field=tags[1].name)
     return Segments(offsets, np.minimum(lengths, size - offsets), missing)
+
+
+def _check_listed(
+    offsets: NDArray[np.int64], lengths: NDArray[np.int64], count: int, image: TiffImage, tags: tuple[Tag, Tag]
+) -> None:
+    """Refuse segments with a length and no place, or a place and no entry for their length.
+
+    A length that is 0, wherever the segment is, says that the file does not hold it, to GDAL and others too.
+    """
+    nowhere, unlisted = (offsets == 0) & (lengths > 0), offsets[count:] > 0
+    if nowhere.any():
+        number = int(nowhere.argmax())
+        reason = f"segment {number} begins at 0, and {tags[1].name} gives it {lengths[number]} bytes"
+        raise MalformedError(reason, offset=image.ifd.offset, field=tags[0].name)
+    if unlisted.any():
+        number = count + int(unlisted.argmax())
+        reason = f"{count} values for {len(offsets)} segments: the length of segment {number} is not told"
+        raise MalformedError(reason, offset=image.ifd.offset, field=tags[1].name)
 
 
 def strip_bytes(image: TiffImage) -> NDArray[np.int64]:
@@ -556,7 +596,7 @@ def old_jpeg_header(layout: TiffLayout, image: TiffImage, first_segment: int) ->
         parts.append(_segment(0xDB, bytes([number]) + values))
     across, down = (1, 1)
     if image.photometric == Photometric.YCBCR and samples > 1:
-        across, down = layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))[:2]
+        across, down = subsampling_of(layout, image)
     frame = struct.pack(">BHHB", 8, image.segment_length, image.segment_width, samples)
     for number in range(samples):
         frame += bytes([number + 1, (across << 4 | down) & 0xFF if number == 0 else 0x11, number])
@@ -570,6 +610,16 @@ def old_jpeg_header(layout: TiffLayout, image: TiffImage, first_segment: int) ->
     scan = b"".join(bytes([number + 1, number << 4 | number]) for number in range(samples))
     parts.append(_segment(0xDA, bytes([samples]) + scan + b"\0\x3f\0"))
     return b"".join(parts)
+
+
+def subsampling_of(layout: TiffLayout, image: TiffImage) -> tuple[int, ...]:
+    """Return how many columns and rows share a chroma sample; JPEG streams say it themselves, whatever the tag says."""
+    numbers = layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))
+    if len(numbers) != 2 and image.compression != Compression.JPEG:  # noqa: PLR2004  columns, rows
+        raise MalformedError(
+            f"{len(numbers)} values where two belong", offset=image.ifd.offset, field="YCbCrSubSampling"
+        )
+    return numbers
 
 
 def _huffman(layout: TiffLayout, offset: int, field: str) -> bytes:
