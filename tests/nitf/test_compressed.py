@@ -1,6 +1,7 @@
 """JPEG, facsimile, vector quantisation and JPEG 2000 in image segments, against decoders of their own."""
 
 import struct
+from pathlib import Path
 
 import imagecodecs
 import numpy as np
@@ -9,6 +10,7 @@ import rasterio
 
 import jnrrdz
 from jnrrdz.formats.nitf.blocks import PIECE, find_streams
+from tests.readers import assert_identical, needs_openjp2
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -150,6 +152,34 @@ def test_jpeg_2000_bare_or_in_boxes(make_nitf, open_nitf, boxed):
     np.testing.assert_array_equal(found[...], pixels.transpose(2, 0, 1))
     assert group["image_0/1/data"].shape == (3, 32, 24)
     assert "data" in open_nitf(path, overviews=False)["image_0"]
+
+
+GOLDEN = Path(__file__).parent.parent / "jpeg2000" / "golden"
+SEVERAL_SIZES = {"subsampled": ((48, 64), {}), "ycc422_offset": ((45, 61), {"ABPP": 10, "NBPP": 16})}
+
+
+@needs_openjp2
+@pytest.mark.parametrize("overviews", [True, False])
+@pytest.mark.parametrize("name", SEVERAL_SIZES)
+def test_components_of_several_sizes_are_one_picture_as_in_jpeg_2000(make_nitf, open_nitf, name, overviews):
+    shape, more = SEVERAL_SIZES[name]
+    bare = jnrrdz.open_group(jnrrdz.scan(GOLDEN / f"{name}.j2k", overviews=overviews))
+    data = (GOLDEN / f"{name}.j2k").read_bytes()
+    path = make_nitf((data, size(*shape, shape, IC="C8", NBANDS=3, IREP="MULTI", **more)))
+    image = open_nitf(path, overviews=overviews)["image_0"]
+    assert sorted(image) == sorted(bare)
+    arrays = [key for key in walk(bare) if key.endswith("data")]
+    assert arrays == [key for key in walk(image) if key.endswith("data")]
+    assert any(key.startswith("composite") for key in arrays)
+    for key in arrays:
+        assert_identical(image[key][...], bare[key][...])
+    assert image.attrs["nitf"]["IC"] == "C8"
+    with jnrrdz.open_dataset(path) as dataset:
+        assert dataset["data"].shape == (3, *shape)
+
+
+def walk(group):
+    return sorted(key for key, _ in group.members(max_depth=None))
 
 
 def test_a_codestream_of_another_size_is_refused(make_nitf, tmp_path):

@@ -199,6 +199,11 @@ def composite_array(windows: Windows, grid: ChunkGrid, *, is_rgb: bool, attribut
     )
 
 
+def components_name(names: Sequence[int]) -> str:
+    """Return the name of the group of some components, where others have another size."""
+    return f"component_{names[0]}" if len(names) == 1 else f"components_{names[0]}_{names[-1]}"
+
+
 def composite_grids(codestream: Codestream) -> list[ChunkGrid]:
     """Return the grid of the finest component at every level where all can be brought to it."""
     grids: list[ChunkGrid] = []
@@ -252,9 +257,8 @@ def _image(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> Virtu
             palette=meaning.palette,
             overviews=options.overviews,
         )
-        name = f"component_{names[0]}" if len(names) == 1 else f"components_{names[0]}_{names[-1]}"
         shape = arrays[0].shape[-2], arrays[0].shape[-1]
-        images[name] = image = _levels(arrays, geo.at_level(full, shape), meaning)
+        images[components_name(names)] = image = _levels(arrays, geo.at_level(full, shape), meaning)
     if len(images) == 1:
         return image
     grids = composite_grids(codestream)[: None if options.overviews else 1]

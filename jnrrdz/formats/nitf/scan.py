@@ -9,7 +9,7 @@ https://gdal.org/en/stable/drivers/raster/nitf.html (R-sets)
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
@@ -17,7 +17,14 @@ from jnrrdz.core.georeference import Georeference, Rpc, level_affine
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
-from jnrrdz.formats.jpeg2000.scan import level_arrays, read_codestream
+from jnrrdz.formats.jpeg2000.scan import (
+    COMPOSITE,
+    components_name,
+    composite_array,
+    composite_grids,
+    level_arrays,
+    read_codestream,
+)
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.nitf.arrays import (
     CODESTREAMS,
@@ -38,6 +45,9 @@ from jnrrdz.formats.nitf.tre import Tre, describe_tre, split_tres
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path
+
+type Levels = list[list[VirtualArray]]
+"""The arrays of each level: one, or one for each size that components have."""
 
 VARIABLE = "data"
 IMAGE = "image_"
@@ -68,11 +78,19 @@ class Image:
     geo: Georeference
     arrays: Sequence[VirtualArray]
     levels: list[VirtualGroup]
+    components: Mapping[str, list[VirtualGroup]] = field(default_factory=dict)
+    """The levels of the components of a codestream, where they differ in size: the image is all of them together."""
 
     def group(self) -> VirtualGroup:
-        """Return the group of the image: its variable, or a group for each of its levels."""
+        """Return the group of the image: its variable, or a group for each of its levels.
+
+        An image of components of several sizes is in groups as they are in a JPEG 2000 file.
+        """
         pyramid = raster_pyramid(self.levels, self.geo.crs)
-        return VirtualGroup(pyramid.children, {**self.attributes, **pyramid.attributes})
+        if not self.components:
+            return VirtualGroup(pyramid.children, {**self.attributes, **pyramid.attributes})
+        parts = {name: raster_pyramid(levels, self.geo.crs) for name, levels in self.components.items()}
+        return VirtualGroup({COMPOSITE: pyramid, **parts}, self.attributes)
 
 
 def scan_nitf(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
@@ -135,10 +153,14 @@ def read_image(file: File, members: Sequence[NitfImage]) -> Image:
     geo = find_georeference(whole_image(members), _rpc(tres, notes), sources)
     if len(members) > 1:
         attributes["segments"] = [member.segment.number for member in members]
-    levels = _levels(file, members)
+    levels, components = _levels(file, members)
     full = _size(levels[0])
-    groups = [level_group(arrays, geo.at_level(full, _size(arrays))) for arrays in levels]
-    return Image(attributes | notes.attributes(), geo, levels[0], groups)
+    groups, *parts = (
+        [level_group(arrays, geo.at_level(full, _size(arrays))) for arrays in each]
+        for each in (levels, *components.values())
+    )
+    named = dict(zip(components, parts, strict=True))
+    return Image(attributes | notes.attributes(), geo, levels[0], groups, named)
 
 
 def _rpc(tres: Sequence[Tre], notes: Notes) -> Rpc | None:
@@ -165,8 +187,8 @@ def level_group(arrays: Sequence[VirtualArray], geo: Georeference) -> VirtualGro
     return VirtualGroup({**children, **geo.variables()}, geo.group_attributes(_size(arrays)))
 
 
-def _levels(file: File, members: Sequence[NitfImage]) -> list[list[VirtualArray]]:
-    """Return the arrays of every level, finest first."""
+def _levels(file: File, members: Sequence[NitfImage]) -> tuple[Levels, dict[str, Levels]]:
+    """Return the arrays of every level, finest first; of components that differ in size their own ones too."""
     image = members[0]
     table = parse_colours(image)
     expand = file.options.expand_palette and table is not None and len(image.bands[0].luts) > 1
@@ -175,17 +197,18 @@ def _levels(file: File, members: Sequence[NitfImage]) -> list[list[VirtualArray]
     if image.compression in CODESTREAMS:
         return _codestream_levels(file, image, presentation)
     if len(members) > 1:
-        return [[joined_array(members, presentation)]]
-    return [[segment_array(file.read, image, presentation)]]
+        return [[joined_array(members, presentation)]], {}
+    return [[segment_array(file.read, image, presentation)]], {}
 
 
-def _codestream_levels(file: File, image: NitfImage, presentation: Presentation) -> list[list[VirtualArray]]:
+def _codestream_levels(file: File, image: NitfImage, presentation: Presentation) -> tuple[Levels, dict[str, Levels]]:
     """Return the arrays of a JPEG 2000 codestream, which may stand bare or in a whole JP2."""
     mask = read_mask(file.read, image)
     begin = image.segment.data if mask is None else mask.start
     start, stop, _ = find_codestream(file.read, begin, min(image.segment.stop, file.layout.size))
     windows = read_codestream(file.read, start, stop, file.url, file.options)
     count = len(windows.codestream.siz.components)
+    groups, grids = windows.codestream.component_groups, []
     by_size = [
         level_arrays(
             windows,
@@ -194,10 +217,20 @@ def _codestream_levels(file: File, image: NitfImage, presentation: Presentation)
             palette=None if presentation.palette is None else presentation.palette.tobytes(),
             overviews=file.options.overviews,
         )
-        for components in windows.codestream.component_groups
+        for components in groups
     ]
-    # a level that only some of the components have is none of the image
-    levels = [[_padded(array, mask, image) for array in arrays] for arrays in zip(*by_size, strict=False)]
+    if len(groups) > 1:
+        grids = composite_grids(windows.codestream)[: None if file.options.overviews else 1]
+    together = _of_components(presentation.attributes, range(count), count)
+    composite = [composite_array(windows, grid, is_rgb=False, attributes=together) for grid in grids]
+    # without one picture of all, a level that only some of the components have is none of the image
+    whole = [[array] for array in composite] or [list(arrays) for arrays in zip(*by_size, strict=False)]
+    levels = [[_padded(array, mask, image) for array in arrays] for arrays in whole]
+    parts = {
+        components_name(names): [[_padded(array, mask, image)] for array in arrays]
+        for names, arrays in zip(groups, by_size, strict=True)
+        if composite
+    }
     rows, columns = _size(levels[0])
     if (rows, columns) != (image.rows, image.columns):  # it is not known which is meant
         raise MalformedError(
@@ -205,7 +238,7 @@ def _codestream_levels(file: File, image: NitfImage, presentation: Presentation)
             offset=image.segment.data,
             field=f"{image.what} NROWS, NCOLS",
         )
-    return levels
+    return levels, parts
 
 
 def _padded(array: VirtualArray, mask: Mask | None, image: NitfImage) -> VirtualArray:
