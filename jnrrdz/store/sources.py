@@ -45,7 +45,21 @@ from jnrrdz.sources.url import local_path
 type Opener = Callable[..., ByteSource]
 """`jnrrdz.sources.fsspec.open_source`, or what a test puts in its place."""
 
-_OPEN = 256  # sources held open at once, well below the usual limit of 1,024 descriptors
+_OPEN = 256
+_SHARE = 4
+
+
+def most_open() -> int:
+    """Return how many sources are held open at once: a quarter of the descriptors that the system gives, at most 256.
+
+    Others are for connections, for what is read at the moment, and for whoever else works in the process.
+    """
+    try:
+        import resource  # noqa: PLC0415  only POSIX systems have it
+    except ImportError:
+        return _OPEN
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _OPEN if soft == resource.RLIM_INFINITY else max(min(_OPEN, soft // _SHARE), 1)
 
 
 @dataclass
@@ -95,6 +109,7 @@ class SourcePool:
 
     def _start(self) -> None:
         self._opened: dict[str, Opened] = {}
+        self._most = most_open()
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -127,7 +142,7 @@ class SourcePool:
                 text = f"{url}: {opened.touched.message} unless this is a copy, which has a time of its own"
                 warnings.warn(text, DriftWarning, stacklevel=2)
         with self._lock:
-            if len(self._opened) >= _OPEN:
+            while len(self._opened) >= self._most:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
             return self._opened.setdefault(url, opened)
 
