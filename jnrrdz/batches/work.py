@@ -31,9 +31,8 @@ from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
 from jnrrdz.redact import redacted
 from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
-from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.fsspec import FsspecSource, open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of, recall
-from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.retry import is_passing, pause
 from jnrrdz.sources.url import local_path, origin
 
@@ -141,7 +140,7 @@ class TimedSource:
     """
 
     def __init__(
-        self, inner: ByteSource, clock: Clock, head: bytes | JnrrdzError | None = None, *, alone: bool = False
+        self, inner: FsspecSource, clock: Clock, head: bytes | JnrrdzError | None = None, *, alone: bool = False
     ) -> None:
         self._inner = inner
         self._clock = clock
@@ -155,10 +154,11 @@ class TimedSource:
 
     @property
     def validators(self) -> Validators:
-        """Those of the source inside."""
+        """Those of the source inside, or raise when the time is over."""
         self._clock.check()
-        with turn_given_up():
+        if isinstance(self._head, bytes):  # with it they came; on the loop itself nothing could be waited for
             return self._inner.validators
+        return self._clock.result(asyncio.run_coroutine_threadsafe(self._inner.avalidators(), fsspec.asyn.get_loop()))
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, or raise when the time is over."""
@@ -212,7 +212,7 @@ class TimedOpener:
             raise BeyondError("another file is needed", url=url)
         self._clock.check()
         source = open_source(url, storage_options=storage_options, guard=guard)
-        return source if isinstance(source, LocalSource) else TimedSource(source, self._clock)
+        return TimedSource(source, self._clock) if isinstance(source, FsspecSource) else source
 
 
 FIRST_PAUSE = 0.5

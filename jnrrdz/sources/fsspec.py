@@ -19,7 +19,7 @@ import fsspec.core
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources import faults, filesystems
+from jnrrdz.sources import faults, filesystems, retry
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, Span, State, Validators, rfc3339
 from jnrrdz.sources.guard import AddressGuard
@@ -120,10 +120,14 @@ class FsspecSource:
     @property
     def validators(self) -> Validators:
         """Size, ETag, version and modification: from the first answer if it tells, else one request."""
+        return self._known or self._submit(self.avalidators()).result()
+
+    async def avalidators(self) -> Validators:
+        """Return the validators on fsspec's own loop, where nothing may block."""
         if self._known is None:
             transport = self._transport()
             with faults.translate_errors(self._url, "asking for the size"):
-                self._known = transport.validators or self._submit(transport.stat()).result()
+                self._known = transport.validators or await transport.stat()
         return self._known
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
@@ -137,10 +141,7 @@ class FsspecSource:
     async def head(self, length: int) -> bytes:
         """Return the first bytes, the validators being known then; on fsspec's own loop, where nothing may block."""
         (found,) = await self._fetch_all([(0, length)])
-        if self._known is None:
-            transport = self._transport()
-            with faults.translate_errors(self._url, "asking for the size"):
-                self._known = transport.validators or await transport.stat()
+        await self.avalidators()
         return found
 
     def whole(self, most: int) -> bytes:
@@ -223,7 +224,8 @@ class _AsyncTransport:
 
     async def stat(self) -> Validators:
         self._fs.invalidate_cache(self._path)  # a listing made earlier tells of an earlier state
-        self.validators = _validators(await self._info())
+        async with asyncio.timeout(retry.longest_answer(0)):
+            self.validators = _validators(await self._info())
         return self.validators
 
     async def fetch(self, span: Span) -> bytes:
@@ -238,7 +240,8 @@ class _AsyncTransport:
     async def _fetch_once(self, span: Span, attempt: int) -> bytes:
         del attempt  # how long these wait is their own affair
         try:
-            return await self._whole(*span)
+            async with asyncio.timeout(retry.longest_answer(span[1] - span[0])):
+                return await self._whole(*span)
         except ConnectionRefusedError:
             raise
         except broken() as error:

@@ -10,6 +10,7 @@ A `Pace` remembers how fast a host has answered lately, and so how soon a reques
 a stalled answer costs whoever waits for it the whole patience.  Figures: docs/decisions/011-object-stores.md.
 """
 
+import asyncio
 import errno
 import re
 import socket
@@ -157,6 +158,9 @@ WHOLE_LIMIT = 64 * 1024 * 1024
 _SHORT = 1 << 20
 """Bytes of an answer that should come without a pause."""
 
+PROGRESS = 16 * 1024
+"""Bytes of a body (or its rest) that have to come in the time in which silence is borne: drops are no answer."""
+
 _OK, _PARTIAL, _PRECONDITION_FAILED, _UNSATISFIABLE = 200, 206, 412, 416
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
 _ADVICE = {
@@ -165,6 +169,29 @@ _ADVICE = {
 }
 _LIKE = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 410: FileNotFoundError}
 """What a status would be on a file system: whoever looks for a file that may be absent asks for the cause."""
+
+
+class Progress:
+    """The time that a request has left; it begins anew with all that comes in time."""
+
+    def __init__(self, limit: asyncio.Timeout, seconds: float | None) -> None:
+        self._limit, self._seconds = limit, seconds
+        self._seen = 0
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        if self._seconds is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    async def pieces(self, content: aiohttp.StreamReader, count: int) -> AsyncIterator[bytes]:
+        """Yield the next `count` bytes of a body as they come, fewer where it ends."""
+        while count and (piece := await content.read(count)):
+            count -= len(piece)
+            self._seen += len(piece)
+            if self._seen >= PROGRESS:
+                self._seen = 0
+                self._begin_anew()
+            yield piece
 
 
 class HttpTransport:
@@ -184,11 +211,11 @@ class HttpTransport:
         return await persistently(self._stat_once)
 
     async def _stat_once(self, attempt: int) -> Validators:
-        async with self._asked("HEAD", None, attempt) as answer:
+        async with self._asked("HEAD", None, attempt) as (answer, _):
             told = answer.status == _OK and _size(answer) is not None
             if told or answer.status in self._final:
                 return await self._learn(answer, _size(answer))
-        async with self._asked("GET", (0, 1), attempt) as answer:
+        async with self._asked("GET", (0, 1), attempt) as (answer, _):
             return await self._learn(answer, _size(answer))
 
     async def fetch(self, span: Span) -> bytes:
@@ -196,7 +223,7 @@ class HttpTransport:
         return await persistently(partial(self._fetch_once, span))
 
     async def _fetch_once(self, span: Span, attempt: int) -> bytes:
-        async with self._asked("GET", span, attempt) as answer:
+        async with self._asked("GET", span, attempt) as (answer, progress):
             if answer.status == _PRECONDITION_FAILED:
                 # asked once more without a condition: the answer tells what is there now, and some
                 # servers refuse conditions that hold
@@ -206,30 +233,36 @@ class HttpTransport:
             if span[0] >= size:
                 return b""
             skipped, wanted = _body(answer, span, size)
-            await _skip(answer.content, skipped)
-            return await answer.content.readexactly(wanted)
+            async for _ in progress.pieces(answer.content, skipped):
+                pass
+            data = b"".join([piece async for piece in progress.pieces(answer.content, wanted)])
+            if len(data) < wanted:
+                raise asyncio.IncompleteReadError(data, wanted)
+            return data
 
     async def whole(self, most: int) -> bytes:
         """Return all that a server sends, which need not say how much that is; more than `most` bytes are refused."""
         return await persistently(partial(self._whole_once, most))
 
     async def _whole_once(self, most: int, attempt: int) -> bytes:
-        async with self._asked("GET", None, attempt) as answer:
+        async with self._asked("GET", None, attempt) as (answer, progress):
             if answer.status != _OK:
                 error = await self._refusal(answer)
                 raise error from error.__cause__
             if _encoded(answer):
                 raise UnsupportedError("the server compresses what it sends although asked not to; turn that off there")
             data = bytearray()
-            while piece := await answer.content.read(_SHORT):
+            async for piece in progress.pieces(answer.content, most + 1):
                 data += piece
                 if len(data) > most:
                     raise UnsupportedError(f"a document of more than {most} bytes")
             return bytes(data)
 
     @asynccontextmanager
-    async def _asked(self, method: str, span: Span | None, attempt: int) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Give the answer, its body not read yet; what may pass is raised as Transient."""
+    async def _asked(
+        self, method: str, span: Span | None, attempt: int
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, Progress]]:
+        """Give the answer, its body not read yet, and the time for it; what may pass is raised as Transient."""
         await self._prepare()
         host = of(self._url)
         # a long body may well pause for longer than an answer takes
@@ -238,13 +271,20 @@ class HttpTransport:
         headers = {"Accept-Encoding": "identity"}
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[1] - 1}"
+        waits = self._waits(patience(silence(attempt), quiet))
+        # the connector makes wait who comes after so many: that is no fault of the server
+        free = vars(self._fs).setdefault("_jnrrdz_connections", asyncio.Semaphore(self._connections))
+        await free.acquire()
         start = time.monotonic()
         try:
-            async with await self._send(method, headers, patience(silence(attempt), quiet)) as answer:
-                host.note(time.monotonic() - start)
-                if answer.status in retry.BUSY_STATUSES:
-                    raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
-                yield answer
+            longest = (waits.sock_connect or 0) + (waits.sock_read or 0) if waits is not None else None
+            async with asyncio.timeout(longest) as limit:
+                async with await self._send(method, headers, waits) as answer:
+                    host.note(time.monotonic() - start)
+                    progress = Progress(limit, waits.sock_read if waits is not None else None)
+                    if answer.status in retry.BUSY_STATUSES:
+                        raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
+                    yield answer, progress
         except aiohttp.NonHttpUrlRedirectClientError as error:
             raise UntrustedSourceError(f"a redirect to {error}; only http and https are followed") from error
         except aiohttp.ClientConnectorError as error:
@@ -256,15 +296,26 @@ class HttpTransport:
             raise Transient(error) from error
         except retry.broken(aiohttp.ClientOSError) as error:
             raise Transient(error) from error
+        finally:
+            free.release()
+
+    _connections = 100
+    """As many as aiohttp's connector has."""
+
+    def _waits(self, usual: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout | None:
+        """Return how long is waited; None where the user asked for times, which are left as they are."""
+        return None if {"timeout"} & {*self._fs.client_kwargs, *self._fs.kwargs} else usual
 
     async def _prepare(self) -> None:
         """Find out what has to be known before anything is asked: here nothing."""
 
-    async def _send(self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _send(
+        self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout | None
+    ) -> aiohttp.ClientResponse:
         session = await self._fs.set_session()
         options = {"allow_redirects": True, **self._fs.kwargs, "auto_decompress": False}
-        if "timeout" not in self._fs.client_kwargs:  # what the user asks for is left as it is
-            options.setdefault("timeout", waits)
+        if waits is not None:
+            options["timeout"] = waits
         url = self._fs.encode_url(self._url)
         if not self._guard.gets_headers(_origin(yarl.URL(url))):
             options.pop("params", None)  # those of redirects are dropped by aiohttp
@@ -373,15 +424,6 @@ def _body(answer: aiohttp.ClientResponse, span: Span, size: int) -> tuple[int, i
             offset=start,
         )
     return start, stop - start
-
-
-async def _skip(content: aiohttp.StreamReader, count: int) -> None:
-    """Read past what was not asked for, keeping none of it."""
-    while count > 0:
-        passed = len(await content.read(min(count, 1 << 20)))
-        if not passed:
-            return
-        count -= passed
 
 
 def _size(answer: aiohttp.ClientResponse) -> int | None:

@@ -27,6 +27,10 @@ FIRST_SILENCE = 5.0
 LONGEST_SILENCE = 40.0
 """Seconds without a byte after which a request is given up: twice as many at each attempt, for slow servers."""
 
+LONGEST_ANSWER = 60.0
+SLOWEST = 16 * 1024
+"""Bytes a second of a store that works, beyond the first seconds."""
+
 BUSY_STATUSES = frozenset({429, 500, 502, 503, 504})
 """HTTP statuses after which a request is asked again."""
 
@@ -101,6 +105,11 @@ def pause(
 def silence(attempt: int) -> float:
     """Return for how many seconds an attempt waits for the next byte."""
     return min(FIRST_SILENCE * 2.0**attempt, LONGEST_SILENCE)
+
+
+def longest_answer(nbytes: int) -> float:
+    """Return for how many seconds an answer of so many bytes is waited for by who cannot see it come."""
+    return LONGEST_ANSWER + nbytes / SLOWEST
 
 
 def retry_after(header: str | None) -> float | None:

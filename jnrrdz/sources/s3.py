@@ -33,6 +33,7 @@ _CODE = re.compile(rb"<Code>([^<]+)</Code>")
 _REGION = re.compile(rb"<Region>([a-z0-9-]+)</Region>")
 _AWS_HOST = re.compile(r"\bs3(?:[.-][a-z0-9-]+)?(\.amazonaws\.com(?:\.cn)?)(?=[:/])")
 _ERROR_LIMIT = 1 << 14
+_CONNECTIONS = 256
 
 
 def is_plain(fs: Any, bucket: str) -> bool:
@@ -51,7 +52,9 @@ async def _client(**kwargs: Any) -> aiohttp.ClientSession:
     trusted: ssl.SSLContext | bool = ssl.create_default_context(cafile=bundle) if bundle else True
     # with trust_env aiohttp asks threads of its own twice for each request, for proxies and for ~/.netrc
     proxied = bool(getproxies())
-    return aiohttp.ClientSession(trust_env=proxied, connector=aiohttp.TCPConnector(limit=256, ssl=trusted), **kwargs)
+    return aiohttp.ClientSession(
+        trust_env=proxied, connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=trusted), **kwargs
+    )
 
 
 class S3Transport(HttpTransport):
@@ -67,19 +70,21 @@ class S3Transport(HttpTransport):
         self._credentials: Any = None
         self._corrected = False
 
-    async def _send(self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    _connections = _CONNECTIONS
+
+    def _waits(self, usual: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+        config = self._s3.config_kwargs  # the user's own time-outs, where there are any
+        return patience(
+            config.get("connect_timeout") or usual.sock_connect, config.get("read_timeout") or usual.sock_read
+        )
+
+    async def _send(
+        self, method: str, headers: dict[str, str], waits: aiohttp.ClientTimeout | None
+    ) -> aiohttp.ClientResponse:
         signed = await self._signed(method, {**headers, **self._condition(method)})
         session = await self._fs.set_session()
         url = yarl.URL(self._url, encoded=True)
-        config = self._s3.config_kwargs  # the user's own time-outs, where there are any
-        timeout = patience(
-            config.get("connect_timeout") or waits.sock_connect, config.get("read_timeout") or waits.sock_read
-        )
-        options: dict[str, Any] = {
-            "allow_redirects": False,
-            "auto_decompress": False,
-            "timeout": timeout,
-        }
+        options: dict[str, Any] = {"allow_redirects": False, "auto_decompress": False, "timeout": waits}
         answer: aiohttp.ClientResponse = await session.request(method, url, headers=signed, **options)
         return answer
 
