@@ -42,7 +42,7 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests import atomic
+from jnrrdz.manifests import atomic, parquet_pages
 from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
@@ -262,9 +262,11 @@ def _write_table(table: pa.Table, file: Path) -> None:
 
 _KEPT = 16  # records of one array in memory; a record of 100,000 chunks takes some 3 MB
 _MOST_ROWS = 1 << 24  # of a record: columns of one value cost a file next to nothing, whatever their length
-_MOST_BYTES = 1 << 30  # of a record, decoded
+_MOST_BYTES = 1 << 30  # of a record's file
+_MOST_LISTED_THERE = 1 << 16  # groups of rows, columns: what a footer's list may say
 _MOST_LISTED = 1 << 20  # records of an array whose chunks are listed
 _COLUMNS = ("path", "offset", "size", "raw")
+_TEXTS = ("path", "raw")
 
 _FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
 
@@ -375,7 +377,7 @@ class ParquetRefs:
             if tuple(table.column_names) not in _FORMS:
                 raise MalformedError(f"the columns {table.column_names}; {_COLUMNS} are a record's")
             return self._filled(columns, table, record)
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
             # OSError is what a damaged page is to Arrow, ValueError a path that is no text
             raise MalformedError(f"not a record of references: {error}", url=url) from error
         except JnrrdzError as error:
@@ -414,18 +416,19 @@ class ParquetRefs:
         """Return those of the columns that a file has, None where there is no such file."""
         try:
             source = open_source(url, storage_options=self._options)
+            if source.validators.size > _MOST_BYTES:
+                raise UnsupportedError(f"a record of {source.validators.size} bytes; {_MOST_BYTES} are read", url=url)
             (data,) = source.read([(0, source.validators.size)])
         except JnrrdzError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        metadata = pq.read_metadata(pa.BufferReader(data))
-        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        if metadata.num_rows > _MOST_ROWS or sum(group.total_byte_size for group in groups) > _MOST_BYTES:
-            raise UnsupportedError(f"a record of {metadata.num_rows} rows is too large", url=url)
+        parquet_pages.check(data)
+        metadata = pq.ParquetFile(pa.BufferReader(data), thrift_container_size_limit=_MOST_LISTED_THERE).metadata
         there = [name for name in names if name in metadata.schema.names]
-        file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=there[:1])
-        return file.read(there)
+        # a value of a dictionary is there once, however many rows have it
+        texts = [name for name in there if name in _TEXTS]
+        return pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts).read(there)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_records"}}
@@ -453,15 +456,19 @@ def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
     """Return the number of each row's URL, -1 where it has none, and the URLs."""
     if "path" not in table.column_names:
         return np.full(table.num_rows, -1, np.int32), []
-    column = table["path"]
+    return _dictionary(table["path"], pa.string())
+
+
+def _dictionary(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[np.int32], list[Any]]:
+    """Return the number of each row's value, -1 where it has none, and the values."""
     if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
+        column = column.cast(kind).dictionary_encode()
     column = column.unify_dictionaries().combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         return np.empty(0, np.int32), []
     indices = column.indices.cast(pa.int32())
     code = np.where(valid(indices), numbers(indices, np.int32), np.int32(-1))
-    return code, column.dictionary.cast(pa.string()).to_pylist()
+    return code, column.dictionary.cast(kind).to_pylist()
 
 
 def _integers(table: pa.Table, name: str) -> Ints:
@@ -477,12 +484,14 @@ def _inline(table: pa.Table) -> dict[int, bytes]:
     """Return the bytes that stand in the record itself, by row."""
     if "raw" not in table.column_names or table["raw"].null_count == table.num_rows:
         return {}
-    column = table["raw"].cast(pa.binary()).combine_chunks()
-    values = {row: column[row].as_py() for row in np.flatnonzero(valid(column)).tolist()}
-    return {
-        row: (inline_bytes(data.decode("ascii", "replace"), f"row {row}") or b"") if data.startswith(_BASE64) else data
-        for row, data in values.items()
-    }
+    code, values = _dictionary(table["raw"], pa.binary())
+    held = [
+        (inline_bytes(data.decode("ascii", "replace"), f"value {number} of raw") or b"")
+        if data.startswith(_BASE64)
+        else data
+        for number, data in enumerate(values)
+    ]
+    return {row: held[code[row]] for row in np.flatnonzero(code >= 0).tolist()}
 
 
 # numpy's columns as Arrow's and back; `pa.array`, `to_numpy` and `fill_null` import pandas when they are called first,

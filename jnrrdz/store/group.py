@@ -16,6 +16,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import contextmanager
 from typing import Any, cast
 
 import zarr
@@ -58,17 +59,37 @@ class ReferencePipeline(FusedCodecPipeline):
         """Fill an array with chunks, and return for each whether it was there; the first that fails ends the rest."""
         batch = list(batch_info)
         if max_workers == 1 or len(batch) <= 1:
-            return super().read_sync(batch, out, drop_axes, max_workers=1)
+            with _told(batch):
+                return super().read_sync(batch, out, drop_axes, max_workers=1)
         length = max(1, min(_MOST, len(batch) // (_TURNS * max_workers)))
         found: dict[int, tuple[GetResult, ...]] = {}
 
         def read(first: int) -> None:
             part = batch[first : first + length]
-            found[first] = super(ReferencePipeline, self).read_sync(part, out, drop_axes, max_workers=1)
+            with _told(part):
+                found[first] = super(ReferencePipeline, self).read_sync(part, out, drop_axes, max_workers=1)
 
         starts = range(0, len(batch), length)
         _shared(read, deque(starts), max_workers)
         return tuple(result for first in starts for result in found[first])
+
+    async def read(
+        self, batch_info: Iterable[Item], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> tuple[GetResult, ...]:
+        """Do the same from an event loop."""
+        batch = list(batch_info)
+        with _told(batch):
+            return await super().read(batch, out, drop_axes)
+
+
+@contextmanager
+def _told(batch: Sequence[Item]) -> Iterator[None]:
+    """Name the chunks that zarr's own codecs cannot decode: bytes of another length, a wrong checksum."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        place = " to ".join(dict.fromkeys(str(batch[number][0]) for number in (0, -1)))
+        raise MalformedError(f"a chunk that cannot be decoded: {error}", field=place) from error
 
 
 def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
@@ -218,7 +239,7 @@ def reference_group(store: ReferenceStore, path: str = "") -> ReferenceGroup:
     """Return the group of a store at a path, or an error that names the store."""
     try:
         found = zarr.open_group(store, path=path, mode="r", zarr_format=3)
-    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, FileNotFoundError) as error:
         raise JnrrdzError(f"not the metadata of a Zarr v3 group: {error}", url=str(store), field=path) from error
     return ReferenceGroup(found._async_group)  # noqa: SLF001  the only way from a group to a subclass of it
 
