@@ -136,9 +136,13 @@ os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock",
 
 
 def load(url: str, *, storage_options: Options = None) -> Manifest:
-    """Return the manifest at a path or URL, the one that the process has already if it has not changed."""
+    """Return the manifest at a path or URL, the one that the process has already if it has not changed.
+
+    Where nothing but its size tells whether it has, it is read again.
+    """
     source, is_parquet = _open(url, storage_options)
-    state = (url, source.validators, pickle.dumps(storage_options))
+    seen = source.validators
+    state = (url, seen, pickle.dumps(storage_options))
     with _recent_lock:
         manifest = _recent.get(state)
     if manifest is None:
@@ -151,6 +155,8 @@ def load(url: str, *, storage_options: Options = None) -> Manifest:
             manifest = Manifest(url, documents, arrays, documents.sources(), "parquet" if is_parquet else "json")
         except JnrrdzError as error:
             raise error.at(url=url) from error.__cause__
+    if (seen.etag, seen.version, seen.modified) == (None, None, None):
+        return manifest
     with _recent_lock:
         _recent[state] = manifest
         _recent.move_to_end(state)

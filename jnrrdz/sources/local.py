@@ -49,7 +49,9 @@ class LocalSource:
         with faults.translate_errors(self._url, "reading"):
             ranges.check(spans)
             opened = self._file()
-            return [opened.read(start, stop) for start, stop in spans]
+            found = [opened.read(start, stop) for start, stop in spans]
+            opened.check()
+            return found
 
     async def aread(self, spans: Sequence[Span]) -> list[bytes]:
         """Do the same in a thread."""
@@ -99,6 +101,7 @@ class _OpenFile:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         state = os.fstat(self.descriptor)
         self.validators = Validators(size=state.st_size, modified=modified_at(state))
+        self._state = state.st_size, state.st_mtime_ns
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes of one span; a file that ends before the size it had is an error."""
@@ -111,6 +114,12 @@ class _OpenFile:
                 raise faults.shrunk(self.path, len(data), wanted, start)
             data += more
         return data
+
+    def check(self) -> None:
+        """Refuse a file that was written to since it was opened: old and new bytes do not belong together."""
+        state = os.fstat(self.descriptor)
+        if (state.st_size, state.st_mtime_ns) != self._state:
+            raise DriftError("was written to since it was opened; open it again", url=self.path)
 
     def __del__(self) -> None:
         if self.descriptor >= 0:

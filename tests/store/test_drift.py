@@ -1,7 +1,10 @@
 """A source that changed after it was indexed: refused before a byte of it is given out, on real servers."""
 
+import http.server
+import json
 import os
 import shutil
+import threading
 import warnings
 
 import numpy as np
@@ -194,3 +197,58 @@ def test_a_version_put_by_other_words_of_the_same_bytes_is_refused(seaweed, buck
     with pytest.raises(DriftError, match="version was"):
         jnrrdz.open_group(refs, source_options=options)["data"][:]
     assert [finding.kind for finding in jnrrdz.verify(refs, drift=True, source_options=options).findings] == ["drift"]
+
+
+def test_a_file_that_is_rewritten_in_place_gives_no_new_chunks_beside_old_ones(tmp_path):
+    old, new = tiff(tmp_path / "a.tif", OLD), tiff(tmp_path / "b.tif", NEW)
+    assert len(old) == len(new)
+    jnrrdz.index(tmp_path / "a.tif", tmp_path / "refs.json")
+    array = jnrrdz.open_group(tmp_path / "refs.json")["data"]
+    assert (array[:32, :32] == OLD[:32, :32]).all()
+    with (tmp_path / "a.tif").open("r+b") as stream:
+        stream.write(new)
+    os.utime(tmp_path / "a.tif", (2e9, 2e9))  # clocks of file systems are coarse
+    with pytest.raises(DriftError, match=r"a\.tif.*written to since it was opened; open it again"):
+        array[32:, 32:]
+
+
+def test_a_manifest_that_nothing_tells_the_state_of_is_read_again():
+    class Bare(http.server.BaseHTTPRequestHandler):
+        """Answers ranges, and says nothing of time or state."""
+
+        def do_GET(self):
+            first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+            part = served[0][int(first) : int(last or len(served[0])) + 1]
+            self.send_response_only(206)
+            self.send_header("Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(served[0])}")
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    array = {"shape": [1], "data_type": "uint8", "fill_value": 0, "codecs": [{"name": "bytes"}], "attributes": {}}
+    array |= {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}}, "node_type": "array"}
+    array |= {"chunk_key_encoding": {"name": "default"}, "zarr_format": 3}
+    group = json.dumps({"zarr_format": 3, "node_type": "group"})
+    texts = [
+        {
+            "zarr.json": group,
+            "data/zarr.json": json.dumps(array),
+            "data/c/0": data,
+        }
+        for data in ("a", "b")
+    ]
+    served = [json.dumps({"version": 1, "refs": texts[0]}).encode()]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bare) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/refs.json"
+        try:
+            assert jnrrdz.open_group(url)["data"][0] == ord("a")
+            served[0] = json.dumps({"version": 1, "refs": texts[1]}).encode()
+            assert jnrrdz.open_group(url)["data"][0] == ord("b")
+        finally:
+            server.shutdown()
+            thread.join()
