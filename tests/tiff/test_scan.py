@@ -334,3 +334,21 @@ def test_scattered_raw_strips_stay_apart(tmp_path):
     expected = np.concatenate([pixels[8:16], pixels[:8], pixels[16:]])
     assert_identical(seen(tmp_path / "b.tif")[0], expected)
     assert_identical(tifffile.imread(tmp_path / "b.tif"), expected)
+
+
+@pytest.mark.parametrize("compression", ["tiff_adobe_deflate", "tiff_lzw"])
+def test_ycbcr_is_read_in_the_order_that_it_is_stored_in(tmp_path, compression):
+    """Orientation turns nothing round, of whatever photometric interpretation.
+
+    libtiff's interface for RGBA, and GDAL with it, mirrors YCbCr (and nothing else) by this tag, but does not turn it.
+    """
+    y, x = np.mgrid[:48, :64]
+    colours = PIL.Image.fromarray(np.stack([x * 4, y * 5, (x + y) * 2], -1).astype("u1")).convert("YCbCr")
+    colours.save(tmp_path / "plain.tif", "TIFF", compression=compression)
+    expected = by_gdal(tmp_path / "plain.tif")
+    for orientation in range(1, 9):
+        path = tmp_path / f"{orientation}.tif"
+        colours.save(path, "TIFF", compression=compression, tiffinfo={274: orientation})
+        np.testing.assert_array_equal(jnrrdz.open_group(path)["data"][...], expected)
+        across, down = orientation in {2, 3, 6, 7}, orientation in {3, 4, 7, 8}
+        np.testing.assert_array_equal(by_gdal(path), expected[:, :: -1 if down else 1, :: -1 if across else 1])

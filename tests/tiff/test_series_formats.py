@@ -7,6 +7,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+import xarray as xr
 
 import jnrrdz
 from jnrrdz.formats.tiff.pages import axis_names, order_of
@@ -394,3 +395,23 @@ def test_hamamatsu_slide(tmp_path, at):
     assert [group[f"{level}/data"].chunks for level in (0, 1)] == [(3, 8, 32), (3, 8, 24)]
     assert group.attrs["magnification"] == 20.0
     assert group["0"].attrs["TIFFTAG_MAKE"] == "Hamamatsu"
+
+
+BOOLEANS = {
+    "one plane": ((20, 30), {}),
+    "colours": ((20, 30, 3), {"photometric": "rgb"}),
+    "planar colours": ((3, 20, 30), {"photometric": "rgb", "planarconfig": "separate"}),
+    "planes": ((5, 20, 30), {}),
+    "tiles": ((40, 60), {"tile": (16, 16), "compression": "zlib"}),
+}
+
+
+@pytest.mark.parametrize("case", BOOLEANS)
+def test_booleans_are_booleans(tmp_path, case, assert_like_tifffile):
+    shape, options = BOOLEANS[case]
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.random.default_rng(3).random(shape) < 0.5, **options)
+    jnrrdz.index(path, tmp_path / "a.json")
+    with xr.open_dataset(tmp_path / "a.json", engine="jnrrdz") as dataset:
+        assert dataset["data"].dtype == bool
+        assert_like_tifffile(dataset["data"], path)

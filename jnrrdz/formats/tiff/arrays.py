@@ -119,7 +119,9 @@ def virtual_array(
     """Return the array of one image; `nodata` marks missing pixels in place of what its own tag says."""
     subsampling = subsampling_of(layout, image) if image.photometric == Photometric.YCBCR else ()
     _check_supported(image, subsampling)
-    dtype, ranges = sample_dtype(image.bits, image.formats), segments(layout, image)
+    is_boolean = layout.has_booleans and set(image.bits) == {1}
+    dtype = np.dtype(np.bool_) if is_boolean else sample_dtype(image.bits, image.formats)
+    ranges = segments(layout, image)
     if ranges.missing.all():  # nothing decodes its segments: they may be of any size
         image = _resegmented(image)
         layout.count_segments(image.segments, image.ifd.offset)

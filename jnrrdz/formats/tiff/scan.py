@@ -118,6 +118,7 @@ def _series_group(
     """Return the group of a file that is a series or a stack, None for any other TIFF."""
     layout = ndpi_layout(read, layout) or layout
     kind = kind_of(layout, layout.ifd(layout.first)) if layout.first else None
+    layout.has_booleans = kind == "shaped"  # tifffile writes nothing else in one bit
     group: VirtualGroup | None = None
     # imported here: most TIFFs are neither, and a batch's workers start sooner
     if kind == "ome":

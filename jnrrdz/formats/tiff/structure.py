@@ -94,6 +94,9 @@ class TiffLayout:
         self._ifds: dict[int, Ifd] = {}
         self.size = size
         self._segments_left = size + MAX_UNLISTED
+        self.has_booleans = False
+        """Whether samples of one bit are true and false, as the format says that wrote the file."""
+
         if head[:4] not in MAGIC:
             raise MalformedError("not a TIFF: no II*, MM*, II+ or MM+ at its start", offset=0, field="header")
         self.order, self.big = MAGIC[head[:4]]
