@@ -28,6 +28,7 @@ from jnrrdz.options import (
     WriteOptions,
     with_choices,
 )
+from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import is_same, local_path, without_query
 from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
@@ -48,6 +49,8 @@ class Indexed:
     chunks: int
     requests: int
     bytes_read: int
+
+    __repr__ = record_repr
 
     def _repr_html_(self) -> str:
         members = asdict(self)

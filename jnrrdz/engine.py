@@ -17,6 +17,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import is_reference_manifest
 from jnrrdz.options import AccessChoices, ScanChoices
+from jnrrdz.redact import bare
 from jnrrdz.store.store import ReferenceStore
 from jnrrdz.store.xarray import dataset, datasets
 
@@ -65,18 +66,26 @@ class JnrrdzBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         """Return the full-resolution image, or the group that is named; options are `open_store`'s and xarray's."""
         store = _open(filename_or_obj, options)
-        return dataset(store, group=group, drop_variables=drop_variables, **options)
+        return _named(dataset(store, group=group, drop_variables=drop_variables, **options), filename_or_obj)
 
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
         """Return the dataset of every group, by path; options are `open_store`'s and xarray's."""
         store = _open(filename_or_obj, options)
-        return datasets(store, group=group, **options)
+        found = datasets(store, group=group, **options)
+        return {path: _named(each, filename_or_obj) for path, each in found.items()}
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
         """Return every group as a tree."""
         return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+
+
+def _named(found: xr.Dataset, filename_or_obj: Any) -> xr.Dataset:
+    """Return a dataset that says where it is from as a manifest would: xarray records the URL as it was given."""
+    if isinstance(filename_or_obj, str) and "://" in filename_or_obj:
+        found.encoding.setdefault("source", bare(filename_or_obj))
+    return found
 
 
 def _open(filename_or_obj: Any, options: dict[str, Any]) -> ReferenceStore:

@@ -8,7 +8,8 @@ the text.  Decision 026 has the reasons; URLs: RFC 3986, matrix parameters: its 
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 from urllib.parse import unquote
 
 HIDDEN = "REDACTED"
@@ -409,3 +410,18 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in shown
     )
+
+
+def record_repr(record: Any) -> str:
+    """Return the repr of a dataclass or a named tuple, for its `__repr__`: secrets in its texts and URLs hidden."""
+    names = getattr(record, "_fields", None) or [each.name for each in fields(record) if each.repr]
+    shown = (f"{name}={_shown(getattr(record, name))}" for name in names)
+    return f"{type(record).__qualname__}({', '.join(shown)})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return repr(hidden(value))
+    if type(value) in {tuple, list}:
+        return f"[{', '.join(map(_shown, value))}]"
+    return redacted(repr(value))

@@ -20,7 +20,7 @@ from jnrrdz.formats.scanning import Opener, literal
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import WriteOptions
-from jnrrdz.redact import bare
+from jnrrdz.redact import bare, record_repr
 from jnrrdz.sources import faults
 from jnrrdz.sources.base import ByteSource, Validators
 
@@ -42,6 +42,9 @@ class Found(NamedTuple):
     nearness: int = 0
     """How near to this machine the server of that document was."""
 
+    def __repr__(self) -> str:
+        return record_repr(self)
+
 
 class Job(NamedTuple):
     """One source and its output."""
@@ -51,6 +54,9 @@ class Job(NamedTuple):
     output: str
     again: bool = False
     """Whether a worker that died may have done it already."""
+
+    def __repr__(self) -> str:
+        return record_repr(self)
 
 
 class State(StrEnum):
@@ -79,6 +85,9 @@ class Outcome(NamedTuple):
     warnings: tuple[str, ...] = ()
     manifest: bytes | None = None
     """The manifest itself, where the batch puts all of them together."""
+
+    def __repr__(self) -> str:
+        return record_repr(self)
 
     def record(self) -> dict[str, Any]:
         """Return the members of a report's line; what is not known is left out."""

@@ -32,7 +32,7 @@ from jnrrdz.manifests.atomic import sweep_folder
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import check_named
 from jnrrdz.options import Access, BatchChoices, BatchOptions, MergeOptions, ScanOptions, WriteOptions, with_choices
-from jnrrdz.redact import bare, redacted
+from jnrrdz.redact import bare, hidden, redacted
 from jnrrdz.sources.url import is_same, local_path, origin
 
 if TYPE_CHECKING:
@@ -158,7 +158,10 @@ class Batch:
 
 def redacted_record(outcome: Outcome) -> dict[str, Any]:
     """Return a report's line, without the credentials that URLs may carry."""
-    return {name: redacted(value) if isinstance(value, str) else value for name, value in outcome.record().items()}
+    record = outcome.record()
+    urls = {name: hidden(record[name]) for name in ("source", "output")}
+    texts = {name: redacted(value) for name, value in record.items() if isinstance(value, str)}
+    return {**record, **texts, **urls}
 
 
 class Jobs:

@@ -28,6 +28,7 @@ from jnrrdz.batches.stac import LARGEST, Assets, Reader, found_in_rows, named_by
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.trust import check_named
+from jnrrdz.redact import record_repr
 from jnrrdz.sources import faults
 from jnrrdz.sources.fsspec import read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of
@@ -250,6 +251,8 @@ class Selection:
     since: str | None = None
     shard: tuple[int, int] | None = None
     """Which part of how many, from 1: the sources whose URL's hash falls into it."""
+
+    __repr__ = record_repr
 
     def __post_init__(self) -> None:
         """Refuse what no source could fulfil."""

@@ -14,7 +14,7 @@ import click
 
 from jnrrdz.cli.batch import batch
 from jnrrdz.cli.codecs import codecs
-from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console
+from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console, guard_terminal, say
 from jnrrdz.cli.index import index
 from jnrrdz.cli.info import info, ls
 from jnrrdz.cli.manifests import convert, merge, refresh, verify
@@ -23,6 +23,7 @@ from jnrrdz.cli.preview import preview
 from jnrrdz.cli.serve import serve
 from jnrrdz.cli.tile import tile
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import printable
 
 EPILOG = """\b
 Example:
@@ -47,6 +48,9 @@ class Program(click.Group):
             ctx.color = False
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:  # it may name files whose names are others' choice
+            vars(error)["message"] = printable(error.message)
+            raise
         except BrokenPipeError:  # click ends quietly: whoever read the output has seen enough
             raise
         except (JnrrdzError, OSError) as error:
@@ -57,7 +61,7 @@ class Program(click.Group):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(FAILURE)
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+            say("interrupted", err=True)
             ctx.exit(INTERRUPTED)
 
 
@@ -102,5 +106,6 @@ def end_in_order() -> None:
 
 def main() -> None:
     """Run the command line."""
+    guard_terminal()
     end_in_order()
     cli(prog_name="jnrrdz")

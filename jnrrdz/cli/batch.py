@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from jnrrdz.cli.console import SOME_FAILED, Console, console_of
+from jnrrdz.cli.console import SOME_FAILED, Console, console_of, say
 from jnrrdz.cli.options import Reach, ScanCommand, console_options, index_options
-from jnrrdz.redact import redacted
+from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
     from jnrrdz.batches.item import Outcome
@@ -99,7 +99,7 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
     counts = f"{result.ok} ok, {result.skipped} skipped, {result.failed} failed"
     console.note(f"{counts}, {result.requests} requests, {result.seconds:.1f} s")
     for reason in result.left_out:
-        console.note(f"left out {redacted(reason)}")
+        console.note(f"left out {reason}")
     if result.stopped is not None:
         console.note(f"stopped: {result.stopped}")
     if result.failed:
@@ -111,12 +111,13 @@ def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"]
 
     def tell(outcome: "Outcome", so_far: "Batch") -> None:
         nonlocal last
+        url = hidden(outcome.job.found.url)
         if dry_run:
-            click.echo(redacted(f"{outcome.job.found.url} -> {outcome.job.output}"))
+            say(f"{url} -> {hidden(outcome.job.output)}")
         if outcome.message is not None:
-            console.note(redacted(f"failed: {outcome.job.found.url}: {outcome.message}"))
+            console.note(f"failed: {url}: {outcome.message}")
         for warning in outcome.warnings:
-            console.note(redacted(f"warning: {outcome.job.found.url}: {warning}"))
+            console.note(f"warning: {url}: {warning}")
         if time.monotonic() - last > EVERY:
             last = time.monotonic()
             console.note(_progress(so_far, last - start))

@@ -4,8 +4,7 @@ A decoder counts as there if the library that would be called says so, not becau
 """
 
 import importlib.util
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from jnrrdz.cli.console import FAILURE, Console, codec, console_of, counted, table
+from jnrrdz.cli.console import FAILURE, Console, codec, console_of, counted, echo_json, say, table
 from jnrrdz.cli.options import Reach, access_options, console_options, json_option
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 
@@ -62,16 +61,24 @@ def codecs(console: Console, /, check: str | None, *, as_json: bool, reach: Reac
     """
     if check is None:
         available = survey()
-        click.echo(json.dumps(available, indent=2) if as_json else "\n".join(_survey_lines(available)))
+        _tell(available, _survey_lines, as_json=as_json)
         return
     from jnrrdz.cli.facts import Facts, opened  # noqa: PLC0415  see the package
 
     with console.warnings_told(check):
         checked = verdicts(Facts(opened(check, reach).manifest))
     rows = [{"codec": v.entry, "arrays": v.arrays, "readable": v.reason is None, "reason": v.reason} for v in checked]
-    click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(_check_lines(rows)))
+    _tell(rows, _check_lines, as_json=as_json)
     if not all(row["readable"] for row in rows):
         raise Exit(FAILURE)
+
+
+def _tell(found: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(found)
+        return
+    for line in lines(found):
+        say(line)
 
 
 def _check_lines(rows: Sequence[Json]) -> list[str]:

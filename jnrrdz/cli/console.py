@@ -1,12 +1,13 @@
 """What the commands say: notes, warnings and errors on stderr, one line each; tables and JSON for stdout.
 
-What is printed may come from an untrusted manifest or from a file's name: control characters are escaped, so that
-none of it can drive a terminal.
+What is printed may come from an untrusted manifest or from a file's name: control characters and those that turn
+the direction of text are escaped, so that none of it can drive a terminal.
 """
 
 import json
 import logging
 import os
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import click
 from click.exceptions import Exit
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.redact import redacted
+from jnrrdz.redact import hidden, printable
 
 FAILURE = 1
 SOME_FAILED = 3
@@ -26,12 +27,29 @@ NOT_VERIFIED = 4
 INTERRUPTED = 130
 
 
-def printable(text: str) -> str:
-    """Return the text on one line, what is not printable escaped and credentials in URLs hidden."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in redacted(text)
-    )
+def say(text: str, *, err: bool = False, label: str = "") -> None:
+    """Print one line: nothing of it drives a terminal or shows a secret.  All that is no JSON is printed here."""
+    click.echo(f"{label} {printable(text)}" if label else printable(text), err=err)
+
+
+def say_traceback(error: BaseException) -> None:
+    """Print the traceback of an error, and of those that led to it."""
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        say(line, err=True)
+
+
+def guard_terminal() -> None:
+    """Let what Python itself prints (unforeseen errors, warnings, libraries' logs) be printable too."""
+    usual = warnings.formatwarning
+    sys.excepthook = lambda _kind, error, _trace: say_traceback(error)
+    warnings.formatwarning = lambda *args, **kwargs: f"{printable(usual(*args, **kwargs).rstrip())}\n"
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PrintableLog())
+
+
+class _PrintableLog(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 @dataclass
@@ -44,16 +62,16 @@ class Console:
     def note(self, text: str) -> None:
         """Say what was done, unless `-q`."""
         if not self.quiet:
-            click.echo(printable(text), err=True)
+            say(text, err=True)
 
     def error(self, error: Exception) -> None:
         """Say what went wrong; with `-v` after the traceback."""
         if self.verbose:
-            click.echo(redacted("".join(traceback.format_exception(error))), err=True, nl=False)
+            say_traceback(error)
         text = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.strerror:  # with the file first, as ours have it
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {printable(text)}", err=True)
+        say(text, err=True, label=click.style("error:", fg="red", bold=True))
 
     def each(self, names: Iterable[str], work: Callable[[str], None]) -> int:
         """Do some work for each name, its warnings told, and return how many failed: none stops the others."""
@@ -90,7 +108,7 @@ class Console:
             told.add(str(message))
             place = f" ({category.__name__}, {filename}:{lineno})" if self.verbose else ""
             label = click.style("warning:", fg="yellow", bold=True)
-            click.echo(f"{label} {printable(f'{source}: {message}{place}')}", err=True)
+            say(f"{hidden(source)}: {message}{place}", err=True, label=label)
 
         tifffile_log = logging.getLogger("tifffile")  # what matters of its lines is an error or a warning of ours
         tifffile_log.disabled = not self.verbose
@@ -122,8 +140,8 @@ def counts(**numbers: int) -> str:
 
 
 def echo_json(value: Any) -> None:
-    """Write one JSON document to stdout."""
-    click.echo(json.dumps(value, indent=2))
+    """Write one JSON document to stdout, in ASCII that no terminal obeys."""
+    click.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
 
 
 def size(nbytes: int | None) -> str:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jnrrdz.cli import console as text
-from jnrrdz.cli.console import Console, console_of, echo_json, printable
+from jnrrdz.cli.console import Console, console_of, echo_json, say
 from jnrrdz.cli.options import Reach, access_options, console_options, json_option
+from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
     from jnrrdz.cli.facts import Facts, Node, Opened
@@ -44,7 +45,7 @@ def info(console: Console, /, name: str, *, as_json: bool, reach: Reach) -> None
             echo_json(found)
             return
         for line in _lines(found):
-            click.echo(line)
+            say(line)
 
 
 def summary(found: "Opened") -> Json:
@@ -53,7 +54,7 @@ def summary(found: "Opened") -> Json:
 
     facts = Facts(found.manifest)
     arrays = [_array(facts, node) for node in facts.arrays()]
-    whole: Json = {"name": found.name, "format": found.format}
+    whole: Json = {"name": hidden(found.name), "format": found.format}
     if found.requests is not None:
         whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
     sizes = [array["stored_bytes"] for array in arrays]
@@ -65,7 +66,7 @@ def summary(found: "Opened") -> Json:
         "arrays": arrays,
         "sources": [
             {
-                "url": record.url,
+                "url": hidden(record.url),
                 "size": record.size,
                 "etag": record.etag,
                 "version_id": record.version,
@@ -195,11 +196,11 @@ def ls(console: Console, /, name: str, *, reach: Reach, as_json: bool, **how: bo
             )
             return
         for line in _long(facts, nodes) if how["details"] else map(_name, nodes):
-            click.echo(line)
+            say(line)
 
 
 def _name(node: "Node") -> str:
-    return printable(node.path) + ("/" if node.refs is None else "")
+    return node.path + ("/" if node.refs is None else "")
 
 
 def _long(facts: "Facts", nodes: Sequence["Node"]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from jnrrdz.cli.console import FAILURE, NOT_VERIFIED, Console, console_of, counted, counts, echo_json, table
+from jnrrdz.cli.console import FAILURE, NOT_VERIFIED, Console, console_of, counted, counts, echo_json, say, table
 from jnrrdz.cli.options import Reach, access_options, console_options, form_options, json_option
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def verify(console: Console, /, names: Sequence[str], *, as_json: bool, reach: R
     if as_json:
         echo_json([result.to_json() for result in results])
     elif rows:
-        click.echo("\n".join(table(rows)))
+        for line in table(rows):
+            say(line)
     if failed:
         raise Exit(FAILURE)
     if not all(result.ok for result in results):

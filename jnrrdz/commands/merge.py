@@ -35,6 +35,7 @@ from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, MergeChoices, MergeOptions, WriteOptions, with_choices
+from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
@@ -114,6 +115,8 @@ class Merged:
     """Attributes that were not the same everywhere, as `path: name`."""
     arrays: int
     chunks: int
+
+    __repr__ = record_repr
 
 
 def merge(

@@ -20,6 +20,7 @@ from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, AccessChoices, ScanOptions, WriteOptions, with_choices
+from jnrrdz.redact import record_repr
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
 from jnrrdz.store.sources import SourcePool
@@ -35,6 +36,8 @@ class Refreshed:
     sources: int
     changed: tuple[str, ...]
     """The sources that are not what they were; where there are none, nothing was written."""
+
+    __repr__ = record_repr
 
 
 def refresh(

@@ -29,6 +29,7 @@ from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Packer, Sizes,
 from jnrrdz.formats.nrrd.write import levels as levels_of
 from jnrrdz.manifests.atomic import files_of, locate, new_directory, new_file
 from jnrrdz.options import StorageOptions
+from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import place as place_of
 
 __all__ = ["TileOptions", "Tiled", "tile"]
@@ -47,6 +48,8 @@ class Tiled:
     tiles: int
     nbytes: int
     """Bytes of all tiles as they are stored."""
+
+    __repr__ = record_repr
 
 
 def tile(

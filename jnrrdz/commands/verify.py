@@ -32,7 +32,7 @@ from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, AccessChoices, with_choices
-from jnrrdz.redact import redacted
+from jnrrdz.redact import hidden, record_repr, redacted
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.tree import open_tree
 from jnrrdz.sources.url import origin
@@ -54,6 +54,8 @@ class Finding:
     place: str
     """The source's URL, or an array's path with the chunk's key."""
     message: str
+
+    __repr__ = record_repr
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,19 @@ class Verification:
 
     def __repr__(self) -> str:
         counts = f"{self.sources} sources, {self.ranges} ranges, {self.chunks} chunks, {self.checksums} checksums"
-        return f"Verification of {redacted(self.refs)}: {len(self.findings)} findings in {counts}"
+        return f"Verification of {hidden(self.refs)}: {len(self.findings)} findings in {counts}"
 
     def _repr_html_(self) -> str:
-        rows = [(finding.kind, finding.place, finding.message) for finding in self.findings[:SHOWN]]
+        rows = [(finding.kind, hidden(finding.place), finding.message) for finding in self.findings[:SHOWN]]
         return html_table(repr(self), ("what", "where", "finding"), rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the verification as JSON has it."""
-        return {"ok": self.ok, **asdict(self), "findings": [asdict(finding) for finding in self.findings]}
+        findings = [
+            {"kind": found.kind, "place": hidden(found.place), "message": redacted(found.message)}
+            for found in self.findings
+        ]
+        return {"ok": self.ok, **asdict(self), "refs": hidden(self.refs), "findings": findings}
 
 
 SAMPLE = 8

@@ -11,7 +11,7 @@ import numpy as np
 from jnrrdz.core.codecs import Codec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError
-from jnrrdz.redact import redacted
+from jnrrdz.redact import hidden, record_repr, redacted
 
 type Node = "VirtualArray | VirtualGroup"
 
@@ -26,6 +26,8 @@ class SourceRecord:
     version: str | None = None
     modified: str | None = None
     """Last modification as RFC 3339 text in UTC."""
+
+    __repr__ = record_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ class VirtualGroup:
 
     def _summary(self) -> str:
         arrays = len(self.arrays())
-        first = f": {redacted(self.sources[0].url)}" if self.sources else ""
+        first = f": {hidden(self.sources[0].url)}" if self.sources else ""
         shown = f", {SHOWN} of them shown" if arrays > SHOWN else ""
         return f"{arrays} arrays in {len(self.sources)} sources{first}{shown}"[:WIDEST]
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jnrrdz.errors import MalformedError, UnrepresentableError
+from jnrrdz.redact import record_repr
 
 type ByteRange = tuple[str, int, int]
 """A source's URL, the first byte, the number of bytes."""
@@ -51,6 +52,8 @@ class NamedFiles(TreeFiles):
     tree: str
     urls: Sequence[str]
 
+    __repr__ = record_repr
+
     def __len__(self) -> int:
         return len(self.urls)
 
@@ -85,6 +88,8 @@ class GridFiles(TreeFiles):
 
     rows: NDArray[np.int32]
     """For each file the number of its folder, then its indices."""
+
+    __repr__ = record_repr
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -147,6 +152,8 @@ class ChunkRefs:
     inline: Mapping[int, bytes] = field(default_factory=dict)
     chunks: int = field(init=False)
     """Number of chunks, missing ones included."""
+
+    __repr__ = record_repr
 
     def __post_init__(self) -> None:
         """Refuse columns that contradict each other, and ranges that no file can have."""

@@ -23,7 +23,7 @@ from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manife
 from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
-from jnrrdz.redact import bare
+from jnrrdz.redact import bare, record_repr
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import below, local_path, without_query
@@ -52,6 +52,8 @@ class Manifest:
     """The sources as they were when they were scanned, from the root attribute `jnrrdz`."""
     form: str | None = None
     """The format of what was loaded: `json` or `parquet`."""
+
+    __repr__ = record_repr
 
     def array_path(self, key: str) -> str | None:
         """Return the path of the array that a key is inside of, None where it is in none."""

@@ -264,7 +264,7 @@ def _parse_http(url: str) -> yarl.URL:
     try:
         parsed = yarl.URL(url)
     except ValueError as error:
-        raise JnrrdzError(f"not a URL: {error}", url=url) from error
+        raise JnrrdzError(f"not a URL: {error}", url=url) from None  # its causes quote a password
     if not parsed.raw_host:
         raise JnrrdzError("a URL without a host", url=url)
     return parsed

@@ -21,6 +21,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.manifest import Manifest, load
+from jnrrdz.redact import hidden
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.store.sources import Batches, Opener, SourcePool, WholeFiles
 
@@ -101,7 +102,7 @@ class ReferenceStore(Store):
         return f"ReferenceStore({str(self)!r})"
 
     def __str__(self) -> str:
-        return self.manifest.url or f"scanned://{id(self.manifest)}"
+        return hidden(self.manifest.url) if self.manifest.url else f"scanned://{id(self.manifest)}"
 
     def with_read_only(self, read_only: bool = False) -> Self:  # noqa: FBT001, FBT002 - zarr's signature
         """Return a new store over the same references; only a read-only one can be had."""
