@@ -140,6 +140,13 @@ _SHARES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 """Hosts (with all that are below them) and where in the path the secret stands, that is the permission to read."""
 
+# most URLs are plain: one look tells
+_NOT_PLAIN = re.compile(r"[?#;@]|%(?:3[abdf]|40)|::", re.IGNORECASE)
+_MARKS = frozenset(host for host, _ in _SHARES if host).union(
+    ("/s/", "/f/", "/d/", "dav/", "seafhttp/", "token", "/sig", "secret", "password", "key", "jwt", "%")
+)
+"""Every share link has one of these."""
+
 
 @dataclass(frozen=True)
 class _Link:
@@ -166,7 +173,7 @@ def bare(url: str, keep: Collection[str] = ()) -> str:
 
     In the keys of object stores a question mark is a letter, and they stay as they are.
     """
-    if "://" not in url:
+    if "://" not in url or _NOT_PLAIN.search(url) is None:
         return url
     return "".join(joint + _bare(link, keep) for joint, link in _links(url))
 
@@ -175,12 +182,19 @@ def hidden(url: str) -> str:
     """Return a URL as it may be shown, the same parts hidden."""
     if "://" not in url:
         return _without_members(url)
+    if _NOT_PLAIN.search(url) is None and not _may_be_share(url):
+        return url
     return "".join(joint + _hidden(link) for joint, link in _links(url))
 
 
 def is_share_link(url: str) -> bool:
     """Whether the path of a URL is itself the permission to read."""
-    return "://" in url and any(_share_spans(link) for _, link in _links(url))
+    return _may_be_share(url) and any(_share_spans(link) for _, link in _links(url))
+
+
+def _may_be_share(url: str) -> bool:
+    lower = url.lower()
+    return "://" in url and any(mark in lower for mark in _MARKS)
 
 
 def dropped_names(url: str, keep: Collection[str] = ()) -> list[str]:

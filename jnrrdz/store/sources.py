@@ -37,6 +37,7 @@ from jnrrdz.errors import (
 from jnrrdz.formats.n5.listing import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
+from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources.base import ByteSource, is_absent, since_scanned
 from jnrrdz.sources.local import modified_at
@@ -139,7 +140,7 @@ class SourcePool:
             opened.check()
             if opened.touched is not None and self.warns:  # once for all files of a manifest
                 self.warns = False
-                text = f"{url}: {opened.touched.message} unless this is a copy, which has a time of its own"
+                text = f"{printable(url)}: {opened.touched.message} unless this is a copy, which has a time of its own"
                 warnings.warn(text, DriftWarning, stacklevel=2)
         with self._lock:
             while len(self._opened) >= self._most:

@@ -234,7 +234,7 @@ class ReferenceStore(Store):
         by_url: dict[str, list[str]] = {}
         for url, offset, length in found:
             by_url.setdefault(url, []).append(f"{offset}-{'' if length == WHOLE else offset + length - 1}")
-        return ", ".join(f"{url} bytes {', '.join(spans)}" for url, spans in by_url.items())
+        return ", ".join(f"{hidden(url)} bytes {', '.join(spans)}" for url, spans in by_url.items())
 
     def source_head(self, path: str, nbytes: int) -> bytes:
         """Return the first bytes of the source that an array's chunks stand in, none where it has no chunks."""

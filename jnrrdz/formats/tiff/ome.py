@@ -26,6 +26,7 @@ from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
+from jnrrdz.redact import hidden
 
 FIELD = "ImageDescription"
 MAX_BYTES = 1 << 28
@@ -387,8 +388,8 @@ def _parts(files: Files, image: OmeImage) -> Parts:
         count = max(min(wanted, len(pages) - block.ifd), 0)
         if count < wanted and block.count is not None:  # an acquisition that was cut short
             warnings.warn(
-                f"OME-XML wants IFDs {block.ifd} to {block.ifd + wanted - 1} of {pages.url}, which has {len(pages)}: "
-                "the others are missing",
+                f"OME-XML wants IFDs {block.ifd} to {block.ifd + wanted - 1} of {hidden(pages.url)}, which has "
+                f"{len(pages)}: the others are missing",
                 stacklevel=2,
             )
         named += count
