@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jnrrdz.cli.console import Console, console_of
+from jnrrdz.cli.console import Console, console_of, say
 from jnrrdz.cli.options import Reach, access_options, console_options
 from jnrrdz.errors import UnsupportedError
 
@@ -71,7 +71,7 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     listening = app.listening_socket(host, port)
     base = app.base_url(listening, wanted)
     for name in app.served_names(listed):
-        click.echo(f"{base}{name}")
+        say(f"{base}{name}")
     console.note(f"serving {len(listed)} at {base}; interrupt to end")
     config = uvicorn.Config(application, log_level="warning", lifespan="off", limit_concurrency=2000)
     uvicorn.Server(config).run(sockets=[listening])
