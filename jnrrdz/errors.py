@@ -6,8 +6,6 @@ and the byte offset as far as they are known.
 
 from typing import Self
 
-from jnrrdz.redact import hidden, printable
-
 
 class JnrrdzError(Exception):
     """Anything that jnrrdz refuses or finds broken, with its place."""
@@ -23,6 +21,8 @@ class JnrrdzError(Exception):
 
     def __str__(self) -> str:
         """`url: field: message (at byte offset)`, on one line, without what is not known and without credentials."""
+        from jnrrdz.redact import hidden, printable  # noqa: PLC0415  few imports need the text of an error
+
         parts = [part for part in (self.url and hidden(self.url), self.field, self.message) if part]
         text = printable(": ".join(parts).replace("\n", " "))
         return text if self.offset is None else f"{text} (at byte {self.offset})"

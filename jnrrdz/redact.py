@@ -18,18 +18,15 @@ EVERYTHING = "*"
 """Among the names that are kept: all members of a query, and the paths of share links."""
 
 _HARMLESS = {
-    name: re.compile(value, re.IGNORECASE)
-    for name, value in {
-        "versionid": r"[\w.~%+/:-]{1,1024}",
-        "generation": r"\d{1,20}",
-        "metageneration": r"\d{1,20}",
-        "snapshot": r"[\dTZ:.%+-]{1,40}",
-        "partnumber": r"\d{1,5}",
-        "alt": "media",
-        "dl": "[01]",
-        "raw": "1|true",
-        "download": "1|true",
-    }.items()
+    "versionid": r"[\w.~%+/:-]{1,1024}",
+    "generation": r"\d{1,20}",
+    "metageneration": r"\d{1,20}",
+    "snapshot": r"[\dTZ:.%+-]{1,40}",
+    "partnumber": r"\d{1,5}",
+    "alt": "media",
+    "dl": "[01]",
+    "raw": "1|true",
+    "download": "1|true",
 }
 """Names in lower case, with the values that they have: of versions (S3, Google, Azure), and of plain downloads."""
 
@@ -109,34 +106,31 @@ _PORT = re.compile(r"[^:\[\]]*:\d*")
 _NAME_TO_TELL = re.compile(r"[A-Za-z][A-Za-z_.\-]{0,39}")
 
 _PART = r"([^/]+)"
-_SHARES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (host, re.compile(path))
-    for host, path in (
-        ("dropbox.com", rf"/(?:scl/f[io]|sh?|t)/{_PART}(?:/([\w-]{{16,}}))?"),
-        ("dropboxusercontent.com", rf"/(?:scl/f[io]|sh?|cd/0/(?:get|inline))/{_PART}(?:/([\w-]{{16,}}))?"),
-        ("1drv.ms", r"/(.+)"),
-        ("sharepoint.com", r"/:[a-z]:/(.+)"),
-        ("api.onedrive.com", rf"/shares/{_PART}"),
-        ("graph.microsoft.com", rf"/shares/{_PART}"),
-        ("drive.google.com", rf"/(?:d|folders)/{_PART}"),
-        ("docs.google.com", rf"/(?:d|folders)/{_PART}"),
-        ("googleapis.com", rf"/drive/v\d/files/{_PART}"),
-        ("googleusercontent.com", r"/(?:docs/securesc|download/drive|d)/(.+)"),
-        ("box.com", rf"/(?:s|shared/static)/{_PART}"),
-        ("wetransfer.com", r"/(.+)"),
-        ("we.tl", r"/(.+)"),
-        ("mega.nz", r"/(.+)"),
-        ("icloud.com", r"/(.+)"),
-        ("pcloud.link", r"/(.+)"),
-        ("telegram.org", r"/(?:file/)?(bot[^/]+)"),
-        # Nextcloud and ownCloud, Seafile: at any host
-        ("", r"/s/((?=[A-Z0-9]*[a-z])(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10,})(?=/|\Z)"),
-        ("", rf"/public\.php/(?:web)?dav/(?:files/)?{_PART}"),
-        ("", r"/[fd]/([0-9a-f]{20})(?=/|\Z)"),
-        ("", rf"/seafhttp/(?:files|f)/{_PART}"),
-        # a path that says of itself that a secret follows
-        ("", r"(?i:/(?:access_?)?(?:token|sig|signature|secret|password|api_?key|jwt)[/=:])([^/]{8,})"),
-    )
+_SHARES: tuple[tuple[str, str], ...] = (
+    ("dropbox.com", rf"/(?:scl/f[io]|sh?|t)/{_PART}(?:/([\w-]{{16,}}))?"),
+    ("dropboxusercontent.com", rf"/(?:scl/f[io]|sh?|cd/0/(?:get|inline))/{_PART}(?:/([\w-]{{16,}}))?"),
+    ("1drv.ms", r"/(.+)"),
+    ("sharepoint.com", r"/:[a-z]:/(.+)"),
+    ("api.onedrive.com", rf"/shares/{_PART}"),
+    ("graph.microsoft.com", rf"/shares/{_PART}"),
+    ("drive.google.com", rf"/(?:d|folders)/{_PART}"),
+    ("docs.google.com", rf"/(?:d|folders)/{_PART}"),
+    ("googleapis.com", rf"/drive/v\d/files/{_PART}"),
+    ("googleusercontent.com", r"/(?:docs/securesc|download/drive|d)/(.+)"),
+    ("box.com", rf"/(?:s|shared/static)/{_PART}"),
+    ("wetransfer.com", r"/(.+)"),
+    ("we.tl", r"/(.+)"),
+    ("mega.nz", r"/(.+)"),
+    ("icloud.com", r"/(.+)"),
+    ("pcloud.link", r"/(.+)"),
+    ("telegram.org", r"/(?:file/)?(bot[^/]+)"),
+    # Nextcloud and ownCloud, Seafile: at any host
+    ("", r"/s/((?=[A-Z0-9]*[a-z])(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10,})(?=/|\Z)"),
+    ("", rf"/public\.php/(?:web)?dav/(?:files/)?{_PART}"),
+    ("", r"/[fd]/([0-9a-f]{20})(?=/|\Z)"),
+    ("", rf"/seafhttp/(?:files|f)/{_PART}"),
+    # a path that says of itself that a secret follows
+    ("", r"(?i:/(?:access_?)?(?:token|sig|signature|secret|password|api_?key|jwt)[/=:])([^/]{8,})"),
 )
 """Hosts (with all that are below them) and where in the path the secret stands, that is the permission to read."""
 
@@ -270,6 +264,8 @@ def _split_authority(rest: str, *, may_be_spelt_badly: bool) -> tuple[str, str, 
             end = _AUTHORITY_END.search(rest, last)
             stop = len(rest) if end is None else end.start()
     split = max((match.end() for match in _AT.finditer(rest, 0, stop)), default=0)
+    matrix = _MATRIX.search(rest, split, stop)
+    stop = stop if matrix is None else matrix.start()
     return rest[:split], rest[split:stop], rest[stop:]
 
 
@@ -294,7 +290,7 @@ def _stays(member: str, keep: Collection[str]) -> bool:
         return True
     name, value = _pair(member)
     usual = _HARMLESS.get(member.partition("=")[0].lower())
-    return name in keep or (usual is not None and usual.fullmatch(value) is not None)
+    return name in keep or (usual is not None and re.fullmatch(usual, value, re.IGNORECASE) is not None)
 
 
 def _share_spans(link: _Link) -> list[tuple[int, int]]:
@@ -303,7 +299,9 @@ def _share_spans(link: _Link) -> list[tuple[int, int]]:
         return []
     host = link.host.rpartition(":")[0] or link.host
     host = host.lower().rstrip(".")
-    rules = [path for suffix, path in _SHARES if not suffix or host == suffix or host.endswith(f".{suffix}")]
+    rules = [
+        re.compile(path) for suffix, path in _SHARES if not suffix or host == suffix or host.endswith(f".{suffix}")
+    ]
     found = [rule.search(link.path) for rule in rules]
     spans = [match.span(n) for match in found if match is not None for n in range(1, len(match.groups()) + 1)]
     if not spans and "%" in link.path and any(rule.search(unquote(link.path)) for rule in rules):

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import tifffile
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jnrrdz
 from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.redact import bare, dropped_names, is_share_link, redacted
+from jnrrdz.redact import bare, dropped_names, hidden, is_share_link, printable, redacted
 from tests.growth import assert_linear
 from tests.servers.seaweed import ADMIN
 
@@ -234,6 +236,45 @@ def test_no_error_says_a_credential(case):
         assert "://" in str(error)
     assert "gone" in str(errors[0])
     assert redacted(str(errors[0])) == str(errors[0])
+
+
+def some(*texts, most=1):
+    return st.lists(st.sampled_from(texts), max_size=most).map("".join)
+
+
+NAMES = st.sampled_from(["token", "versionId[]", "%76ersionId", "x", "", "dl", "generation", "a.b-c", "%26", "ключ"])
+MEMBERS = st.lists(
+    st.tuples(NAMES, st.sampled_from(["=", "%3D", "=%20", "=a%3F", "=a&b=", "=://", "=a::"])), max_size=3
+)
+URLS = st.tuples(
+    some("zip://a.tif::", "simplecache::", "https://p.org/", "https://me@p.org/x/"),
+    st.sampled_from(["https://", "http://", "HTTPS://", "webdav://"]),
+    some("SECRET@", "me:SECRET@", "me:SE@SECRET@", "me:x/SECRET@", "me%3ASECRET%40", ":SECRET@"),
+    st.sampled_from(["h.org", "h.org:80", "[::1]", "[::1]:80", "127.0.0.1"]),
+    some("/a", "/b.tif", "/c%20d", "/%E2%82%AC", "//", most=3),
+    some(";token=SECRET", "%3Bx%3DSECRET", ";a=SECRET;b=SECRET"),
+    MEMBERS.map(lambda members: "?" * bool(members) + "&".join(f"{name}{equals}SECRET" for name, equals in members)),
+    some("#SECRET", "#a=SECRET", "#a?b=SECRET"),
+).map("".join)
+
+
+@given(URLS)
+def test_however_a_url_is_put_together_no_secret_stays(url):
+    for shown in (bare(url), hidden(url), redacted(f"GET '{url}' failed"), str(JnrrdzError(f"x {url}, y", url=url))):
+        assert "SECRET" not in shown
+    assert bare(bare(url)) == bare(url)
+    assert "://" in bare(url)
+
+
+@given(
+    st.lists(st.sampled_from([*";?&#=@:/%'", "://", "::", "https", "%3F", "%40", "s3", " ", "a"]) | st.text(max_size=2))
+)
+def test_any_text_is_taken(pieces):
+    text = "".join(pieces)
+    assert bare(bare(text)) == bare(text)
+    for run in (redacted, hidden, dropped_names, is_share_link):
+        run(text)
+    assert printable(text).isprintable()
 
 
 QUOTED = [
