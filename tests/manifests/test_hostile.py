@@ -186,6 +186,24 @@ def test_damaged_json(tmp_path):
     assert None in refusals
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("depth", [500, 950, 1000, 5000, 200_000])
+@pytest.mark.parametrize("inside", ["attributes", "consolidated_metadata"])
+def test_values_in_values_without_end(tmp_path, depth, inside):
+    kerchunk_json.write(tree(tmp_path), str(tmp_path / "refs.json"))
+    top = json.loads((tmp_path / "refs.json").read_text())
+    document = {**json.loads(top["refs"]["zarr.json"]), inside: {"metadata": {"0": {"deep": "@@"}}}}
+    deep = '{"a":' * depth + "1" + "}" * depth
+    top["refs"]["zarr.json"] = json.dumps(document).replace('"@@"', deep)
+    (tmp_path / "refs.json").write_text(json.dumps(top))
+    refused_or_read(tmp_path / "refs.json")
+    top["refs"]["zarr.json"] = "@@@"
+    (tmp_path / "refs.json").write_text(
+        json.dumps(top).replace('"@@@"', json.dumps(document).replace('"@@"', deep)), "utf-8"
+    )
+    refused_or_read(tmp_path / "refs.json")
+
+
 def parquet_mutants(folder, count, seed):
     """Yield directories of which one file is damaged."""
     chance = random.Random(seed)

@@ -43,7 +43,7 @@ def manifest(folder, *, shape=(SIDE, SIDE), chunks=(256, 256), mapping=None, **a
 
 
 def tiff(folder):
-    """A BigTIFF of two rows whose only strip is absent."""
+    """A BigTIFF of two rows whose only strip is absent, georeferenced by scale and tie point."""
     tags = [
         (256, 4, 1, SIDE),
         (257, 4, 1, 2),
@@ -54,10 +54,16 @@ def tiff(folder):
         (277, 3, 1, 1),
         (278, 4, 1, 2),
         (279, 16, 1, 0),
+        (33550, 12, 3, 0),
+        (33922, 12, 6, 0),
+        (34735, 3, 4, 1 | 1 << 16),
     ]
+    beside = 16 + 8 + 20 * len(tags) + 8
+    tags[9], tags[10] = (33550, 12, 3, beside), (33922, 12, 6, beside + 24)
     entries = b"".join(struct.pack("<HHQQ", *tag) for tag in tags)
     path = folder / "a.tif"
-    path.write_bytes(struct.pack("<2sHHHQQ", b"II", 43, 8, 0, 16, len(tags)) + entries + bytes(8))
+    numbers = struct.pack("<9d", GEO[1], -GEO[5], 0, 0, 0, 0, GEO[0], GEO[3], 0)
+    path.write_bytes(struct.pack("<2sHHHQQ", b"II", 43, 8, 0, 16, len(tags)) + entries + bytes(8) + numbers)
     return path
 
 
@@ -87,6 +93,7 @@ def test_opening_costs_nothing(tmp_path, made):
     found = opened(made(tmp_path))
     (pixels,) = (one for one in found.data_vars.values() if one.ndim)
     assert SIDE in pixels.shape
+    assert found["x"].size == SIDE
 
 
 @pytest.mark.filterwarnings("ignore:Use .@. matmul:PendingDeprecationWarning")  # rioxarray's
