@@ -200,19 +200,23 @@ class ReferenceGroup(zarr.Group):
 
     def __getitem__(self, path: str) -> "zarr.Array[Any] | ReferenceGroup":
         """Return the node at a path."""
-        return _tuned(super().__getitem__(path))
+        with _refused(self, path):
+            return _tuned(super().__getitem__(path))
 
     def get_array(self, path: str) -> "zarr.Array[Any]":
         """Return the array at a path."""
-        return _tuned_array(super().get_array(path))
+        with _refused(self, path):
+            return _tuned_array(super().get_array(path))
 
     def get_group(self, path: str) -> "ReferenceGroup":
         """Return the group at a path."""
-        return ReferenceGroup(super().get_group(path)._async_group)  # noqa: SLF001  a subclass's own member
+        with _refused(self, path):
+            return ReferenceGroup(super().get_group(path)._async_group)  # noqa: SLF001  a subclass's own member
 
     def members(self, *args: Any, **kwargs: Any) -> tuple[tuple[str, "zarr.Array[Any] | zarr.Group"], ...]:
         """Return the nodes below, by name."""
-        return tuple((name, _tuned(node)) for name, node in super().members(*args, **kwargs))
+        with _refused(self, ""):
+            return tuple((name, _tuned(node)) for name, node in super().members(*args, **kwargs))
 
     def groups(self) -> Generator[tuple[str, zarr.Group], None]:
         """Yield the groups below, by name."""
@@ -233,6 +237,19 @@ class ReferenceGroup(zarr.Group):
     def __iter__(self) -> Iterator[str]:
         """Yield the names below."""
         return super().__iter__()
+
+
+@contextmanager
+def _refused(group: ReferenceGroup, path: str) -> Iterator[None]:
+    """Name the store where zarr refuses the metadata of a node; one that is not there is a KeyError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        whole = f"{group.path}/{path}".strip("/")
+        documents = cast("ReferenceStore", group.store).manifest.documents
+        if isinstance(error, KeyError) and not documents.node(whole):
+            raise
+        raise JnrrdzError(f"metadata that zarr refuses: {error}", url=str(group.store), field=whole or "/") from error
 
 
 def reference_group(store: ReferenceStore, path: str = "") -> ReferenceGroup:

@@ -271,3 +271,21 @@ def test_a_whole_block_of_a_tree_is_no_larger_than_its_chunk_allows(tmp_path):
     manifest.write_text(json.dumps(document))
     with pytest.raises(JnrrdzError, match="a block of more than 67110912 bytes"):
         jnrrdz.open_group(str(manifest))["data"][:]
+
+
+@pytest.mark.parametrize("stored", [RAW[:-3], RAW + b"more", b""], ids=["cut", "longer", "none"])
+def test_a_chunk_of_another_length_names_itself(tmp_path, stored):
+    with pytest.raises(JnrrdzError, match=r"data/c/0/0.*cannot be decoded"):
+        jnrrdz.open_group(manifest_of(tmp_path, [LAYOUT], stored))["data"][:]
+
+
+def test_a_wrong_checksum_names_its_chunk(tmp_path):
+    chunk = RAW + struct.pack("<I", crc32c(RAW) ^ 1)
+    with pytest.raises(JnrrdzError, match=r"data/c/0/0.*cannot be decoded"):
+        jnrrdz.open_group(manifest_of(tmp_path, [LAYOUT, named("crc32c")], chunk))["data"][:]
+
+
+@pytest.mark.parametrize("facts", [{"fill_value": 2**70}, {"data_type": "no type"}, {"attributes": 5}], ids=str)
+def test_metadata_that_zarr_refuses_are_refused_as_a_manifest(tmp_path, facts):
+    with pytest.raises(JnrrdzError, match=r"refs\.json"):
+        jnrrdz.open_group(manifest_of(tmp_path, [LAYOUT], RAW, **facts))["data"]
