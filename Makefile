@@ -8,7 +8,7 @@ CONFORMANCE ?= ../shared/conformance/conformance.py
 RESULTS ?= .benchmarks/conformance.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports bench conformance clean
+.PHONY: help demo test check lint types imports bench conformance fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -41,8 +41,11 @@ conformance: $(INSTALLED) ## read every file of CORPUS=... and compare each pixe
 	$(BIN)/python $(CONFORMANCE) $(CORPUS) --out $(RESULTS)
 	$(BIN)/python tests/check_floors.py $(notdir $(patsubst %/,%,$(CORPUS))) $(RESULTS)
 
+fuzz: $(INSTALLED) ## ten CPU-minutes of fuzzing (FUZZ="--minutes 300 tiff" adds arguments)
+	$(BIN)/python tests/fuzz/run.py $(FUZZ)
+
 clean: ## remove .venv, caches, demo/ and the benchmarks' data
-	rm -rf $(VENV) demo .benchmarks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .fuzz demo .benchmarks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # The first Python >= 3.12 that runs and can make a virtual environment.  pyenv's shims fail for a
 # version that .python-version does not select, so its versions are tried by path as well.

@@ -1,6 +1,6 @@
 """Damage files of a corpus over and over, and read what is left: pixels or a JnrrdzError, soon, in bounded memory.
 
-`python tests/fuzz_corpus.py CORPUS --minutes 15 --keep FOLDER`
+`python tests/fuzz/damaged.py CORPUS --minutes 15 --keep FOLDER`
 
 Every damaged file follows from its number alone: `--first NUMBER --count 1` makes the same one again.
 A process of its own reads a batch of them, so that a crash, a file without end and memory without
