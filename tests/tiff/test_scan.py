@@ -352,3 +352,16 @@ def test_ycbcr_is_read_in_the_order_that_it_is_stored_in(tmp_path, compression):
         np.testing.assert_array_equal(jnrrdz.open_group(path)["data"][...], expected)
         across, down = orientation in {2, 3, 6, 7}, orientation in {3, 4, 7, 8}
         np.testing.assert_array_equal(by_gdal(path), expected[:, :: -1 if down else 1, :: -1 if across else 1])
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("predictor", [34894, 34895])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_predictors_of_dng_floats(tmp_path, dtype, predictor, order):
+    for bands, tile, compression in itertools.product([1, 3], [None, (32, 32)], ["zlib", "lzw"]):
+        pixels = (np.random.default_rng(bands).random((64, 96, bands)) * 200).astype(dtype)
+        options = {"predictor": predictor, "compression": compression, "tile": tile, "byteorder": order}
+        photometric = "rgb" if bands > 1 else "minisblack"
+        tifffile.imwrite(tmp_path / "a.tif", pixels.squeeze(), photometric=photometric, metadata=None, **options)
+        found = jnrrdz.open_group(tmp_path / "a.tif")["data"][...].reshape(bands, 64, 96)
+        np.testing.assert_array_equal(found, np.moveaxis(pixels, -1, 0))

@@ -36,6 +36,7 @@ from jnrrdz.formats.tiff.tags import (
     Photometric,
     Planar,
     Predictor,
+    SampleFormat,
     Tag,
     name_of,
     sample_dtype,
@@ -109,6 +110,7 @@ UNREADABLE = {Compression.JETRAW}
 
 JPEGS_WITH_TABLES = {Compression.JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
 RGB_SAMPLES = 3
+FLOAT24 = 24
 SUBSAMPLINGS = {(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
 COLOURS = {Photometric.RGB: 3, Photometric.YCBCR: 3, Photometric.CIELAB: 3, Photometric.SEPARATED: 4}
 
@@ -171,6 +173,8 @@ def _check_supported(image: TiffImage, subsampling: tuple[int, ...]) -> None:
         raise UnsupportedError(name_of(Compression, image.compression), offset=here, field="Compression")
     if image.predictor not in Predictor:
         raise UnsupportedError(f"predictor {image.predictor}", offset=here, field="Predictor")
+    if image.predictor != Predictor.NONE and image.formats[0] == SampleFormat.IEEEFP and image.bits[0] == FLOAT24:
+        raise UnsupportedError("a predictor of floats of 24 bits", offset=here, field="Predictor")
     if image.planar not in Planar:
         raise UnsupportedError(f"planar configuration {image.planar}", offset=here, field="PlanarConfiguration")
     if image.fill_order not in {1, 2}:

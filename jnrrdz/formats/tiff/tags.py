@@ -235,11 +235,13 @@ class Planar(IntEnum):
 
 
 class Predictor(IntEnum):
-    """What was done before compressing."""
+    """What was done before compressing; in DNG also from the second or fourth pixel before, the next of its colour."""
 
     NONE = 1
     HORIZONTAL = 2
     FLOATING_POINT = 3
+    FLOATING_POINT_X2 = 34894
+    FLOATING_POINT_X4 = 34895
 
 
 class SampleFormat(IntEnum):
