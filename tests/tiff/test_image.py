@@ -123,6 +123,17 @@ def with_count(data, name, count):
     return data[: at + 4] + struct.pack("<I", count) + data[at + 8 :]
 
 
+@pytest.mark.parametrize("compression", [5, 6])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_subsampling_that_is_no_pair_is_refused_by_name(tmp_path, compression, count):
+    tags = [(530, 3, count, (2, 2, 2)[:count] if count != 1 else 2, True)] if count else [(530, 3, 1, 2, True)]
+    data = written(np.zeros((16, 16, 3), "u1"), photometric="rgb", extratags=tags)
+    data = changed(data, PhotometricInterpretation=(6, "H"), Compression=(compression, "H"))
+    (tmp_path / "a.tif").write_bytes(data if count else with_count(data, "YCbCrSubSampling", 0))
+    with pytest.raises(MalformedError, match=f"YCbCrSubSampling: {count} values where two belong"):
+        jnrrdz.scan(tmp_path / "a.tif")
+
+
 SINGLE = ["ImageWidth", "ImageLength", "SamplesPerPixel", "RowsPerStrip", "Compression", "PhotometricInterpretation"]
 
 

@@ -179,7 +179,7 @@ def fax_ends_early(scheme: int, t4_options: int, data: bytes, pixels: NDArray[np
         return False
     if scheme == Compression.CCITT_T4:
         lines = np.unpackbits(np.frombuffer(data, np.uint8)).tobytes().count(bytes(11) + b"\1")
-        if 0 < lines < size[0]:
+        if 0 < lines < size[0] - 1:  # between all lines at the least
             return True
     bare = data.rstrip(b"\0")
     last = f"{bare[-1]:08b}".rstrip("0") + "000" if bare else ""  # a code ends in three zeros at the most

@@ -618,11 +618,11 @@ def old_jpeg_header(layout: TiffLayout, image: TiffImage, first_segment: int) ->
 def subsampling_of(layout: TiffLayout, image: TiffImage) -> tuple[int, ...]:
     """Return how many columns and rows share a chroma sample; JPEG streams say it themselves, whatever the tag says."""
     numbers = layout.ints(image.ifd, Tag.YCbCrSubSampling, (2, 2))
-    if len(numbers) != 2 and image.compression != Compression.JPEG:  # noqa: PLR2004  columns, rows
-        raise MalformedError(
-            f"{len(numbers)} values where two belong", offset=image.ifd.offset, field="YCbCrSubSampling"
-        )
-    return numbers
+    if len(numbers) == 2:  # noqa: PLR2004  columns, rows
+        return numbers
+    if image.compression == Compression.JPEG:
+        return (2, 2)
+    raise MalformedError(f"{len(numbers)} values where two belong", offset=image.ifd.offset, field="YCbCrSubSampling")
 
 
 def _huffman(layout: TiffLayout, offset: int, field: str) -> bytes:
