@@ -9,7 +9,10 @@ import pytest
 import rasterio
 
 import jnrrdz
+from jnrrdz.core.codecs import JpegConfig
 from jnrrdz.formats.nitf.blocks import PIECE, find_streams
+from jnrrdz.formats.nitf.decode import JpegDecoder
+from tests.nitf.conftest import mask_bytes
 from tests.readers import assert_identical, needs_openjp2
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -72,6 +75,30 @@ def test_bands_in_one_stream_or_in_a_stream_each(make_nitf, make_mask, open_nitf
         order = [flat[band::3] for band in range(3)] if mode == "B" else [flat[2 * band :][:2] for band in range(3)]
         expected = np.stack([np.concatenate(blocks, axis=1) for blocks in order])
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("fill", "blocks"), [(1, 1), (2, 2), (3, 1), (100, 2)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_fill_bytes_before_a_stream(make_nitf, open_nitf, fill, blocks, masked):
+    parts = [picture(16, 16, seed=seed) for seed in range(blocks)]
+    streams = [b"\xff" * fill + imagecodecs.jpeg8_encode(part) for part in parts]
+    places = [sum(map(len, streams[:number])) for number in range(blocks)]
+    data = (mask_bytes(places) if masked else b"") + b"".join(streams)
+    path = make_nitf((data, size(16, 16 * blocks, (16, 16), IC="M3" if masked else "C3")))
+    expected = np.concatenate([imagecodecs.jpeg8_decode(stream[fill:]) for stream in streams], axis=1)
+    np.testing.assert_array_equal(open_nitf(path)["image_0/data"][...], expected)
+
+
+@pytest.mark.parametrize("fill", [0, 2])
+def test_a_stream_for_each_band_in_one_chunk(fill):
+    streams = [imagecodecs.jpeg8_encode(picture(16, 24, seed=seed)) for seed in range(4)]
+    decoder = JpegDecoder(JpegConfig(), (4, 16, 24), np.dtype("u1"), 0)
+    data = b"".join(b"\xff" * fill + stream for stream in streams)
+    np.testing.assert_array_equal(decoder.decode(data), [imagecodecs.jpeg8_decode(stream) for stream in streams])
+    with pytest.raises(jnrrdz.MalformedError, match="3 streams where 4 belong"):
+        decoder.decode(b"".join(streams[:3]))
+    with pytest.raises(jnrrdz.MalformedError, match="8 x 24 x 1 in a chunk of 16 x 24 x 1"):
+        decoder.decode(b"".join([*streams[:3], imagecodecs.jpeg8_encode(picture(8, 24))]))
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])

@@ -38,18 +38,18 @@ _LENGTH = re.compile(rf"({'|'.join(_LENGTHS)})[0-9]{{3}}")
 class Notes:
     """What could not be understood, each thing once."""
 
-    refused: list[str] = field(default_factory=list)
+    refused: dict[str, None] = field(default_factory=dict)
 
     def add(self, reasons: Iterable[str]) -> None:
         """Note reasons, and warn of them."""
         for reason in reasons:
             if reason not in self.refused:
                 warnings.warn(f"metadata are left out: {reason}", stacklevel=4)
-                self.refused.append(reason)
+                self.refused[reason] = None
 
     def attributes(self) -> dict[str, Any]:
         """Return the attribute that lists them."""
-        return {"metadata_refused": self.refused} if self.refused else {}
+        return {"metadata_refused": list(self.refused)} if self.refused else {}
 
 
 def split_security(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def image_attributes(image: NitfImage, overflow: bytes, notes: Notes) -> tuple[d
 class Extras:
     """What data extension segments hold: extensions that had no room, and XML."""
 
-    overflow: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    overflow: dict[tuple[str, int], list[bytes]] = field(default_factory=dict)
     """By kind of header and number, from 1; 0 is the file's own."""
 
     xml: list[str] = field(default_factory=list)
@@ -142,7 +142,7 @@ class Extras:
         if extension.name in layout.version.overflow and is_short:
             item = fields.get("DESITEM")
             key = (str(fields.get("DESOFLW", "")), item if isinstance(item, int) else 0)
-            self.overflow[key] = self.overflow.get(key, b"") + read(segment.data, stop)
+            self.overflow.setdefault(key, []).append(read(segment.data, stop))
             return
         self.others.append(drop_empty(fields))
         if extension.name in {XML, *SICD_20} and is_short:
@@ -150,11 +150,14 @@ class Extras:
 
     def of_image(self, number: int) -> bytes:
         """Return the extensions of the image of this number, from 0."""
-        return b"".join(self.overflow.get((kind, number + 1), b"") for kind in ("UDID", "IXSHD"))
+        return self._joined(("UDID", number + 1), ("IXSHD", number + 1))
 
     def of_file(self) -> bytes:
         """Return the extensions of the file header."""
-        return b"".join(self.overflow.get((kind, 0), b"") for kind in ("UDHD", "XHD"))
+        return self._joined(("UDHD", 0), ("XHD", 0))
+
+    def _joined(self, *keys: tuple[str, int]) -> bytes:
+        return b"".join(part for key in keys for part in self.overflow.get(key, ()))
 
 
 def read_extras(read: ReadRange, layout: NitfLayout, notes: Notes) -> Extras:

@@ -228,6 +228,7 @@ def whole_block_chunks(image: NitfImage, mask: Mask | None) -> Chunks:
     return Chunks((1, *image.block), offset, length)
 
 
+FIRST_PIECE = 1 << 12
 PIECE = 1 << 20
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 MARK, SOS = 0xFF, 0xDA
@@ -330,7 +331,9 @@ def frame_size(read: ReadRange, begin: int, stop: int) -> tuple[int, int]:
 
 def _marker_segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield the marker segments up to that of the first scan: each one's marker, beginning and end."""
-    at = begin + len(SOI)
+    head = read(begin, min(begin + MAX_SEGMENTS, stop))
+    fill = len(head) - len(head.lstrip(SOI[:1]))  # of FF any number may stand before a marker (T.81, B.1.1.2)
+    at = begin + max(fill - 1, 0) + len(SOI)
     for _ in range(MAX_SEGMENTS):
         head = read(at, min(at + SEGMENT_HEAD, stop))
         if len(head) < SEGMENT_HEAD or head[0] != MARK:
@@ -348,15 +351,15 @@ def _marker_segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[i
 
 def _find(read: ReadRange, mark: bytes, start: int, stop: int) -> int:
     """Return where two bytes first stand between two offsets, -1 where they do not."""
-    at = start
+    at, size = start, FIRST_PIECE
     while at < stop:
-        data = read(at, min(at + PIECE, stop))
+        data = read(at, min(at + size, stop))
         place = data.find(mark)
         if place >= 0:
             return at + place
-        if len(data) < PIECE:
+        if len(data) < size:
             return -1
-        at += len(data) - 1  # the mark may be cut in two
+        at, size = at + len(data) - 1, min(2 * size, PIECE)  # the mark may be cut in two
     return -1
 
 

@@ -34,6 +34,7 @@ from jnrrdz.core.codecs import (
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
+from jnrrdz.formats.nitf.blocks import find_streams
 from jnrrdz.formats.nitf.fields import BYTE, pair_dtype, sample_type
 
 type Shape = tuple[int, ...]
@@ -330,24 +331,37 @@ class JpegDecoder:
         self.bands = math.prod(shape[:-2])
 
     def decode(self, data: bytes | memoryview) -> Pixels:
-        """Return the chunk's pixels."""
+        """Return the chunk's pixels: of one stream, or of one for each band, one behind the other."""
         stream = bytes(data)
-        size = self._checked(stream)
-        try:
-            planes = self._planes(complete_stream(stream, self.config.quality), size)
-        except DECODER_ERRORS as error:
-            raise MalformedError(f"JPEG data of {len(data)} bytes do not decode: {error}", field=JPEG) from error
+        behind = stream.lstrip(SOI[:1])
+        if behind[:1] == SOI[1:]:  # before a marker any number of FF may stand (T.81, B.1.1.2)
+            stream = SOI[:1] + behind
+        if self.bands > 1 and jpeg_size(stream) == (self.rows, self.columns, 1):
+            spans = find_streams(lambda start, stop: stream[start:stop], 0, len(stream), self.bands)
+            planes = np.concatenate(
+                [self._decoded(stream[at : at + length], 1) for at, length in zip(*spans, strict=True)]
+            )
+        else:
+            planes = self._decoded(stream, self.bands)
         return np.ascontiguousarray(in_type(planes, self.dtype, JPEG)).reshape(self.shape)
 
-    def _checked(self, data: bytes) -> tuple[int, int, int]:
+    def _decoded(self, stream: bytes, bands: int) -> Pixels:
+        """Return so many bands of one stream."""
+        size = self._checked(stream, bands)
+        try:
+            return self._planes(complete_stream(stream, self.config.quality), size)
+        except DECODER_ERRORS as error:
+            raise MalformedError(f"JPEG data of {len(stream)} bytes do not decode: {error}", field=JPEG) from error
+
+    def _checked(self, data: bytes, bands: int) -> tuple[int, int, int]:
         """Return the size that a stream declares, if it is the chunk's."""
         size = jpeg_size(data)
         if size is None:
             raise MalformedError("no frame header", field=JPEG)
-        if size != (self.rows, self.columns, self.bands):
+        if size != (self.rows, self.columns, bands):
             raise MalformedError(
                 f"JPEG data declare {size[0]} x {size[1]} x {size[2]} in a chunk of "
-                f"{self.rows} x {self.columns} x {self.bands}",
+                f"{self.rows} x {self.columns} x {bands}",
                 field=JPEG,
             )
         if data.rfind(EOI) < 0:

@@ -322,21 +322,22 @@ class Tre:
 def split_tres(data: bytes, problems: list[str]) -> list[Tre]:
     """Return the extensions that follow each other in a header; what breaks off is noted."""
     tres: list[Tre] = []
-    at = 0
-    while (rest := data[at:]).strip(b" \0"):
+    at, end = 0, len(data.rstrip(b" \0"))
+    while at < end:
         if len(tres) == MAX_TRES:
             problems.append(f"more than {MAX_TRES} extensions")
             break
-        tag, digits = rest[:TAG], rest[TAG : TAG + LENGTH]
+        begin = at + TAG + LENGTH
+        tag, digits = data[at : at + TAG], data[at + TAG : begin]
         if not (digits.isdigit() and len(digits) == LENGTH and tag.isascii()):
-            problems.append(f"{rest[:SHOWN]!r} is no extension")
+            problems.append(f"{data[at : at + SHOWN]!r} is no extension")
             break
-        body = rest[TAG + LENGTH : TAG + LENGTH + int(digits)]
+        body = data[begin : begin + int(digits)]
         if len(body) < int(digits):
             problems.append(f"{tag.decode()}: {int(digits)} bytes where {len(body)} are left")
             break
         tres.append(Tre(tag.decode("ascii").rstrip(), body))
-        at += TAG + LENGTH + int(digits)
+        at = begin + int(digits)
     return tres
 
 
