@@ -13,9 +13,11 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
+MAX_ELEMENTS = 1 << 20
+"""Each takes a hundred times the memory of the four bytes that spell it."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """One element: its attributes, its own text, and the elements in it."""
 
@@ -23,10 +25,20 @@ class Element:
     attributes: dict[str, str] = field(default_factory=dict)
     children: list["Element"] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
+    document: bytes = b""
+    """The document that it is part of."""
+
     start: int = 0
     """Offset of its start tag in the document."""
-    markup: str = ""
-    """All that stands between its tags, as it is spelt; empty where it holds text only."""
+
+    stop: int = 0
+    """Offset of its end tag."""
+
+    @property
+    def markup(self) -> str:
+        """All that stands between its tags, as it is spelt; empty where it holds text only."""
+        inner = self.document[self.children[0].start : self.stop] if self.children else b""
+        return inner.decode().strip()
 
     @property
     def text(self) -> str:
@@ -48,23 +60,25 @@ def parse_xml(text: str, field_name: str) -> Element:
     if len(data) > MAX_BYTES:
         raise UnsupportedError(f"{len(data)} bytes of XML, no more than {MAX_BYTES} are read", field=field_name)
     path = [Element("")]  # the elements that are open, outermost first
+    count = 0
     parser = expat.ParserCreate("utf-8")  # as encoded above, whatever the document declares
 
     def refuse(name: str, *_: object) -> NoReturn:
         raise UnsupportedError(f"XML that declares a document type or an entity ({name})", field=field_name)
 
     def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal count
+        count += 1
+        if count > MAX_ELEMENTS:
+            raise UnsupportedError(f"XML of more than {MAX_ELEMENTS} elements", field=field_name)
         if len(path) > MAX_DEPTH:
             raise UnsupportedError(f"XML nested more than {MAX_DEPTH} deep", field=field_name)
-        element = Element(tag, attributes, start=parser.CurrentByteIndex)
+        element = Element(tag, attributes, document=data, start=parser.CurrentByteIndex)
         path[-1].children.append(element)
         path.append(element)
 
     def end(_tag: str) -> None:
-        element = path.pop()
-        if element.children:
-            inner = data[element.children[0].start : parser.CurrentByteIndex]
-            element.markup = inner.decode().strip()
+        path.pop().stop = parser.CurrentByteIndex
 
     def add_text(piece: str) -> None:
         path[-1].pieces.append(piece)

@@ -71,20 +71,23 @@ def keys(tile, prefix="tile", **more):
 
 
 def write(path, fields, blobs, *, tables=("offset_table", "size_table"), order=None, gap=b""):  # noqa: PLR0913  one each for what a file can differ in
-    """Write a header with its tables and the tiles behind it; offsets are found by writing the header twice."""
+    """Write a header with its tables and the tiles behind it.
+
+    Offsets are found by writing the header again until it has room; it may then be a digit shorter.
+    """
     order = list(range(len(blobs))) if order is None else order
     start = 0
-    for _ in range(5):
+    while True:
         offsets, at = [0] * len(blobs), start
         for number in order:
             offsets[number] = at
             at += len(blobs[number]) + len(gap)
         own = {"offset_table": offsets, "size_table": [len(blob) for blob in blobs]}
         head = lines(fields | {f"tile:{name}": own[name] for name in tables}) + b"\n"
-        if len(head) == start:
+        if len(head) <= start:
             break
         start = len(head)
-    path.write_bytes(head + b"".join(blobs[number] + gap for number in order))
+    path.write_bytes(head.ljust(start, b"\0") + b"".join(blobs[number] + gap for number in order))
     return offsets
 
 

@@ -19,6 +19,7 @@ import pytest
 import tifffile
 
 import jnrrdz
+from jnrrdz.core import xml_tree
 
 READ = """
     import resource, sys
@@ -186,3 +187,95 @@ def test_an_image_of_nothing_but_absent_tiles_is_read(tmp_path):
         array = jnrrdz.open_group(tmp_path / "a.tif")["data"]
     assert array.shape == (1000, 40_000)
     assert not array[-3:, -5:].any()
+
+
+def sharing(path, count, tags, values):
+    """Write a file whose pages, each of another width, have tags of the same values (tag, type, count)."""
+    data = bytearray(b"II*\0\0\0\0\0" + bytes(8) + values)
+    link = 4
+    for number in range(count):
+        rows = {256: (4, 1, 4 + number), 257: (4, 1, 1), 258: (3, 1, 8), 259: (3, 1, 1), 262: (3, 1, 1), 277: (3, 1, 1)}
+        rows |= {273: (4, 1, 8), 278: (4, 1, 1), 279: (4, 1, 4)} | {tag: (*kind, 16) for tag, *kind in tags}
+        rows |= {257: (4, 1, len(values) // 4)} if 273 in dict.fromkeys(tag for tag, *_ in tags) else {}
+        start = len(data)
+        data += struct.pack("<H", len(rows))
+        data += b"".join(struct.pack("<HHII", tag, *rows[tag]) for tag in sorted(rows)) + bytes(4)
+        data[link : link + 4] = struct.pack("<I", start)
+        link = len(data) - 4
+    path.write_bytes(data)
+    return path
+
+
+def test_pages_that_share_the_places_of_their_strips(tmp_path):
+    """A megabyte of places is that of each page: a file of a megabyte would make a million references a page."""
+    places = struct.pack("<I", 8) * (1 << 18)
+    path = sharing(tmp_path / "a.tif", 100, [(273, 4, 1 << 18), (279, 4, 1 << 18)], places)
+    with pytest.raises(jnrrdz.MalformedError, match="share their values"):
+        jnrrdz.scan(path)
+
+
+@pytest.mark.filterwarnings("ignore:metadata are left out:UserWarning")
+def test_pages_that_share_a_text(tmp_path):
+    path = sharing(tmp_path / "a.tif", 60, [(270, 2, 4 << 20)], b"a" * (4 << 20))
+    pages = jnrrdz.scan(path).children.values()
+    texts = [
+        page.attributes["TIFFTAG_IMAGEDESCRIPTION"] for page in pages if "TIFFTAG_IMAGEDESCRIPTION" in page.attributes
+    ]
+    assert 1 <= len(texts) < 30
+    assert "share their values" in str(list(pages)[-1].attributes["metadata_refused"])
+
+
+def test_directories_that_lie_over_each_other(tmp_path):
+    entries, count = 4000, 20_000
+    data = bytearray(8 * count + 12 * entries + 20)
+    data[:8] = b"II*\0" + struct.pack("<I", 8)
+    for start in range(8, 8 * count, 8):
+        data[start : start + 2] = struct.pack("<H", entries)
+        following = start + 2 + 12 * entries
+        data[following : following + 4] = struct.pack("<I", start + 8)
+    (tmp_path / "a.tif").write_bytes(data)
+    with pytest.raises(jnrrdz.MalformedError, match="share their values"):
+        jnrrdz.scan(tmp_path / "a.tif")
+
+
+def test_elements_in_elements_hold_what_is_in_them_once():
+    text = "<a>" * 60 + "x" * (4 << 20) + "</a>" * 60
+    tracemalloc.start()
+    root = xml_tree.parse_xml(text, "XML")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert root.markup.startswith("<a>")
+    assert peak < 8 * len(text)
+
+
+def test_xml_of_more_elements_than_are_read(monkeypatch):
+    monkeypatch.setattr(xml_tree, "MAX_ELEMENTS", 1000)
+    assert len(xml_tree.parse_xml("<a>" + "<b/>" * 999 + "</a>", "XML").children) == 999
+    with pytest.raises(jnrrdz.UnsupportedError, match="elements"):
+        xml_tree.parse_xml("<a>" + "<b/>" * 1000 + "</a>", "XML")
+
+
+def ome(path, images, strips=1):
+    """Write an OME-TIFF of one page of so many strips."""
+    text = f'<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">{images}</OME>'
+    pixels = np.zeros((strips, 4), "u1")
+    tifffile.imwrite(path, pixels, description=text.encode(), metadata=None, rowsperstrip=1, compression="zlib")
+    return path
+
+
+OME_IMAGE = (
+    '<Image ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYCZT" Type="uint8" SizeX="4" SizeY="{}" SizeZ="1" '
+    'SizeC="1" SizeT="{}"><TiffData IFD="0" PlaneCount="1"/></Pixels></Image>'
+)
+
+
+def test_images_that_share_a_page_of_many_strips(tmp_path):
+    path = ome(tmp_path / "a.ome.tif", OME_IMAGE.format(1 << 15, 1) * 100, 1 << 15)
+    with pytest.raises(jnrrdz.MalformedError, match="share planes"):
+        jnrrdz.scan(path)
+
+
+def test_images_of_planes_that_are_missing(tmp_path):
+    path = ome(tmp_path / "a.ome.tif", OME_IMAGE.format(1, 1 << 21) * 9)
+    with pytest.raises(jnrrdz.MalformedError, match="are missing"):
+        jnrrdz.scan(path)

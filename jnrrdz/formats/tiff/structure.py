@@ -47,6 +47,9 @@ MAX_UNLISTED = 1 << 20
 
 MAX_ENTRIES = 1 << 12  # 65,535 would be legal; real files have tens of tags
 
+SHARED, SHARES = 1 << 26, 8
+"""Directories and values may be this many bytes, and this many times the source: they may lie over each other."""
+
 HEAD = 32 * 1024
 """Bytes at the start of a source, read once: most headers are there, and need no further call."""
 
@@ -89,6 +92,7 @@ class TiffLayout:
 
     def __init__(self, read: ReadRange, size: int) -> None:
         self._read = read
+        self._left = SHARED + SHARES * size
         self._head = head = read(0, min(HEAD, size))
         self._stored: dict[int, bytes] = {}
         self._ifds: dict[int, Ifd] = {}
@@ -117,9 +121,13 @@ class TiffLayout:
     def exactly(self, start: int, length: int, field: str | int) -> bytes:
         """Return `length` bytes at `start`, or an error that names the field (or the tag, given by number)."""
         stop = start + length
-        if 0 <= start <= stop <= len(self._head):
+        self._left -= length
+        if 0 <= start <= stop <= len(self._head) and self._left >= 0:
             return self._head[start:stop]
         name = name_of(Tag, field) if isinstance(field, int) else field
+        if 0 <= start <= stop <= self.size and self._left < 0:
+            text = f"directories with {SHARES} times the {self.size} bytes of the source: they share their values"
+            raise MalformedError(text, offset=start, field=name)
         if start < 0 or length < 0 or stop > self.size:
             raise MalformedError(
                 f"{length} bytes would end at {stop}, the source has {self.size}", offset=start, field=name
