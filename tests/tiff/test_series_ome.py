@@ -312,6 +312,14 @@ def test_window_of_a_channel_ends_with_its_significant_bits(tmp_path, case):
         assert tuple(channel["window"][name] for name in ("min", "max", "start", "end")) == expected
 
 
+def test_steps_of_the_finest_level_are_those_of_the_file(tmp_path):
+    """No digit is lost on the way: the first time is 0, not 7e-18."""
+    xml = ome_xml(image_xml("<TiffData/>", t=3, extra='TimeIncrement="0.1" PhysicalSizeX="0.29"'))
+    found = jnrrdz.open_dataset(write_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30), xml))
+    assert found["t"].values.tolist() == [0.1 * number for number in range(3)]
+    assert found["x"].values.tolist() == [0.29 * number for number in range(30)]
+
+
 def test_first_written_plane_comes_first_in_no_order_but_the_xml(tmp_path):
     """Planes of an IFD each, in an order of their own, one of them nowhere."""
     blocks = "".join(

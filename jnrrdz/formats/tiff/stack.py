@@ -101,7 +101,7 @@ def _level_group(series: Series, array: VirtualArray, full: VirtualArray) -> Vir
         labels = [channel.name for channel in series.channels] if name == "c" else list(axis.labels)
         about: dict[str, Any] = {"labels": labels} if labels and len(labels) == size else {}
         if axis.step is not None:
-            step = axis.step * sizes.get(name, size) / max(size, 1)
+            step = axis.step * (sizes.get(name, size) / max(size, 1))
             about |= {"step": step, "start": axis.start + (step - axis.step) / 2}
         if about:
             known[name] = about | ({} if axis.unit is None else {"unit": axis.unit})
