@@ -80,8 +80,9 @@ class Place:
         """Return the names of all files below a directory."""
         with faults.translate_errors(self.url, "listing the output", self.fs):
             self.fs.invalidate_cache()
-            start = len(self.path.rstrip("/")) + 1
-            return [path[start:] for path in self.fs.find(self.path)]
+            above = f"{self.path.rstrip('/')}/"
+            # of an empty folder some stores name itself
+            return [path.removeprefix(above) for path in self.fs.find(self.path) if path.startswith(above)]
 
     def read(self) -> bytes:
         """Return a file's bytes."""
@@ -414,7 +415,7 @@ def check_free(place: Place) -> None:
     if place.kind == "file":
         raise JnrrdzError("is a file, and a directory would replace it; remove it or name another place", url=place.url)
     with faults.translate_errors(place.url, "looking for the output", place.fs):
-        if place.kind is not None and place.fs.ls(place.path, detail=False):
+        if place.kind is not None and (os.listdir(place.path) if place.is_local else place.names()):  # noqa: PTH208  a path of fsspec's
             raise JnrrdzError("holds something already, and is not replaced; name another place", url=place.url)
 
 

@@ -112,14 +112,17 @@ def _older(place: Place, *, overwrite: bool) -> "_Older | None":
         raise JnrrdzError(message, url=place.url)
     text = place.below(METADATA).read()
     try:
-        listed = _listed(parse_json(text))
+        top = parse_json(text)
+        listed = _listed(top)
     except (JnrrdzError, KeyError, TypeError) as error:
         message = f"its {METADATA} is no Parquet manifest's of jnrrdz, and is not replaced; name another place"
         raise JnrrdzError(message, url=place.url) from error
-    if place.is_local:
-        for name in {name.partition("/")[0] for name in set(there) - listed}:
-            if _FOLDER_NAME.fullmatch(name):  # of a killed run
-                atomic.remove_dead(f"{place.path}/{name}")
+    # what earlier runs could not remove: one that was refused, and those that were killed
+    left = str(_own(top).get("left"))
+    listed |= {name for name in there if _FOLDER_NAME.fullmatch(left) and name.startswith(f"{left}/")}
+    for folder in {name.partition("/")[0] for name in set(there) - listed} if place.is_local else ():
+        if _FOLDER_NAME.fullmatch(folder):
+            atomic.remove_dead(f"{place.path}/{folder}")
     return _Older(text, listed & set(there), frozenset(there))
 
 
@@ -180,7 +183,9 @@ def _replace(place: Place, work: Path, older: _Older, metadata: Mapping[str, Any
     for name in names:
         place.below(name).put(source / name)
     place.remove(sorted(older.listed - set(names)))
-    place.below(METADATA).put_bytes(dumps({"metadata": metadata, "record_size": record_size}).encode())
+    # where the folder cannot be removed now, the next run knows it by this
+    final = {"metadata": metadata, "record_size": record_size, _OWN: {"left": folder}}
+    place.below(METADATA).put_bytes(dumps(final).encode())
     place.remove([f"{folder}/{name}" for name in names])
 
 

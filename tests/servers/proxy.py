@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -133,6 +134,9 @@ class FaultProxy:
         """Pass one request and its answer; False where the connection is over."""
         head = await client[0].readuntil(b"\r\n\r\n")
         method, path, headers = _parsed(head)
+        if "expect" in headers:  # answered here, since the body is read before the server is asked
+            client[1].write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            head = re.sub(rb"(?im)^expect:[^\n]*\n", b"", head)
         body = await client[0].readexactly(int(headers.get("content-length", 0)))
         span = headers.get("range", "")
         fault = self.faults.of(method, path, span, self._asked[method, path, span])
