@@ -179,7 +179,7 @@ def json_mutants(folder, count, seed):
 @pytest.mark.filterwarnings("ignore")
 def test_damaged_json(tmp_path):
     refusals, target = set(), tmp_path / "refs.json"
-    for mutant in json_mutants(tmp_path, 400, 1):
+    for mutant in json_mutants(tmp_path, 1500, 1):
         target.write_bytes(mutant)
         refusals.add(refused_or_read(target))
     assert len(refusals) > 50
