@@ -106,6 +106,16 @@ def test_a_segment_of_some_bytes_and_no_place_is_refused(kind):
         segments(*parsed(data))
 
 
+def test_a_raw_pixel_at_the_start_of_the_file_is_missing_with_a_warning():
+    """The smallest TIFF of GDAL's own tests is such a one; every reader sees 0 in it."""
+    tags = {256: 1, 257: 1, 273: 0, 279: 1}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    data = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4)
+    with pytest.warns(UserWarning, match="segment 0 begins at 0, and StripByteCounts gives it 1 bytes: it is missing"):
+        assert segments(*parsed(data)).missing.all()
+    assert not tifffile.imread(io.BytesIO(data)).any()
+
+
 @pytest.mark.parametrize("kind", LISTS)
 @pytest.mark.parametrize("listed", [0, 1, 3])
 def test_a_segment_whose_length_is_not_listed_is_refused(kind, listed):

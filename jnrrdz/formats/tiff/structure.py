@@ -523,12 +523,15 @@ def _check_listed(
     """Refuse segments with a length and no place, or a place and no entry for their length.
 
     A length that is 0, wherever the segment is, says that the file does not hold it, to GDAL and others too.
+    Raw pixels at 0 are missing to tifffile, and to GDAL the bytes of the header.
     """
     nowhere, unlisted = (offsets == 0) & (lengths > 0), offsets[count:] > 0
     if nowhere.any():
         number = int(nowhere.argmax())
         reason = f"segment {number} begins at 0, and {tags[1].name} gives it {lengths[number]} bytes"
-        raise MalformedError(reason, offset=image.ifd.offset, field=tags[0].name)
+        if image.compression != Compression.NONE:
+            raise MalformedError(reason, offset=image.ifd.offset, field=tags[0].name)
+        warnings.warn(f"{reason}: it is missing", stacklevel=4)
     if unlisted.any():
         number = count + int(unlisted.argmax())
         reason = f"{count} values for {len(offsets)} segments: the length of segment {number} is not told"
