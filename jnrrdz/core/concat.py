@@ -271,6 +271,12 @@ def _with_axis(sizes: Grid, axis: int, size: int) -> Grid:
 # Groups as they come
 
 
+def _state(record: SourceRecord) -> tuple[object, ...]:
+    """Return what tells one state of a source from another; a local file's time changes when it is copied."""
+    is_dated = record.etag is None and "://" in record.url
+    return record.size, record.etag, record.modified if is_dated else None
+
+
 @dataclass(frozen=True)
 class Mismatch:
     """A group that does not fit, and why."""
@@ -349,8 +355,9 @@ class Concatenation:
             raise UnrepresentableError(f"a length of {size} that its coordinates do not have", field=self.dim)
         for record in group.sources:
             known = self._records.setdefault(record.url, record)
-            if (known.size, known.etag) != (record.size, record.etag):
-                raise UnrepresentableError("scanned in two states (size or ETag); index it again", url=record.url)
+            if _state(known) != _state(record):
+                message = "scanned in two states (size, ETag or time), or two files of one name; index it again"
+                raise UnrepresentableError(message, url=record.url)
         tables, lists = {}, {}
         for path, array in growing.items():
             with_tables = (codec.configuration.get(JPEG_TABLES) for codec in array.codecs if codec.name == TIFF_TILE)

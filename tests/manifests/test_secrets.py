@@ -8,6 +8,7 @@ import pickle
 import sys
 import threading
 import warnings
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -210,6 +211,17 @@ def test_sources_that_only_their_query_tells_apart_are_not_mixed_up(server, tmp_
     for name in ("a.json", "c.json"):
         assert not has_secret((tmp_path / name).read_text())
         assert jnrrdz.open_dataset(tmp_path / name, **given)["data"].values[:, 0, 0].tolist() == [1, 2]
+
+
+def test_manifests_whose_sources_lost_their_names_are_not_put_together(scanned, tmp_path):
+    """One server address stands for two files: their times tell that they are two."""
+    for number in (1, 2):
+        (record,) = scanned.sources
+        dated = replace(scanned, sources=(replace(record, modified=f"2024-01-0{number}T00:00:00Z"),))
+        with pytest.warns(UserWarning, match="--keep-query"):
+            jnrrdz.write(named(dated, f"https://h.org/get?id={number}"), tmp_path / f"{number}.json")
+    with pytest.raises(UnrepresentableError, match="two files of one name"):
+        jnrrdz.merge([tmp_path / "1.json", tmp_path / "2.json"], tmp_path / "m.json", concat_dim="n")
 
 
 def test_a_batch_resumes_what_had_a_token(server, tmp_path):
