@@ -10,7 +10,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
@@ -302,6 +302,10 @@ class Selection:
             yield from finder.of_stac(url, Kind.TABLE if is_table else Kind.STAC)
 
 
+MOST_LISTS = 64
+"""Lists that lists from afar may name."""
+
+
 @dataclass(frozen=True)
 class _Finder:
     """Finds what names stand for."""
@@ -309,9 +313,16 @@ class _Finder:
     selection: Selection
     options: OptionsOf
     allow: Sequence[str]
+    lists: set[str] = field(default_factory=set)
+    """Those that were read."""
 
     def of_list(self, name: str, by: str = "") -> Iterator[Found]:
-        """Yield what the lines of a list stand for; one from afar names only what is afar."""
+        """Yield what the lines of a list stand for, once; one from afar names only what is afar."""
+        if name in self.lists:
+            return
+        self.lists.add(name)
+        if by and len(self.lists) > MOST_LISTS:
+            raise UnsupportedError(f"more than {MOST_LISTS} lists in lists", url=name)
         for source in lines(name, self.options(name), guard_of(name, by, self.allow)):
             if name == STDIN or local_path(name) is not None:
                 yield from self.one(source)

@@ -146,6 +146,17 @@ def test_a_list_from_afar_reads_no_other_list_here(nginx, tmp_path):
             run.batch(f"@{nginx.url}/list.txt", f"{tmp_path}/{{stem}}.json")
 
 
+def test_lists_that_name_lists_come_to_an_end(other, nginx, tmp_path):
+    (tmp_path / "own.txt").write_text(f"@{tmp_path}/own.txt")
+    (nginx.files / "list.txt").write_text("@list.txt")
+    for name in (f"@{tmp_path}/own.txt", f"@{nginx.url}/list.txt"):
+        assert run.batch(name, f"{tmp_path}/{{stem}}.json").listed == 0
+    for number in range(1500):
+        other.files[f"/{number}"] = f"@{number + 1}".encode()
+    with pytest.raises(JnrrdzError, match="more than 64 lists in lists"):
+        run.batch(f"@http://127.0.0.1:{other.server_port}/0", f"{tmp_path}/{{stem}}.json")
+
+
 def with_key(url):
     return {"headers": {"X-Api-Key": "k"}} if url.startswith("http") else None
 
