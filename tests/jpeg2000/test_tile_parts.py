@@ -1,6 +1,8 @@
 """Levels of tiles in several tile-parts: read like the full resolution, however the tile-parts were cut."""
 
+import os
 import struct
+from pathlib import Path
 
 import imagecodecs
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 import jnrrdz
 from tests.jpeg2000.images import LOSSLESS, encoded, image
 
+CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent
+EMPTY_PARTS = CORPUS / "nitf" / "imaging-nitf" / "JitcJpeg2000_p0_10b.ntf"
 SOT = b"\xff\x90\0\x0a"
 LEVELS = 3
 
@@ -77,3 +81,15 @@ def test_a_level_leaves_the_finer_resolutions_alone(tmp_path, made):
     arrays = dict(jnrrdz.scan(tmp_path / "a.j2k").arrays())
     taken = [int(arrays[f"{level}/data"].refs.length.sum()) for level in range(LEVELS + 1)]
     assert taken == [sum(12 + len(body) for body in made[2][: LEVELS + 1 - level]) for level in range(LEVELS + 1)]
+
+
+@pytest.mark.skipif(not EMPTY_PARTS.exists(), reason="no corpus of NITF beside JNRRDZ_CORPUS")
+def test_a_file_with_tile_parts_that_hold_nothing_is_read_at_every_level(tmp_path):
+    glymur = pytest.importorskip("glymur")
+    data = EMPTY_PARTS.read_bytes()
+    (tmp_path / "a.j2k").write_bytes(data[data.index(b"\xff\x4f\xff\x51") :])
+    expected = glymur.Jp2k(tmp_path / "a.j2k")
+    group = jnrrdz.open_group(jnrrdz.scan(EMPTY_PARTS))["image_0"]
+    for level in range(4):
+        pixels = expected[:: 2**level, :: 2**level]
+        np.testing.assert_array_equal(group[f"{level}/data"][...], np.moveaxis(pixels, -1, 0))
