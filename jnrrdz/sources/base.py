@@ -66,7 +66,9 @@ def difference(then: State, now: State) -> str | None:
     if then.etag is not None and now.etag is not None:
         same = then.etag.removeprefix("W/") == now.etag.removeprefix("W/")
         return None if same else f"ETag was {then.etag}, is {now.etag}"
-    if None not in {then.modified, now.modified} and then.modified != now.modified:
+    # what had no ETag was a local file: with one, it is a copy in a store, and has a time of its own
+    counts = then.etag is not None or now.etag is None
+    if counts and None not in {then.modified, now.modified} and then.modified != now.modified:
         return f"time of modification was {then.modified}, is {now.modified}"
     return None
 
