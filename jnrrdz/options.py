@@ -28,6 +28,7 @@ class ScanChoices(TypedDict, total=False):
     precinct_windows: PrecinctWindows | None
     allow_missing: bool
     allow_odd_blocks: bool
+    object_versions: bool
 
 
 class SourceAccess(TypedDict, total=False):
@@ -258,6 +259,10 @@ class ScanOptions:
 
     allow_odd_blocks: bool = False
     """Take N5 blocks of another shape than `blockSize` says: larger ones are cut off, shorter ones filled up."""
+
+    object_versions: bool = True
+    """Record of each of a container's objects what its listing says of its state, so that one that is replaced
+    is noticed: some bytes for each chunk."""
 
     def changed(self) -> dict[str, Any]:
         """Return the choices that differ from the defaults, as a manifest records them."""

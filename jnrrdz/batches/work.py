@@ -160,6 +160,11 @@ class TimedSource:
             return self._inner.validators
         return self._clock.result(asyncio.run_coroutine_threadsafe(self._inner.avalidators(), fsspec.asyn.get_loop()))
 
+    @property
+    def known(self) -> Validators | None:
+        """What is known of them."""
+        return self._inner.known
+
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, or raise when the time is over."""
         self._clock.check()

@@ -146,6 +146,14 @@ CHOICES = (
     ),
     click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t."),
     click.option("--allow-missing", is_flag=True, help="Read tiles whose files are missing as the fill value."),
+    click.option(
+        "--no-object-versions",
+        "object_versions",
+        is_flag=True,
+        default=True,
+        flag_value=False,
+        help="Leave out what tells that a block or tile was replaced.",
+    ),
     click.option("--allow-odd-blocks", is_flag=True, help="Cut or fill N5 blocks that contradict blockSize."),
 )
 

@@ -83,7 +83,8 @@ def _changed(manifest: Manifest, pool: SourcePool, jobs: int) -> list[str]:
     if gone is not None:
         raise UnrepresentableError(f"{gone.message}; it cannot be scanned again", url=gone.place)
     trees = [record.url for record in manifest.sources if record.url.endswith("/")]
-    return [finding.place for finding in findings] + trees
+    # what changed in a container is scanned with it
+    return [finding.place for finding in findings if not finding.place.startswith(tuple(trees) or ("\0",))] + trees
 
 
 def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> VirtualGroup:
@@ -109,5 +110,6 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
         return VirtualGroup(scanned.children, scanned.attributes, scanned.sources, origin)
     for url in changed:
         place = trust.resolve(url)
+        place = f"{place.rstrip('/')}/" if url.endswith("/") else place
         group = with_member(group, scanning.scan(place, options, reach).group, place, str(origin["concat_dim"]))
     return group

@@ -10,7 +10,7 @@ import lzma
 import math
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import batched
@@ -21,11 +21,13 @@ import numpy.typing as npt
 import zarr
 
 from jnrrdz import api
-from jnrrdz.core.arrays import SHOWN, html_table
+from jnrrdz.core.arrays import SHOWN, SourceRecord, html_table
 from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
+from jnrrdz.formats.n5.attributes import is_dataset, parse_attributes, parse_dataset
+from jnrrdz.formats.n5.listing import ATTRIBUTES, LARGEST_DOCUMENT, TreeKeys, document_key
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import ChunkKeys
@@ -33,9 +35,10 @@ from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, AccessChoices, with_choices
 from jnrrdz.redact import hidden, record_repr, redacted
+from jnrrdz.sources.base import ObjectState, Validators, seen_in_listing, since_listed, since_scanned
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.tree import open_tree
-from jnrrdz.sources.url import origin
+from jnrrdz.sources.tree import Tree, open_tree
+from jnrrdz.sources.url import local_path, origin
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.sources import SourcePool
 from jnrrdz.store.store import ReferenceStore
@@ -208,8 +211,12 @@ def states(manifest: Manifest, pool: SourcePool, urls: Iterable[str], jobs: int,
     Without `times` a local file of the recorded size is what it was, whenever it was written.
     """
     pool.warns = False  # what it would warn of is looked at here
-    trees = tuple(record.url for record in manifest.sources if record.url.endswith("/"))
-    single = dict.fromkeys(record.url for record in manifest.sources if record.url not in trees)
+    trees = tuple(filter(is_folder, (record.url for record in manifest.sources)))
+    # a listing tells of all that is in a tree, but HTTP has none
+    listed = tuple(tree for tree in trees if origin(tree) is None) or ("\0",)
+    single = dict.fromkeys(
+        record.url for record in manifest.sources if record.url not in trees and not record.url.startswith(listed)
+    )
     single.update((url, None) for url in urls if not url.startswith(trees or ("\0",)))
 
     def size(url: str) -> int | Finding:
@@ -234,28 +241,98 @@ def states(manifest: Manifest, pool: SourcePool, urls: Iterable[str], jobs: int,
     return answers
 
 
-def tree_sizes(manifest: Manifest, urls: Iterable[str], access: Access) -> States:
-    """Return the sizes of the files of containers, from their listings."""
+def tree_states(manifest: Manifest, columns: Mapping[str, ChunkRefs], access: Access, *, times: bool = True) -> States:
+    """Return the sizes of the files of containers from their listings, and what is not as it was recorded.
+
+    Without `times` a local file of the recorded size is what it was, whenever it was written.
+    """
     answers = States()
-    files = set(urls)
+    recorded = _recorded_objects(columns)
+    records = {record.url: record for record in manifest.sources}
     trust = None
     if manifest.url is not None:
-        trust = Trust(manifest.url, tuple(record.url for record in manifest.sources), tuple(access.allow))
-    for tree in (record.url for record in manifest.sources if record.url.endswith("/")):
-        inside = {url[len(tree) :] for url in files if url.startswith(tree)}
+        trust = Trust(manifest.url, tuple(records), tuple(access.allow))
+    for tree in filter(is_folder, records):
+        files = {url for url in (*recorded, *records) if url.startswith(tree) and url != tree}
+        new = TreeKeys()
+        drifted: list[Finding] = []
         try:
             place = tree if trust is None else trust.resolve(tree)
             if origin(place) is not None:  # without a listing, only reading a file tells whether it is there
                 continue
-            for keys, sizes in open_tree(place, storage_options=access.source_options, allow=access.allow).pages():
-                answers.sizes.update((tree + key, size) for key, size in zip(keys, sizes, strict=True) if key in inside)
+            listed = open_tree(place, storage_options=access.source_options, allow=access.allow)
+            sized = times or local_path(place) is None
+            for page in listed.pages():
+                rest = []
+                for key, size, mark in zip(*page, strict=True):
+                    url = tree + key
+                    if url not in files:
+                        rest.append((key, size, mark))
+                        continue
+                    answers.sizes[url] = size
+                    drift = _drift(recorded.get(url) or records.get(url), seen_in_listing(size, mark if sized else 0))
+                    if drift is not None:
+                        drifted.append(Finding("drift", url, drift.message))
+                new.add(*(list(column) for column in zip(*rest, strict=True)) if rest else ((), (), ()))
+            drifted += _new_objects(listed, new, tree, {url for url in files if url in records})
         except JnrrdzError as error:
             answers.findings.append(Finding(kind_of(error, "source"), tree, str(error)))
             continue
-        answers.asked += len(inside)
-        lost = sorted(key for key in inside if tree + key not in answers.sizes)
-        answers.findings += [Finding("source", tree + key, "is not there any more") for key in lost]
+        answers.asked += len(files)
+        lost = sorted(files - answers.sizes.keys())
+        found = [*drifted, *(Finding("source", url, "is not there any more") for url in lost)]
+        answers.findings += found[:MOST]
+        if len(found) > MOST:
+            answers.findings.append(Finding("drift", tree, f"{len(found) - MOST:,} more files are not as they were"))
     return answers
+
+
+def _recorded_objects(columns: Mapping[str, ChunkRefs]) -> dict[str, ObjectState | None]:
+    """Return what is recorded of each file that references name, None where it is no more than that."""
+    recorded: dict[str, ObjectState | None] = {}
+    for refs in columns.values():
+        urls, place = refs.spelt(refs.source)
+        version = np.zeros(len(refs.source), np.int64) if refs.version is None else refs.version
+        sizes, numbers = np.zeros(len(urls), np.int64), np.zeros(len(urls), np.int64)
+        sizes[place], numbers[place] = refs.length, version
+        for at in np.unique(place).tolist():  # an array need not use all that its manifest names
+            known = int(numbers[at])
+            recorded[urls[at]] = ObjectState(int(sizes[at]), known) if known else None
+    return recorded
+
+
+def _drift(then: ObjectState | SourceRecord | None, now: Validators) -> DriftError | None:
+    if then is None:
+        return None
+    return since_listed(then, now) if isinstance(then, ObjectState) else since_scanned(then, now)
+
+
+def _new_objects(tree: Tree, new: TreeKeys, url: str, known: Collection[str]) -> Iterator[Finding]:
+    """Yield the data sets of a container that have blocks, or are there, since it was scanned."""
+    folders = [document[len(url) : -len(ATTRIBUTES)].rstrip("/") for document in known if document.endswith(ATTRIBUTES)]
+    for folder in new.documents if folders else ():
+        yield Finding("drift", url + document_key(folder), "was not there when the container was scanned")
+    # what is new is no block of theirs: the metadata are not read for it
+    if not new.holds_blocks:
+        return
+    documents = tree.read([document_key(folder) for folder in folders], LARGEST_DOCUMENT)
+    for folder, data in zip(folders, documents, strict=True):
+        attributes = parse_attributes(data)
+        if not is_dataset(attributes):
+            continue
+        dataset = parse_dataset(attributes)
+        places = new.blocks(folder, len(dataset.grid)).places
+        inside = places[(places < np.array(dataset.grid)).all(axis=1)]
+        if len(inside):
+            first = f"{folder}/".lstrip("/") + "/".join(map(str, inside[0].tolist()))
+            yield Finding(
+                "drift", url + first, f"{len(inside):,} blocks were not there when it was scanned, this one first"
+            )
+
+
+def is_folder(url: str) -> bool:
+    """Whether a table of sources names all that is below a URL."""
+    return url.endswith("/")
 
 
 def kind_of(error: Exception, other: Kind) -> Kind:
@@ -391,18 +468,19 @@ def verify(
         raise UnsupportedError(f"sample {sample} and jobs {jobs}; they are at least 0 and 1", field="sample, jobs")
     store = api.open_stored(name, access=access)
     manifest = store.manifest
-    columns = {} if drift else {path: refs.columnar() for path, refs in manifest.arrays.items()}
+    has_trees = any(is_folder(record.url) for record in manifest.sources)
+    columns = {path: refs.columnar() for path, refs in manifest.arrays.items()} if has_trees or not drift else {}
     pool = SourcePool(manifest, options=access.source_options, allow=access.allow, opener=open_source)
-    state = states(manifest, pool, _urls(columns), jobs, times=drift)
-    if columns and any(record.url.endswith("/") for record in manifest.sources):
-        listed = tree_sizes(manifest, _urls(columns), access)
+    state = states(manifest, pool, () if drift else _urls(columns), jobs, times=drift)
+    if has_trees:
+        listed = tree_states(manifest, columns, access, times=drift)
         state.sizes.update(listed.sizes)
         state.findings += listed.findings
         state.asked += listed.asked
     findings = list(state.findings)
     lost = frozenset(finding.place for finding in state.findings)
     ranges = 0
-    for path, refs_of_array in columns.items():
+    for path, refs_of_array in ({} if drift else columns).items():
         compared, beyond = range_findings(manifest.arrays[path].keys, refs_of_array, state.sizes)
         ranges += compared
         findings += beyond

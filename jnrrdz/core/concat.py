@@ -7,7 +7,7 @@ and why.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -411,9 +411,14 @@ class Concatenation:
                 if at < len(files) and files[at].startswith(tree.url)
             ),
         )
+        found = {record.url for record in records}
+        documents = (record for url, record in self._records.items() if url not in found and _is_below(url, found))
         names = tuple(member.name for member in order.members)
         return Concatenated(
-            VirtualGroup(group.children, group.attributes, records), names, left_out, tuple(assembly.dropped())
+            VirtualGroup(group.children, group.attributes, (*records, *documents)),
+            names,
+            left_out,
+            tuple(assembly.dropped()),
         )
 
 
@@ -445,6 +450,14 @@ def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
     )
 
 
+def _is_below(url: str, trees: Container[str]) -> bool:
+    """Whether a file is in one of some trees, whose URLs end in a slash."""
+    at = url.rfind("/")
+    while at > 0 and url[: at + 1] not in trees:
+        at = url.rfind("/", 0, at)
+    return at > 0
+
+
 def _own_coordinate(group: VirtualGroup, dim: str, given: Any) -> Coordinate | None:
     """Return the values along the axis that the group has itself; those of all its levels are the same."""
     groups = [group, *(node for _, node in group.walk() if isinstance(node, VirtualGroup))]
@@ -462,7 +475,10 @@ def _own_coordinate(group: VirtualGroup, dim: str, given: Any) -> Coordinate | N
 def with_member(stack: VirtualGroup, member: VirtualGroup, url: str, dim: str) -> VirtualGroup:
     """Return the stack along `dim` with the chunks of the source `url` as `member` has them."""
     fresh = {record.url: record for record in member.sources}
-    records = tuple(fresh.get(record.url, record) for record in stack.sources)
+    known = {record.url for record in stack.sources}
+    kept = (record for record in stack.sources if record.url in fresh or not _is_below(record.url, {url}))
+    new = (record for record in member.sources if record.url not in known and _is_below(record.url, {url}))
+    records = (*(fresh.get(record.url, record) for record in kept), *new)
     return replace(_replaced(stack, member, "", url, dim), sources=records)
 
 
@@ -486,7 +502,9 @@ def _replaced(stack: VirtualGroup, member: VirtualGroup, path: str, url: str, di
 def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) -> VirtualArray:
     """Return an array of the stack with the member's chunks in place of those that are in the source."""
     _require_same_attributes(old, new, path, dim)
-    if url not in old.refs.sources:
+    tree = url if url.endswith("/") else None
+    sources = [at for at, name in enumerate(old.refs.sources) if (name.startswith(tree) if tree else name == url)]
+    if not sources:
         return old
     axis = old.dimension_names.index(dim)
     others = [at for at in range(len(old.shape)) if at != axis]
@@ -502,7 +520,7 @@ def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim:
         if stacked != own:
             raise UnrepresentableError(f"{what} was {stacked}, is {own}; merge again", field=path)
     thick = 1 if has_grown else new.grid[axis]
-    rows = np.flatnonzero(old.refs.source == old.refs.sources.index(url))
+    rows = np.flatnonzero(np.isin(old.refs.source, sources))
     chunks = np.searchsorted(old.refs.indptr, rows, side="right") - 1
     places = np.unravel_index(chunks, old.grid)[axis]
     first = int(places.min())

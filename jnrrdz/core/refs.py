@@ -150,6 +150,10 @@ class ChunkRefs:
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
     inline: Mapping[int, bytes] = field(default_factory=dict)
+    version: NDArray[np.int64] | None = None
+    """For each range that is a whole object of a tree what tells the object's state (`sources.base.version_number`);
+    0 for others, None where that is known of none."""
+
     chunks: int = field(init=False)
     """Number of chunks, missing ones included."""
 
@@ -163,7 +167,8 @@ class ChunkRefs:
         # a broadcast number is everywhere the same
         if self.indptr.strides[0] and (self.indptr[1:] < self.indptr[:-1]).any():
             raise MalformedError("the row pointers decrease", field="indptr")
-        if len(self.offset) != rows or len(self.length) != rows:
+        columns = (self.offset, self.length) if self.version is None else (self.offset, self.length, self.version)
+        if any(len(column) != rows for column in columns):
             raise MalformedError("columns of different lengths", field="offset, length")
         if rows and (self.offset.min() < 0 or self.length.min() < 0):
             raise MalformedError("a negative offset or length", field="offset, length")
@@ -250,7 +255,23 @@ class ChunkRefs:
         held = self.inline
         inline = {new: held[old] for new, old in enumerate(chunks.tolist()) if old in held} if held else {}
         pointers = row_pointers(self.indptr[chunks + 1] - self.indptr[chunks])
-        return ChunkRefs(self.sources, pointers, self.source[rows], self.offset[rows], self.length[rows], inline)
+        version = None if self.version is None else self.version[rows]
+        return ChunkRefs(
+            self.sources, pointers, self.source[rows], self.offset[rows], self.length[rows], inline, version
+        )
+
+    def chunk_versions(self) -> Ints:
+        """Return the version of each chunk that has ranges, in their order."""
+        filled = np.flatnonzero(self.counts)
+        return np.zeros(len(filled), np.int64) if self.version is None else self.version[self.indptr[filled]]
+
+    def with_chunk_versions(self, versions: Ints) -> "ChunkRefs":
+        """Return the references with a version for each chunk that has ranges, in their order."""
+        counts = self.counts
+        filled = counts[counts > 0]
+        if len(filled) != len(versions):
+            raise MalformedError(f"{len(versions)} versions of {len(filled)} objects", field="object_versions")
+        return replace(self, version=np.repeat(versions, filled))
 
     @property
     def is_single(self) -> bool:
@@ -304,6 +325,10 @@ def _in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
         inline |= {first + chunk: data for chunk, data in part.inline.items()}
         first += part.chunks
     counts = np.concatenate([part.counts for part in parts])
+    version = None
+    if any(part.version is not None for part in parts):
+        known = [np.zeros(len(part.source), np.int64) if part.version is None else part.version for part in parts]
+        version = np.concatenate(known)
     return ChunkRefs(
         tuple(numbers),
         row_pointers(counts),
@@ -311,6 +336,7 @@ def _in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
         np.concatenate([part.offset for part in parts]),
         np.concatenate([part.length for part in parts]),
         inline,
+        version,
     )
 
 

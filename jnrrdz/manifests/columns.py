@@ -38,6 +38,9 @@ class ArrayRefs(Protocol):
     def ready(self, chunk: int) -> bool:
         """Whether `lookup` answers without waiting for a network."""
 
+    def version(self, chunk: int) -> int:
+        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending."""
 
@@ -62,13 +65,28 @@ class ColumnarRefs:
 
     def lookup(self, chunk: int) -> list[ByteRange] | bytes:
         """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
-        row = chunk
-        if self.rows is not None:
-            row = int(np.searchsorted(self.rows, chunk))
-            if row == len(self.rows) or self.rows[row] != chunk:
-                return []
+        row = self._row(chunk)
+        if row is None:
+            return []
         inline = self.refs.inline.get(row) if self.refs.inline else None
         return self.refs.ranges(row) if inline is None else inline
+
+    def _row(self, chunk: int) -> int | None:
+        if self.rows is None:
+            return chunk
+        row = int(np.searchsorted(self.rows, chunk))
+        return None if row == len(self.rows) or self.rows[row] != chunk else row
+
+    def version(self, chunk: int) -> int:
+        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+        row = None if self.refs.version is None else self._row(chunk)
+        if self.refs.version is None or row is None or self.refs.indptr[row] == self.refs.indptr[row + 1]:
+            return 0
+        return int(self.refs.version[self.refs.indptr[row]])
+
+    def with_versions(self, versions: Ints) -> "ColumnarRefs":
+        """Return the references with a version for each chunk that has ranges, in their order."""
+        return replace(self, refs=self.refs.with_chunk_versions(versions))
 
     def ready(self, chunk: int) -> bool:  # noqa: ARG002 - in memory every chunk is
         """Whether `lookup` answers without waiting for a network: it always does."""
@@ -92,7 +110,7 @@ class ColumnarRefs:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the columns; the mapping of inline bytes may be a view, which does not pickle."""
         refs = self.refs
-        columns = (refs.sources, refs.indptr, refs.source, refs.offset, refs.length, dict(refs.inline))
+        columns = (refs.sources, refs.indptr, refs.source, refs.offset, refs.length, dict(refs.inline), refs.version)
         return _restored, (self.keys, self.rows, columns)
 
     def __eq__(self, other: object) -> bool:
@@ -100,7 +118,7 @@ class ColumnarRefs:
         if not isinstance(other, ColumnarRefs):
             return NotImplemented
         mine, theirs = self.refs, other.refs
-        columns = ("indptr", "source", "offset", "length")
+        columns = ("indptr", "source", "offset", "length", "version")
         return (
             (self.keys, mine.sources, dict(mine.inline)) == (other.keys, theirs.sources, dict(theirs.inline))
             and all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in columns)

@@ -14,6 +14,15 @@ then the chunks in C order, so that a reader may take the file in pieces:
 The second form, a chunk of several ranges, is that of osml-imagery-io; stock fsspec refuses it.  The
 last one is a whole file whose length nobody knows.  A missing chunk has no line.
 
+Where chunks are whole objects of a tree, a member beside `refs` tells what is known of each object's state, for each
+array its chunks that have a reference, in C order, 8 bytes each, little-endian, in base64 (below 0 63 bits of a
+digest of the ETag, above 0 nanoseconds since 1970, 0 nothing).  Other readers take `refs` alone:
+
+    },"object_versions":{
+    "s0/data":["...",
+    "..."]
+    }}
+
 Version 0 and other layouts are read too, as a whole; `gen` is refused.
 """
 
@@ -70,9 +79,19 @@ def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) ->
     for key, document in _documents(root):
         stream.write(f"{separator}{quoted(key)}:{document}".encode())
         separator = ",\n"
+    versions: dict[str, Ints] = {}
     for path, array in list(root.arrays()):
         if len(array.refs.source) or array.refs.inline:  # all of a grid mapping, say, is in its metadata
-            stream.writelines(_lines(path, array, spans(array.refs, path, single_range=single_range)))
+            found = spans(array.refs, path, single_range=single_range)
+            stream.writelines(_lines(path, array, found))
+            if found.version is not None:
+                versions[path] = found.version[found.source != MISSING]
+    separator = '\n},"object_versions":{\n'
+    for path, column in versions.items():
+        parts = (column[first : first + BLOCK].astype("<i8") for first in range(0, len(column), BLOCK))
+        lines = ",\n".join(f'"{base64.b64encode(part.tobytes()).decode()}"' for part in parts)
+        stream.write(f"{separator}{quoted(path)}:[{lines}]".encode())
+        separator = ",\n"
     stream.write(b"\n}}\n")
 
 
@@ -186,6 +205,8 @@ _HEADER = 1 << 20  # bytes within which the first line has to end
 _LONGEST_LINE = 32 << 20  # bytes; gathering a longer one from pieces would cost the square of its length
 _SLICE = 50_000  # references of a manifest held whole that are turned to columns at once
 
+_BESIDE = b'\n},"object_versions":{'
+
 type Contents = tuple[Documents, dict[str, ColumnarRefs]]
 """What a manifest holds: its documents, and each array's references by its path."""
 
@@ -210,9 +231,15 @@ def _read_lines(source: ByteSource) -> Contents:
     except MalformedError as error:
         raise OtherLayoutError("not the first line of references") from error
     gatherer = Gatherer(top.get("templates", {}))
+    beside: list[bytes] | None = None
     for lines in _pieces(source, rest, len(head)):
-        gatherer.add_lines(lines)
-    return gatherer.finish()
+        if beside is None:
+            lines, mark, after = lines.partition(_BESIDE)  # noqa: PLW2901  what is left of it
+            gatherer.add_lines(lines)
+            beside = [after] if mark else None
+        else:
+            beside.append(lines)
+    return gatherer.finish(parse_json(b"{%b}" % b"".join(beside or ())))
 
 
 def _pieces(source: ByteSource, head: bytes, start: int) -> Iterator[bytes]:
@@ -249,7 +276,7 @@ def _read_whole(source: ByteSource) -> Contents:
     entries = iter(references.items())
     while part := dict(itertools.islice(entries, _SLICE)):
         gatherer.add(part)
-    return gatherer.finish()
+    return gatherer.finish(top.get("object_versions", {}))
 
 
 def _top(document: Any) -> dict[str, Any]:

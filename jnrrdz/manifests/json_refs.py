@@ -280,11 +280,27 @@ class Gatherer:
             raise UnsupportedError("a template that is more than a name; only names are replaced", field=url[:200])
         return expanded
 
-    def finish(self) -> tuple[Documents, dict[str, ColumnarRefs]]:
-        """Return the documents, and each array's references by its path."""
+    def finish(self, versions: Any) -> tuple[Documents, dict[str, ColumnarRefs]]:
+        """Return the documents, and each array's references by its path, with the versions of their objects."""
         self.documents.require_v3()
         sources = tuple(self.sources)
-        return self.documents, {path: columns.build(sources) for path, columns in self.columns.items()}
+        if not isinstance(versions, dict):
+            raise MalformedError(f"no object but {type(versions).__name__}", field="object_versions")
+        refs = {path: columns.build(sources) for path, columns in self.columns.items()}
+        for path, texts in versions.items():
+            if path not in refs:
+                raise MalformedError("versions of an array that is not there", field=f"object_versions, {path:.200}")
+            refs[path] = refs[path].with_versions(_versions(texts, path))
+        return self.documents, refs
+
+
+def _versions(texts: Any, path: str) -> Ints:
+    """Return the numbers of 64 bits that some texts hold in base64."""
+    try:
+        data = b"".join([base64.b64decode(text, validate=True) for text in texts])
+        return np.frombuffer(data, "<i8").astype(np.int64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise MalformedError(f"no versions: {error}", field=f"object_versions, {path}") from error
 
 
 def inline_bytes(value: Any, key: str) -> bytes | None:

@@ -4,12 +4,14 @@ Follows
 https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's `LazyReferenceMapper` does:
 
     .zmetadata            {"metadata": {key: document}, "record_size": n}; chunk keys are of the v2 form, "data/0.0"
-    data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw
+    data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw, perhaps version
     data/ranges.N.parq    the ranges of scattered chunks of that record: chunk (its row in the record), offset, size
 
 - A missing chunk's path is null.  A record of nothing but missing chunks has its file all the same: fsspec goes
   through all of them when it is to find out the sources' protocol.
 - A chunk that is a whole file has offset and size 0: fsspec takes that for all of it.
+- Where many chunks are whole objects of a tree, `version` tells what is known of each object's state (below 0 63
+  bits of a digest of its ETag, above 0 nanoseconds since 1970, 0 nothing).  fsspec takes the columns that it knows.
 - An inline chunk's bytes stand in `raw`, after `base64:` and encoded where they begin with that very text.
 - A scattered chunk (unless `single_range` made it its span) has a path that no file system opens, SCATTERED
   and the source's URL, so that a reader without `ranges` fails and never sees wrong bytes; offset and size
@@ -70,6 +72,7 @@ _REFERENCES = pa.schema(
         pa.field("raw", pa.binary()),
     ]
 )
+_VERSION = pa.field("version", pa.int64(), nullable=False)
 _RANGES = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("chunk", "offset", "size")])
 
 
@@ -257,7 +260,8 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
             row: _BASE64 + base64.b64encode(data) if data.startswith(_BASE64) else data for row, data in raw.items()
         }
         inline = pa.array([encoded.get(row) for row in range(len(index))], pa.binary())
-    return pa.Table.from_arrays([*columns, inline], schema=_REFERENCES)
+    table = pa.Table.from_arrays([*columns, inline], schema=_REFERENCES)
+    return table if part.version is None else table.append_column(_VERSION, integers(part.version))
 
 
 def _write_table(table: pa.Table, file: Path) -> None:
@@ -341,6 +345,11 @@ class ParquetRefs:
         record, row = divmod(chunk, self._record_size)
         return self._record(record).lookup(row)
 
+    def version(self, chunk: int) -> int:
+        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+        record, row = divmod(chunk, self._record_size)
+        return self._record(record).version(row)
+
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending; reads every record."""
         records = -(-self.keys.chunks // self._record_size)
@@ -374,12 +383,12 @@ class ParquetRefs:
         columns = Columns(ChunkKeys((self._record_size,), "", "."))
         url = below(self._folder, f"refs.{record}.parq")
         try:
-            table = self._table(url, _COLUMNS)
+            table = self._table(url, (*_COLUMNS, _VERSION.name))
             if table is None:  # a record of missing chunks is not written
                 return columns.build(())
             if table.num_rows > self._record_size:
                 raise MalformedError(f"{table.num_rows} rows in a record of {self._record_size}")
-            if tuple(table.column_names) not in _FORMS:
+            if tuple(name for name in table.column_names if name != _VERSION.name) not in _FORMS:
                 raise MalformedError(f"the columns {table.column_names}; {_COLUMNS} are a record's")
             return self._filled(columns, table, record)
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -403,7 +412,10 @@ class ParquetRefs:
         columns.pieces.append(Piece(plain, code[plain], offset[plain], size[plain]))
         if scattered.any():
             columns.pieces.append(self._scattered(np.flatnonzero(scattered), code, record))
-        return columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
+        refs = columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
+        if _VERSION.name not in table.column_names:
+            return refs
+        return refs.with_versions(_integers(table, _VERSION.name)[there])
 
     def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
         url = below(self._folder, f"ranges.{record}.parq")
@@ -454,7 +466,8 @@ def _cut(refs: ChunkRefs, chunks: int) -> ChunkRefs:
     rows = int(refs.indptr[chunks])
     inline = {chunk: data for chunk, data in refs.inline.items() if chunk < chunks}
     columns = (refs.source[:rows], refs.offset[:rows], refs.length[:rows])
-    return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline)
+    version = None if refs.version is None else refs.version[:rows]
+    return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline, version)
 
 
 def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:

@@ -157,17 +157,21 @@ class Spans:
     scattered: NDArray[np.int64]
     """The chunks whose bytes are not all of their span, or not in its order."""
 
+    version: NDArray[np.int64] | None = None
+    """What tells the state of each chunk that is a whole object; None where that is known of none."""
+
     def slice(self, first: int, stop: int) -> "Spans":
         """Return the spans of the chunks from `first` to before `stop`, numbered from 0."""
         low, high = np.searchsorted(self.scattered, (first, stop))
         part = np.s_[first:stop]
-        return Spans(self.source[part], self.start[part], self.length[part], self.scattered[low:high] - first)
+        version = None if self.version is None else self.version[part]
+        return Spans(self.source[part], self.start[part], self.length[part], self.scattered[low:high] - first, version)
 
 
 def spans(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
     """Return the span of every chunk of the array at `path`, none scattered if `single_range` hides that."""
     if len(refs.source) == refs.chunks and bool((refs.counts == 1).all()):
-        found = Spans(refs.source, refs.offset, refs.length, np.empty(0, np.int64))
+        found = Spans(refs.source, refs.offset, refs.length, np.empty(0, np.int64), refs.version)
     else:
         found = _gathered(refs, path, single_range=single_range)
     _refuse_empty(found, refs, path)
@@ -202,7 +206,8 @@ def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
         is_scattered = np.zeros(refs.chunks, bool)
         is_scattered[chunk[1:][apart & (chunk[1:] == chunk[:-1])]] = True
         scattered = np.flatnonzero(is_scattered)
-    return Spans(source, _spread(refs, filled, start, 0), _spread(refs, filled, stop - start, 0), scattered)
+    version = None if refs.version is None else _spread(refs, filled, refs.version[first], 0)
+    return Spans(source, _spread(refs, filled, start, 0), _spread(refs, filled, stop - start, 0), scattered, version)
 
 
 def _spread(refs: ChunkRefs, filled: NDArray[np.int64], values: NDArray[Any], absent: int) -> NDArray[Any]:

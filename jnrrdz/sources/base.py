@@ -5,6 +5,7 @@ spans share a request (`coalesce`), and their bytes are handed out again (`split
 scanners that walk through headers a few bytes at a time; one scan has one.
 """
 
+import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,70 @@ class Validators:
     """Last modification as RFC 3339 text in UTC."""
 
 
+type Mark = str | int
+"""What a listing says of an object's state: its ETag, else the nanoseconds since 1970 at which it was last modified;
+0 where it says neither."""
+
+
+def version_number(mark: Mark) -> int:
+    """Return 64 bits that tell one state of an object from another, 0 for nothing.
+
+    Above 0 it is a time of modification, below 0 the digest of an ETag.
+    """
+    if isinstance(mark, int):
+        return max(mark, 0)
+    digest = hashlib.blake2b(mark.removeprefix("W/").strip('"').encode(), digest_size=8).digest()
+    return -1 - (int.from_bytes(digest) >> 1)
+
+
+def nanoseconds(text: str) -> int:
+    """Return how long after 1970 a time of modification is, as `rfc3339` spells it; 0 where it is no such text."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    try:
+        seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+        return seconds * 10**9 + int(fraction.ljust(9, "0")[:9] or 0)
+    except ValueError:
+        return 0
+
+
+@dataclass(frozen=True)
+class ObjectState:
+    """What a manifest records of one of many objects."""
+
+    size: int
+    number: int
+    """`version_number` of the object's mark."""
+
+    def difference(self, now: Validators) -> str | None:
+        """Return in words what shows that an object has changed, None where nothing shows it."""
+        if now.size != self.size:
+            return f"size was {self.size}, is {now.size}"
+        if self.number < 0 and now.etag is not None:
+            return None if version_number(now.etag) == self.number else f"ETag is {now.etag}, and was another one"
+        if now.etag is not None or now.modified is None or self.number <= 0 or nanoseconds(now.modified) == self.number:
+            return None
+        return f"time of modification was {modified_text(self.number)}, is {now.modified}"
+
+
+def since_listed(then: ObjectState, now: Validators) -> DriftError | None:
+    """Return the error for an object that is not what it was when it was listed, None where nothing shows it."""
+    change = then.difference(now)
+    return None if change is None else DriftError(f"changed since it was scanned: {change}; index it again")
+
+
+def seen_in_listing(size: int, mark: Mark) -> Validators:
+    """Return what a listing says of an object as the validators that an answer for it would give."""
+    if isinstance(mark, str):
+        return Validators(size, mark)
+    return Validators(size, modified=modified_text(mark) if mark > 0 else None)
+
+
+def modified_text(time: int) -> str:
+    """Return nanoseconds since 1970 as RFC 3339 text in UTC."""
+    seconds, fraction = divmod(time, 10**9)
+    return rfc3339(datetime.fromtimestamp(seconds, UTC), fraction)
+
+
 class State(Protocol):
     """A source's state as seen or as recorded; None is what is not known."""
 
@@ -57,7 +122,8 @@ def difference(then: State, now: State) -> str | None:
     """Return in words what shows that two states are not the same, None where nothing shows it.
 
     What one of the two does not say is not compared.  Servers add and drop an ETag's mark of weakness on the
-    way.  The time of modification counts only where no ETag can be compared.
+    way.  The time of modification counts where there is no ETag, or no longer one; an ETag that is new is a
+    server's, which has times of its own.
     """
     if None not in {then.size, now.size} and then.size != now.size:
         return f"size was {then.size}, is {now.size}"
@@ -66,9 +132,7 @@ def difference(then: State, now: State) -> str | None:
     if then.etag is not None and now.etag is not None:
         same = then.etag.removeprefix("W/") == now.etag.removeprefix("W/")
         return None if same else f"ETag was {then.etag}, is {now.etag}"
-    # what had no ETag was a local file: with one, it is a copy in a store, and has a time of its own
-    counts = then.etag is not None or now.etag is None
-    if counts and None not in {then.modified, now.modified} and then.modified != now.modified:
+    if now.etag is None and None not in {then.modified, now.modified} and then.modified != now.modified:
         return f"time of modification was {then.modified}, is {now.modified}"
     return None
 
@@ -89,6 +153,10 @@ class ByteSource(Protocol):
     @property
     def validators(self) -> Validators:
         """Size, ETag, version and time of modification; asked once and kept."""
+
+    @property
+    def known(self) -> Validators | None:
+        """The same as far as nobody has to be asked for it."""
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, in order, fetched together; shorter only at the source's end."""

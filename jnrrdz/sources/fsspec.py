@@ -130,6 +130,11 @@ class FsspecSource:
                 self._known = transport.validators or await transport.stat()
         return self._known
 
+    @property
+    def known(self) -> Validators | None:
+        """The same as far as an answer has told it."""
+        return self._known or self._transport().validators
+
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, near ones in one request, requests together."""
         return self._submit(self._fetch_all(spans)).result()
@@ -225,7 +230,7 @@ class _AsyncTransport:
     async def stat(self) -> Validators:
         self._fs.invalidate_cache(self._path)  # a listing made earlier tells of an earlier state
         async with asyncio.timeout(retry.longest_answer(0)):
-            self.validators = _validators(await self._info())
+            self.validators = validators_of(await self._info())
         return self.validators
 
     async def fetch(self, span: Span) -> bytes:
@@ -303,7 +308,8 @@ async def _together(requests: Sequence[partial[Coroutine[Any, Any, bytes]]]) -> 
             task.cancel()
 
 
-def _validators(info: Mapping[str, Any]) -> Validators:
+def validators_of(info: Mapping[str, Any]) -> Validators:
+    """Return the state of an object as a file system's `info` or listing says it."""
     if info.get("type") == "directory":
         raise UnsupportedError("a directory where a file is read; name an object in it")
     if info.get("size") is None:

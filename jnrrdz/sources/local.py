@@ -9,12 +9,11 @@ import os
 import stat
 import threading
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from jnrrdz.errors import DriftError, UnsupportedError
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import faults
-from jnrrdz.sources.base import Span, Validators, rfc3339
+from jnrrdz.sources.base import Span, Validators, modified_text
 
 
 class LocalSource:
@@ -43,6 +42,11 @@ class LocalSource:
     def validators(self) -> Validators:
         """Size and time of modification when the file was first opened."""
         return self._file().validators
+
+    @property
+    def known(self) -> Validators:
+        """The same: the open file tells."""
+        return self.validators
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, shorter only at the file's end."""
@@ -128,5 +132,4 @@ class _OpenFile:
 
 def modified_at(state: os.stat_result) -> str:
     """Return when a file was last modified, as RFC 3339 text in UTC."""
-    seconds, fraction = divmod(state.st_mtime_ns, 10**9)
-    return rfc3339(datetime.fromtimestamp(seconds, UTC), fraction)
+    return modified_text(state.st_mtime_ns)

@@ -17,12 +17,12 @@ import fsspec.asyn
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, is_absent
-from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.base import ByteSource, Mark, Validators, is_absent, nanoseconds
+from jnrrdz.sources.fsspec import open_source, validators_of
 from jnrrdz.sources.guard import AddressGuard
 
-type Page = tuple[list[str], list[int]]
-"""Keys relative to the tree, and the size of each object."""
+type Page = tuple[list[str], list[int], list[Mark]]
+"""Keys relative to the tree, the size of each object, and what tells its state."""
 
 PER_REQUEST = 1000
 """Objects in one page of an S3 listing."""
@@ -35,6 +35,9 @@ class Tree(Protocol):
 
     url: str
     """With a slash at its end."""
+
+    latest: float
+    """When the last object that was listed was modified, in seconds since 1970; 0 where that is not told."""
 
     requests: int
     bytes_read: int
@@ -70,6 +73,7 @@ class LocalTree:
         self._path = os.path.realpath(path)
         self._allow = tuple(allow)
         self.url = f"{self._path.rstrip('/')}/"
+        self.latest = 0.0
         self.requests = 0
         self.bytes_read = 0
 
@@ -79,15 +83,17 @@ class LocalTree:
         while waiting:
             folder = waiting.pop()
             with faults.translate_errors(self.url + folder, "listing"):
-                keys, sizes, below = self._listed(folder)
+                keys, sizes, marks, below = self._listed(folder)
             self.requests += 1
             waiting += below
             if keys:
-                yield keys, sizes
+                self.latest = max(self.latest, max(map(int, marks)) / 1e9)
+                yield keys, sizes, marks
 
-    def _listed(self, folder: str) -> tuple[list[str], list[int], list[str]]:
+    def _listed(self, folder: str) -> tuple[list[str], list[int], list[Mark], list[str]]:
         keys: list[str] = []
         sizes: list[int] = []
+        marks: list[Mark] = []
         below: list[str] = []
         with os.scandir(f"{self._path}/{folder}") as entries:
             for entry in entries:
@@ -95,9 +101,11 @@ class LocalTree:
                     if self._follows(entry, f"{self._path}/{folder}"):
                         below.append(f"{folder}{entry.name}/")
                 elif entry.is_file() and self._follows(entry):
+                    state = entry.stat()
                     keys.append(folder + entry.name)
-                    sizes.append(entry.stat().st_size)
-        return keys, sizes, below
+                    sizes.append(state.st_size)
+                    marks.append(state.st_mtime_ns)
+        return keys, sizes, marks, below
 
     def _follows(self, entry: os.DirEntry[str], folder: str | None = None) -> bool:
         """Whether an entry is looked at: a link to a directory that it is in would be listed without end.
@@ -132,6 +140,7 @@ class FsspecTree:
 
     def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
         self.url = f"{url.rstrip('/')}/"
+        self.latest = 0.0
         self.requests = 0
         self.bytes_read = 0
         with faults.translate_errors(self.url, "opening"):
@@ -143,21 +152,18 @@ class FsspecTree:
         if has_pages(self._fs):
             for page in pages_of(self._fs, self._path, self.url):
                 self.requests += 1
-                files = [(key, entry["size"]) for key, entry in page if entry["type"] == "file" and key[-1:] != "/"]
+                files = [(key, entry) for key, entry in page if entry["type"] == "file" and key[-1:] != "/"]
                 if files:
-                    yield [key for key, _ in files], [size for _, size in files]
+                    times = [entry["LastModified"].timestamp() for _, entry in files if "LastModified" in entry]
+                    self.latest = max([self.latest, *times])
+                    yield _page(files)
             return
         waiting = [self._path]
         while waiting:
             entries = entries_of(self._fs, waiting.pop(), self.url)
             self.requests += 1
             waiting += [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
-            files = [
-                (entry["name"][len(self._path) + 1 :], int(entry["size"]))
-                for entry in entries
-                if entry["type"] == "file"
-            ]
-            yield [key for key, _ in files], [size for _, size in files]
+            yield _page([(entry["name"][len(self._path) + 1 :], entry) for entry in entries if entry["type"] == "file"])
 
     def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
         """Return the first `stop` bytes of each object, many at once."""
@@ -174,6 +180,18 @@ class FsspecTree:
         self.requests += len(found)
         self.bytes_read += sum(map(len, found))
         return found
+
+
+def _page(files: Sequence[tuple[str, Mapping[str, Any]]]) -> Page:
+    """Return the entries of a listing as columns."""
+    marks = [entry.get("ETag") or _mark(entry) for _, entry in files]
+    return [key for key, _ in files], [int(entry["size"]) for _, entry in files], marks
+
+
+def _mark(entry: Mapping[str, Any]) -> Mark:
+    """Return what an entry of any file system says of an object's state."""
+    state = validators_of(entry)
+    return state.etag or (0 if state.modified is None else nanoseconds(state.modified))
 
 
 def has_pages(fs: Any) -> bool:
@@ -232,8 +250,11 @@ class UnlistedTree:
         self._options = options
         self._guard = guard
         self.url = f"{url.rstrip('/')}/"
+        self.latest = 0.0
         self.requests = 0
         self.bytes_read = 0
+        self.states: dict[str, Validators] = {}
+        """Of the objects that were found."""
 
     def pages(self) -> Iterator[Page]:
         """Refuse: there is no listing."""
@@ -258,11 +279,14 @@ class UnlistedTree:
     def _found(self, key: str, stop: int) -> bytes | None:
         source = open_source(self.url + key, storage_options=self._options, guard=self._guard)
         try:
-            return source.read([(0, stop)])[0]
+            data = source.read([(0, stop)])[0]
+            self.states[key] = source.validators
         except JnrrdzError as error:
             if is_absent(error):
                 return None
             raise
+        else:
+            return data
         finally:
             source.close()
 
@@ -276,6 +300,9 @@ class FileSizes:
     """What was found: a size for each file, `MISSING` where there is none."""
 
     sizes: list[int]
+    marks: list[Mark] = field(default_factory=list)
+    """What tells each file's state, where listings tell it of all."""
+
     requests: int = 0
     links: list[int] = field(default_factory=list)
     """Local files that symbolic links lead to, or to whose folder."""
@@ -285,7 +312,7 @@ def file_sizes(
     wanted: Sequence[str], opener: Callable[[str], ByteSource], storage_options: Mapping[str, Any] | None = None
 ) -> FileSizes:
     """Return the sizes of files by their URLs; options are fsspec's."""
-    found = FileSizes([MISSING] * len(wanted))
+    found = FileSizes([MISSING] * len(wanted), [0] * len(wanted))
     by_folder: dict[str, list[int]] = {}
     for number, url in enumerate(wanted):
         by_folder.setdefault(url.rpartition("/")[0], []).append(number)
@@ -322,7 +349,8 @@ def _list_local(path: str, numbers: Sequence[int], wanted: Sequence[str], found:
     for number in numbers:
         entry = known.get(wanted[number].rpartition("/")[2])
         if entry is not None and entry.is_file():
-            found.sizes[number] = entry.stat().st_size
+            state = entry.stat()
+            found.sizes[number], found.marks[number] = state.st_size, state.st_mtime_ns
             if is_link or entry.is_symlink():
                 found.links.append(number)
 
@@ -339,15 +367,15 @@ def _list_remote(
     twins = {number: place[wanted[number][len(common) + 1 :]] for number in numbers}
     try:
         tree = open_tree(common, storage_options=options)
-        for keys, sizes in tree.pages():
-            for key, size in zip(keys, sizes, strict=True):
+        for page in tree.pages():
+            for key, size, mark in zip(*page, strict=True):
                 if key in place:
-                    found.sizes[place[key]] = size
+                    found.sizes[place[key]], found.marks[place[key]] = size, mark
     except JnrrdzError as error:
         return isinstance(error.__cause__, FileNotFoundError)
     found.requests += tree.requests
     for number, twin in twins.items():
-        found.sizes[number] = found.sizes[twin]
+        found.sizes[number], found.marks[number] = found.sizes[twin], found.marks[twin]
     return True
 
 

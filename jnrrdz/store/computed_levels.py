@@ -466,6 +466,10 @@ class MovedRefs:
         """Whether `lookup` answers without waiting for a network."""
         return self.inner.ready(chunk)
 
+    def version(self, chunk: int) -> int:
+        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+        return self.inner.version(chunk)
+
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending."""
         return self.inner.present()

@@ -39,7 +39,7 @@ from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import ByteSource, is_absent, since_scanned
+from jnrrdz.sources.base import ByteSource, ObjectState, is_absent, since_listed, since_scanned
 from jnrrdz.sources.local import modified_at
 from jnrrdz.sources.url import local_path
 
@@ -74,6 +74,8 @@ class Opened:
     checked: bool = False
     touched: DriftError | None = None
     """What was found of a local file that has its size, but another time of modification than recorded."""
+    confirmed: ObjectState | None = None
+    """What it was found to be as one of many objects, whose states stand beside their references."""
 
     def check(self) -> None:
         """Refuse a source that is not what it was when it was scanned; looks once.
@@ -105,6 +107,10 @@ class SourcePool:
         self._vouched: tuple[str, ...] = ()
         """Folders of sources that are known to have been seen by whoever wrote the manifest."""
         self.warns = True
+        self._trees = tuple(url for url in self._records if url.endswith("/"))
+        files = (url for url in self._records if self._trees and url.endswith(f"/{ATTRIBUTES}"))
+        self._first = next((url for url in self._records if not url.endswith("/")), None)
+        self._documents = {url[: -len(ATTRIBUTES) - 1]: url for url in files}
         self._at_home = manifest.url is None or local_path(manifest.url) is not None
         self._start()
 
@@ -112,6 +118,7 @@ class SourcePool:
         self._opened: dict[str, Opened] = {}
         self._most = most_open()
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._process = os.getpid()
 
     def is_local(self, url: str) -> bool:
@@ -138,10 +145,8 @@ class SourcePool:
         opened = Opened(source, record, self.is_local(url))
         if opened.local:
             opened.check()
-            if opened.touched is not None and self.warns:  # once for all files of a manifest
-                self.warns = False
-                text = f"{printable(url)}: {opened.touched.message} unless this is a copy, which has a time of its own"
-                warnings.warn(text, DriftWarning, stacklevel=2)
+            if opened.touched is not None and not url.startswith(self._trees or ("\0",)):
+                self._warn(opened.touched, url)
         with self._lock:
             while len(self._opened) >= self._most:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
@@ -193,6 +198,51 @@ class SourcePool:
             return False
         return (state.st_size, modified_at(state)) == (record.size, record.modified)
 
+    def _warn(self, touched: DriftError, url: str) -> None:
+        if self.warns:  # once for all files of a manifest
+            self.warns = False
+            text = f"{printable(url)}: {touched.message} unless this is a copy, which has a time of its own"
+            warnings.warn(text, DriftWarning, stacklevel=2)
+
+    def confirm(self, opened: Opened, url: str, expected: ObjectState) -> None:
+        """Refuse one of many objects that is not what it was when it was listed, or whose data set is not.
+
+        A copy of a directory changes the time of every file.  So a local file of the recorded size that has
+        another time is a copy's only where the metadata of its data set have another time too, and the other
+        way round.
+        """
+        now = opened.source.known  # of some stores an answer tells nothing, and asking is a request for each object
+        if opened.confirmed == expected or now is None:
+            return
+        metadata = self.metadata_of(url)
+        drift = since_listed(expected, now)
+        touched = None if metadata is None else metadata.touched
+        if drift is None and touched is not None and metadata is not None and expected.number > 0:
+            raise touched.at(url=metadata.source.url)
+        if drift is not None:
+            is_copy = opened.local and expected.size == now.size
+            if not is_copy or (metadata is not None and touched is None):
+                raise drift.at(url=url)
+            self._warn(drift, url)
+        opened.confirmed = expected
+
+    def metadata_of(self, url: str) -> Opened | None:
+        """Return the metadata of the data set that an object is part of, checked; None where none are recorded.
+
+        Those of N5 stand in a folder above the object, tiles have the header that names them.
+        """
+        folder = url if self._documents else ""
+        while folder not in self._documents and "/" in folder:
+            folder = folder.rpartition("/")[0]
+        document = self._documents.get(folder, self._first)
+        if document is None:
+            return None
+        opened = self.opened(document)
+        if not opened.checked:
+            with self._turn:  # many objects ask at once, and their store is asked once
+                opened.check()
+        return opened
+
     def sized(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
         """Return the ranges, those that end where their source does with their length."""
         return [(url, offset, self._length(url, offset, length)) for url, offset, length in wanted]
@@ -205,21 +255,25 @@ class SourcePool:
             raise MalformedError(f"a source of {size} bytes ends before the range", url=url, offset=offset)
         return size - offset
 
-    def read(self, wanted: Sequence[ByteRange]) -> bytes:
-        """Return the bytes of some ranges, one after another."""
+    def read(self, wanted: Sequence[ByteRange], expected: ObjectState | None = None) -> bytes:
+        """Return the bytes of some ranges, one after another; of one object, where its state is given."""
         if len(wanted) == 1:
-            return self._read(*wanted[0])
-        return b"".join([self._read(*one) for one in wanted])
+            return self._read(*wanted[0], expected)
+        return b"".join([self._read(*one, expected) for one in wanted])
 
-    def _read(self, url: str, offset: int, length: int) -> bytes:
+    def _read(self, url: str, offset: int, length: int, expected: ObjectState | None) -> bytes:
         if not length:
             return b""
         opened = self.opened(url)
+        if opened.local and expected is not None:
+            self.confirm(opened, url, expected)
         if opened.local and offset + length > opened.source.validators.size:
             # said before reading: a manifest may claim any length
             raise truncated(opened.source, offset, length, max(opened.source.validators.size - offset, 0))
         (data,) = opened.source.read([(offset, offset + length)])
         opened.check()
+        if not opened.local and expected is not None:
+            self.confirm(opened, url, expected)
         if len(data) != length:
             raise truncated(opened.source, offset, length, len(data))
         return data
@@ -272,6 +326,7 @@ class _Ask(NamedTuple):
     url: str
     start: int
     stop: int
+    expected: ObjectState | None
     answer: asyncio.Future[bytes]
 
 
@@ -284,7 +339,7 @@ class Batches:
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Ask]] = {}
         self._fetches: set[asyncio.Task[None]] = set()
 
-    def ask(self, url: str, offset: int, length: int) -> asyncio.Future[bytes]:
+    def ask(self, url: str, offset: int, length: int, expected: ObjectState | None = None) -> asyncio.Future[bytes]:
         """Return what will be the bytes of a range; the request leaves when the loop's turn is over."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bytes] = loop.create_future()
@@ -295,7 +350,7 @@ class Batches:
         if loop not in self._waiting:
             self._waiting[loop] = []
             loop.call_soon(self._flush, loop)
-        self._waiting[loop].append(_Ask(url, offset, offset + length, answer))
+        self._waiting[loop].append(_Ask(url, offset, offset + length, expected, answer))
         return answer
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -318,6 +373,9 @@ class Batches:
         if not opened.checked:
             # after reading: the answer has often told what would else take a request of its own
             await asyncio.to_thread(opened.check)
+        for expected in {ask.expected for ask in served} - {None, opened.confirmed}:
+            if expected is not None:
+                await asyncio.to_thread(self._pool.confirm, opened, url, expected)
         for ask in served:
             piece = data[ask.start - request.start : ask.stop - request.start]
             wanted = ask.stop - ask.start
@@ -360,6 +418,14 @@ class WholeFiles:
         ((url, offset, length),) = wanted
         return offset == 0 and length == WHOLE and url.startswith(self._trees)
 
+    def expected(self, wanted: Sequence[ByteRange], key: str) -> ObjectState | None:
+        """Return what a chunk's object was when it was listed, None where the manifest does not say it."""
+        if not self._trees or len(wanted) != 1 or not wanted[0][0].startswith(self._trees):
+            return None
+        chunk = self._manifest.chunk(key)
+        number = 0 if chunk is None else chunk[0].version(chunk[1])
+        return ObjectState(wanted[0][2], number) if number else None
+
     def read(self, wanted: Sequence[ByteRange], key: str, most: int) -> bytes | None:
         """Return a file's bytes, of which there may be so many, None where there is none."""
         url, limit = wanted[0][0], min(most, LARGEST)
@@ -378,7 +444,8 @@ class WholeFiles:
             opened = self._pool.known(url)
             if opened is None:
                 opened = await asyncio.to_thread(self._pool.opened, url)
-            return self._checked((await opened.source.aread([(0, limit + 1)]))[0], url, limit)
+            (data,) = await opened.source.aread([(0, limit + 1)])
+            return await asyncio.to_thread(self._checked, data, url, limit)
         except JnrrdzError as error:
             if not is_absent(error):
                 raise
@@ -402,6 +469,8 @@ class WholeFiles:
             self._there.add(folder)
 
     def _checked(self, data: bytes, url: str, limit: int) -> bytes:
+        """Return a file's bytes; its data set's metadata have to be what they were."""
+        self._pool.metadata_of(url)
         if len(data) > limit:
             raise UnsupportedError(f"a block of more than {limit} bytes; index it where it can be listed", url=url)
         if not data:

@@ -136,12 +136,13 @@ class ReferenceStore(Store):
     async def _fetched(self, key: str, wanted: list[ByteRange], byte_range: ByteRequest | None) -> bytes | None:
         if self._wholes.covers(wanted):
             return cut(await self._wholes.aread(wanted, key, self._most(key)[1]), byte_range)
+        expected = self._wholes.expected(wanted, key)
         if all(self._pool.is_local(url) for url, _, _ in wanted):
-            return self._pool.read(self._part(key, wanted, byte_range))
+            return self._pool.read(self._part(key, wanted, byte_range), expected)
         if any(length == WHOLE for _, _, length in wanted):
             wanted = await asyncio.to_thread(self._pool.sized, wanted)
         part = self._part(key, wanted, byte_range)
-        pieces = await asyncio.gather(*[self._batches.ask(*one) for one in part])
+        pieces = await asyncio.gather(*[self._batches.ask(*one, expected) for one in part])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def get_sync(
@@ -152,7 +153,8 @@ class ReferenceStore(Store):
         try:
             found = self._lookup(key)
             if isinstance(found, list) and not self._wholes.covers(found):
-                data: bytes | None = self._pool.read(self._part(key, found, byte_range))
+                expected = self._wholes.expected(found, key)
+                data: bytes | None = self._pool.read(self._part(key, found, byte_range), expected)
             else:
                 whole = self._wholes.read(found, key, self._most(key)[1]) if isinstance(found, list) else found
                 data = cut(whole, byte_range)

@@ -180,9 +180,10 @@ def n5(path, shape=(96, 64), blocks=(32, 32)):
     tensorstore.open(spec).result().write(np.ones(shape, "u2")).result()
 
 
-def test_blocks_of_a_container_are_known_from_its_listing():
+@pytest.mark.parametrize("object_versions", [True, False])
+def test_blocks_of_a_container_are_known_from_its_listing(object_versions):
     n5("v.n5")
-    jnrrdz.index("v.n5", "v.json")
+    jnrrdz.index("v.n5", "v.json", object_versions=object_versions)
     found = jnrrdz.verify("v.json")
     assert found.ok
     assert found.ranges == 6
@@ -192,6 +193,7 @@ def test_blocks_of_a_container_are_known_from_its_listing():
     assert {(finding.kind, os.path.relpath(finding.place)) for finding in found.findings} == {
         ("range", "data/c/0/1"),
         ("source", "v.n5/2/1"),
+        *([("drift", "v.n5/1/0")] if object_versions else []),
     }
 
 

@@ -37,7 +37,7 @@ def test_many_files_of_a_tree_are_columns(container, tmp_path, form, relative):
     assert [url for chunk in range(refs.chunks) for url, _, _ in refs.ranges(chunk)] == [
         f"{tmp_path}/c.n5/a/{x}/{y}" for y in range(11) for x in range(12)
     ]
-    assert [record.url for record in group.sources] == [f"{tmp_path}/c.n5/"]
+    assert [record.url for record in group.sources] == [f"{tmp_path}/c.n5/{name}" for name in ("", "a/attributes.json")]
     found = jnrrdz.open_group(group)["a/data"][...]
     np.testing.assert_array_equal(found, np.arange(132, dtype="u1").reshape(12, 11).T)
 

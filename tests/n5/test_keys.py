@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from jnrrdz.formats.n5.listing import TreeKeys
+from jnrrdz.sources.base import Validators
 
 
 def sorted_keys(*keys):
     found = TreeKeys()
-    found.add(list(keys), list(range(len(keys))))
+    found.add(list(keys), list(range(len(keys))), [0] * len(keys))
     return found
 
 
@@ -27,16 +28,17 @@ def sorted_keys(*keys):
     ],
 )
 def test_blocks_of_a_dataset(keys, dataset, axes, expected):
-    index, sizes = sorted_keys(*keys).blocks(dataset, axes)
+    index, sizes, _ = sorted_keys(*keys).blocks(dataset, axes)
     assert index.tolist() == expected
     assert len(sizes) == len(expected)
 
 
 def test_pages_add_up_and_sizes_stay_with_their_blocks():
     found = TreeKeys()
-    found.add(["v/0/0", "attributes.json"], [10, 3])
-    found.add(["v/attributes.json", "v/1/0"], [4, 20])
-    index, sizes = found.blocks("v", 2)
+    found.add(["v/0/0", "attributes.json"], [10, 3], [5, '"a"'])
+    found.add(["v/attributes.json", "v/1/0"], [4, 20], [0, 6])
+    index, sizes, versions = found.blocks("v", 2)
     assert dict(zip(map(tuple, index.tolist()), sizes.tolist(), strict=True)) == {(0, 0): 10, (1, 0): 20}
-    assert found.documents == {"": 3, "v": 4}
+    assert dict(zip(map(tuple, index.tolist()), versions.tolist(), strict=True)) == {(0, 0): 5, (1, 0): 6}
+    assert found.documents == {"": Validators(3, '"a"'), "v": Validators(4)}
     assert index.dtype == np.int32

@@ -252,3 +252,10 @@ def test_a_manifest_that_nothing_tells_the_state_of_is_read_again():
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_what_was_indexed_on_a_disk_is_read_from_a_server(http_server, tmp_path):
+    http_server.files["/a.tif"] = tiff(tmp_path / "a.tif", OLD)
+    jnrrdz.index(tmp_path / "a.tif", tmp_path / "refs.json", relative=True)
+    http_server.files["/refs.json"] = (tmp_path / "refs.json").read_bytes()
+    assert np.array_equal(jnrrdz.open_group(f"{http_server.url}/refs.json")["data"][:], OLD)

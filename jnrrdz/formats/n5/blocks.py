@@ -131,9 +131,9 @@ class Blocks:
     """The blocks of one dataset, in C order of the reversed grid."""
 
     def __init__(self, tree: Tree, keys: TreeKeys, path: str, dataset: N5Dataset) -> None:
-        index, sizes = keys.blocks(path, len(dataset.dimensions))
+        index, sizes, versions = keys.blocks(path, len(dataset.dimensions))
         inside = (index < np.array(dataset.grid, np.int64)).all(axis=1)
-        index, sizes = index[inside], sizes[inside]
+        index, sizes, versions = index[inside], sizes[inside], versions[inside]
         grid = dataset.grid[::-1]
         self.chunks = math.prod(grid)
         if self.chunks > _MOST_PLACES:
@@ -145,6 +145,7 @@ class Blocks:
         self._folder = f"{path}/" if path else ""
         self.index: Indices = np.ascontiguousarray(index[order])
         self.sizes: Sizes = sizes[order]
+        self._versions: Sizes = versions[order]
         self._number: NDArray[np.int64] = number[order]
         short = np.flatnonzero(self.sizes < header_length(len(dataset.dimensions)))
         if len(short):
@@ -156,8 +157,8 @@ class Blocks:
     def _key(self, row: int) -> str:
         return self._folder + "/".join(map(str, self.index[row].tolist()))
 
-    def refs(self) -> ChunkRefs:
-        """Return each block as the whole of its file."""
+    def refs(self, *, versions: bool = True) -> ChunkRefs:
+        """Return each block as the whole of its file, with what tells its state where that is asked for."""
         if self.chunks > MOST_CHUNKS:
             raise UnsupportedError(
                 f"a grid of {self.chunks} blocks, there or not; a manifest takes {MOST_CHUNKS}; index it --in-place",
@@ -169,7 +170,8 @@ class Blocks:
         files = GridFiles(self._tree.url, (self._tree.url + self._folder,), names)
         rows = np.arange(len(self.index), dtype=np.int32)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(there)))
-        return ChunkRefs(files, indptr, rows, np.zeros(len(rows), np.int64), self.sizes)
+        known = self._versions if versions and self._versions.any() else None
+        return ChunkRefs(files, indptr, rows, np.zeros(len(rows), np.int64), self.sizes, version=known)
 
     def framing(self) -> Framing:
         """Return how LZ4 blocks are framed, as the first of them shows."""
@@ -247,7 +249,7 @@ class GeneratedBlocks:
         self._folder = f"{path}/" if path else ""
         self.chunks = math.prod(dataset.grid)
 
-    def refs(self) -> ChunkRefs:
+    def refs(self, *, versions: bool = True) -> ChunkRefs:  # noqa: ARG002  nothing tells them
         """Return each block as the whole of its object."""
         if self.chunks > MOST_BLOCKS:
             raise UnsupportedError(

@@ -16,13 +16,14 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.n5.attributes import LEVEL_LISTS, cosem_levels, is_dataset, parse_attributes
+from jnrrdz.sources.base import Mark, Validators, seen_in_listing, version_number
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 ATTRIBUTES = "attributes.json"
@@ -34,59 +35,80 @@ type Indices = NDArray[np.int32]
 type Sizes = NDArray[np.int64]
 
 
+class Found(NamedTuple):
+    """Blocks that a listing shows."""
+
+    places: Indices
+    """The indices of each block, x first."""
+
+    sizes: Sizes
+    versions: Sizes
+    """What tells each object's state, as `version_number` has it."""
+
+
 @dataclass
 class TreeKeys:
     """The keys of a container, as far as its listing has come."""
 
-    documents: dict[str, int] = field(default_factory=dict)
-    """The folder of each attributes.json, and the file's size."""
+    documents: dict[str, Validators] = field(default_factory=dict)
+    """The folder of each attributes.json, and the file's state."""
 
     others: set[str] = field(default_factory=set)
     """The names of files at the root that are neither."""
 
-    _pages: dict[tuple[str, int], list[tuple[Indices, Sizes]]] = field(default_factory=lambda: defaultdict(list))
+    _pages: dict[tuple[str, int], list[Found]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, keys: Sequence[str], sizes: Sequence[int]) -> None:
-        """Take a page of keys, with the size of each object."""
-        blocks: dict[tuple[str, int], tuple[list[str], list[int]]] = defaultdict(lambda: ([], []))
-        for key, size in zip(keys, sizes, strict=True):
+    @property
+    def holds_blocks(self) -> bool:
+        """Whether any key is a block's."""
+        return bool(self._pages)
+
+    def add(self, keys: Sequence[str], sizes: Sequence[int], marks: Sequence[Mark]) -> None:
+        """Take a page of keys, with the size of each object and what tells its state."""
+        blocks: dict[tuple[str, int], tuple[list[str], list[int], list[int]]] = defaultdict(lambda: ([], [], []))
+        for key, size, mark in zip(keys, sizes, marks, strict=True):
             block = _BLOCK.fullmatch(key)
             if block is not None:
-                texts, lengths = blocks[block[1] or "", block[2].count("/") + 1]
+                texts, lengths, versions = blocks[block[1] or "", block[2].count("/") + 1]
                 texts.append(block[2])
                 lengths.append(size)
+                versions.append(version_number(mark))
             elif key == ATTRIBUTES or key.endswith(f"/{ATTRIBUTES}"):
-                self.documents[key[: -len(ATTRIBUTES) - 1]] = size
+                self.documents[key[: -len(ATTRIBUTES) - 1]] = seen_in_listing(size, mark)
             elif "/" not in key:
                 self.others.add(key)
-        for (folder, depth), (texts, lengths) in blocks.items():
+        for (folder, depth), (texts, lengths, versions) in blocks.items():
             index = np.fromstring("/".join(texts), np.int32, sep="/").reshape(-1, depth)
-            self._pages[folder, depth].append((index, np.array(lengths, np.int64)))
+            found = Found(index, np.array(lengths, np.int64), np.array(versions, np.int64))
+            self._pages[folder, depth].append(found)
 
-    def blocks(self, dataset: str, axes: int) -> tuple[Indices, Sizes]:
-        """Return the indices, x first, and the sizes of the blocks of a dataset; in no order."""
+    def blocks(self, dataset: str, axes: int) -> "Found":
+        """Return the blocks of a dataset, in no order."""
         own = _BLOCK.fullmatch(dataset)  # a folder whose name is a number is taken apart as keys are
         folder = dataset if own is None else own[1] or ""
         numbers = [] if own is None else [int(number) for number in own[2].split("/")]
-        index, sizes = self._joined(folder, len(numbers) + axes, in_order=bool(numbers))
-        first, stop = 0, len(index)
+        found = self._joined(folder, len(numbers) + axes, in_order=bool(numbers))
+        first, stop = 0, len(found.places)
         for column, number in enumerate(numbers):
-            part = index[:, column]  # numpy's search would copy a column whose numbers are apart
+            part = found.places[:, column]  # numpy's search would copy a column whose numbers are apart
             first, stop = bisect_left(part, number, first, stop), bisect_right(part, number, first, stop)
-        return index[first:stop, len(numbers) :], sizes[first:stop]
+        return Found(found.places[first:stop, len(numbers) :], found.sizes[first:stop], found.versions[first:stop])
 
-    def _joined(self, folder: str, depth: int, *, in_order: bool) -> tuple[Indices, Sizes]:
+    def _joined(self, folder: str, depth: int, *, in_order: bool) -> "Found":
         """Return all blocks of a folder whose indices are so many; in order where datasets share them."""
         pages = self._pages.get((folder, depth), [])
         if len(pages) == 1:
             return pages[0]
-        index = np.concatenate([np.empty((0, depth), np.int32), *(page for page, _ in pages)])
-        sizes = np.concatenate([np.empty(0, np.int64), *(page for _, page in pages)])
+        found = Found(
+            np.concatenate([np.empty((0, depth), np.int32), *(page.places for page in pages)]),
+            np.concatenate([np.empty(0, np.int64), *(page.sizes for page in pages)]),
+            np.concatenate([np.empty(0, np.int64), *(page.versions for page in pages)]),
+        )
         if in_order:
-            order = np.lexsort(index.T[::-1])
-            index, sizes = index[order], sizes[order]
-        self._pages[folder, depth] = [(index, sizes)]
-        return index, sizes
+            order = np.lexsort(found.places.T[::-1])
+            found = Found(found.places[order], found.sizes[order], found.versions[order])
+        self._pages[folder, depth] = [found]
+        return found
 
 
 LARGEST_DOCUMENT = 1 << 26
@@ -110,9 +132,9 @@ def read_nodes(tree: Tree, keys: TreeKeys) -> Nodes:
         raise UnsupportedError(f"a directory without attributes.json{seen}; N5 is read", url=tree.url, field="format")
     folders = sorted(keys.documents)
     for folder in folders:
-        if keys.documents[folder] > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:
+        if keys.documents[folder].size > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:
             raise UnsupportedError("metadata too large to read", url=tree.url + document_key(folder))
-    longest = max(*keys.documents.values(), 1)
+    longest = max(*(state.size for state in keys.documents.values()), 1)
     documents = zip(folders, tree.read([document_key(folder) for folder in folders], longest), strict=True)
     return {folder: _attributes(tree, folder, data) for folder, data in documents}
 

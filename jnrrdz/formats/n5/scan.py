@@ -9,6 +9,7 @@ timepoints are put one after another: `setupN/timepointM/sK` to `setupN/sK` with
 Follows https://github.com/saalfeldlab/n5; docs/formats/n5.md tells what becomes of what.
 """
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,7 @@ from jnrrdz.formats.n5.attributes import (
 from jnrrdz.formats.n5.blocks import Blocks, Chain, GeneratedBlocks, chain_of, codecs
 from jnrrdz.formats.n5.listing import Nodes, TreeKeys, document_key, find_nodes, read_nodes
 from jnrrdz.options import ScanOptions
+from jnrrdz.sources.base import Validators, modified_text
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 VARIABLE = "data"
@@ -76,12 +78,17 @@ class Frame:
 
 def scan_n5(tree: Tree, options: ScanOptions) -> VirtualGroup:
     """Return the virtual group of the container or dataset at a tree's root."""
-    root = _root(tree, options, Frame())
+    root, states = _root(tree, options, Frame())
     if not isinstance(root, VirtualGroup):
         raise TypeError(root)
+    documents = [
+        SourceRecord(tree.url + document_key(path), state.size, state.etag, state.version, state.modified)
+        for path, state in (states.items() if options.object_versions else ())
+    ]
     if options.stack_timepoints:
         root = stack_timepoints(root, tree.url)
-    return VirtualGroup(root.children, root.attributes, (SourceRecord(tree.url),))
+    latest = modified_text(math.ceil(tree.latest) * 10**9) if documents and tree.latest else None
+    return VirtualGroup(root.children, root.attributes, (SourceRecord(tree.url, modified=latest), *documents))
 
 
 def describe_in_place(tree: Tree, options: ScanOptions) -> Node:
@@ -92,19 +99,20 @@ def describe_in_place(tree: Tree, options: ScanOptions) -> Node:
         )
     if options.stack_timepoints:
         raise UnsupportedError("timepoints cannot be stacked in place; write a manifest", field="stack_timepoints")
-    return _root(tree, options, Frame(in_place=True))
+    return _root(tree, options, Frame(in_place=True))[0]
 
 
-def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
-    """Return what stands at the root: a group, or in place a dataset if that is all."""
+def _root(tree: Tree, options: ScanOptions, frame: Frame) -> tuple[Node, Mapping[str, Validators]]:
+    """Return what stands at the root, a group, or in place a dataset if that is all; and each document's state."""
     blocks_of: Callable[[str, N5Dataset], Blocks | GeneratedBlocks]
     if isinstance(tree, UnlistedTree):
         nodes, blocks_of = find_nodes(tree), partial(GeneratedBlocks, tree)
+        states = {path: tree.states[document_key(path)] for path in nodes}
     else:
         keys = TreeKeys()
         for page in tree.pages():
             keys.add(*page)
-        nodes, blocks_of = read_nodes(tree, keys), partial(Blocks, tree, keys)
+        nodes, blocks_of, states = read_nodes(tree, keys), partial(Blocks, tree, keys), keys.documents
     check_version(nodes.get("", {}))
     paths = [path for path, attributes in nodes.items() if is_dataset(attributes)]
     if not options.overviews:
@@ -119,7 +127,7 @@ def _root(tree: Tree, options: ScanOptions, frame: Frame) -> Node:
         return Volume(path, dataset, place, _array(dataset, place, blocks_of(path, dataset), options, frame))
 
     volumes = {readable.path: readable for readable in _readable(tree, paths, volume)}
-    return _node("", _names_below(volumes, tree.url), volumes, nodes, frame)
+    return _node("", _names_below(volumes, tree.url), volumes, nodes, frame), states
 
 
 def _array(
@@ -140,7 +148,7 @@ def _array(
             in_c_order=not frame.in_place,
             odd_blocks=options.allow_odd_blocks,
         ),
-        ChunkRefs.empty(blocks.chunks) if frame.in_place else blocks.refs(),
+        ChunkRefs.empty(blocks.chunks) if frame.in_place else blocks.refs(versions=options.object_versions),
         names,
         0,
         axis_attributes(
@@ -306,12 +314,15 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
     counts = [arrays[t][path].refs.counts if t in arrays else np.zeros(array.refs.chunks, np.int64) for t in times]
     files = GridFiles.joined([refs.sources for refs in known if isinstance(refs.sources, GridFiles)])
     offset, length = (np.concatenate([getattr(refs, name) for refs in known]) for name in ("offset", "length"))
+    own = [np.zeros(len(refs.source), np.int64) if refs.version is None else refs.version for refs in known]
+    version = np.concatenate(own) if any(refs.version is not None for refs in known) else None
+    joint = ChunkRefs.from_rows(files, np.concatenate(counts), offset, length, np.arange(len(files), dtype=np.int32))
     return replace(
         array,
         shape=(len(times), *array.shape),
         chunks=(1, *array.chunks),
         codecs=(*longer, codec.SqueezeConfig(), *array.codecs[len(turned) :]),
-        refs=ChunkRefs.from_rows(files, np.concatenate(counts), offset, length, np.arange(len(files), dtype=np.int32)),
+        refs=replace(joint, version=version),
         dimension_names=(TIME, *array.dimension_names),
     )
 

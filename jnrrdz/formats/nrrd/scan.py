@@ -183,7 +183,9 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")
         if tiling.keys["storage"] == "external":
-            places = external_places(tiling, header, beside, allow_missing=options.allow_missing)
+            places = external_places(
+                tiling, header, beside, allow_missing=options.allow_missing, versions=options.object_versions
+            )
         else:
             places = internal_places(tiling, header, beside)
         return tiled_group(header, tiling, places, overviews=options.overviews)

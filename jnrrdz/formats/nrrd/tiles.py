@@ -11,7 +11,7 @@ docs/codecs/jnrrdz.tile/README.md.  Rules in docs/formats/jnrrd.md.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from jnrrdz.formats.nrrd.header import Header
 from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, data_files
 from jnrrdz.formats.nrrd.tile_names import first_name, tile_names
 from jnrrdz.formats.nrrd.tiling import MOST_TILES, TileAxis, TileLevel, Tiling
+from jnrrdz.sources.base import Mark, seen_in_listing, version_number
 from jnrrdz.sources.tree import MISSING, common_folder
 
 type Integers = NDArray[np.int64]
@@ -46,6 +47,9 @@ class Places:
     length: Integers
     is_guessed: bool = False
     """Whether something else may stand behind tiles, because no table says where they end."""
+
+    version: Integers | None = None
+    """What tells the state of each source, where many of them are listed."""
 
     def part(self, tiles: slice) -> "Places":
         """Return the places of some tiles."""
@@ -202,8 +206,13 @@ MANY = 1 << 14
 """Files that are listed without a look at the first."""
 
 
-def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_missing: bool) -> Places:
-    """Return the places of tiles that are files; those that are missing are an error unless they may be."""
+def external_places(
+    tiling: Tiling, header: Header, beside: Beside, *, allow_missing: bool, versions: bool = True
+) -> Places:
+    """Return the places of tiles that are files; those that are missing are an error unless they may be.
+
+    With `versions` the listing's word for each file's state is kept.
+    """
     if "offset_table" in tiling.keys:
         raise UnsupportedError("offsets, where tiles are files of their own", field=f"{tiling.prefix}:offset_table")
     for name, value in (("byte_skip", header.byte_skip), ("line_skip", header.line_skip)):
@@ -229,7 +238,8 @@ def external_places(tiling: Tiling, header: Header, beside: Beside, *, allow_mis
     if len(absent) and not allow_missing:
         number = int(absent[0])
         raise _missing(tiling, number, urls[numbers.index(number)])
-    places = _in_files(sizes, numbers, urls, beside)
+    marks = dict(zip(urls, listed.marks, strict=False)) if versions else {}
+    places = _in_files(sizes, numbers, urls, beside, marks)
     _check_sizes(tiling, header, places)
     check_inflation(tiling, header, places)
     return places
@@ -253,7 +263,9 @@ def _missing(tiling: Tiling, number: int, what: str) -> MalformedError:
     return MalformedError(message, field=_field(tiling))
 
 
-def _in_files(sizes: Integers, numbers: Sequence[int], urls: Sequence[str], beside: Beside) -> Places:
+def _in_files(
+    sizes: Integers, numbers: Sequence[int], urls: Sequence[str], beside: Beside, marks: Mapping[str, Mark]
+) -> Places:
     """Return places in the files that are there, each of them listed once."""
     there = [(number, url) for number, url in zip(numbers, urls, strict=True) if sizes[number] != MISSING]
     number_of = {url: place for place, url in enumerate(dict.fromkeys(url for _, url in there))}
@@ -263,15 +275,21 @@ def _in_files(sizes: Integers, numbers: Sequence[int], urls: Sequence[str], besi
     room[source[source != MISSING]] = sizes[source != MISSING]
     length = np.where(source == MISSING, 0, sizes)
     files: Sequence[str] = tuple(number_of)
+    version = None
     if len(files) <= FEW:
-        records = (SourceRecord(url, size) for url, size in zip(files, room.tolist(), strict=False))
+        states = [seen_in_listing(size, marks.get(url, 0)) for url, size in zip(files, room.tolist(), strict=False)]
+        records = (
+            SourceRecord(url, it.size, it.etag, None, it.modified) for url, it in zip(files, states, strict=True)
+        )
         beside.neighbours.listed += records
     else:
         tree = common_folder(files)
         # neither the whole machine nor all that a scheme leads to
         if tree.partition("://")[2] or tree.startswith("/"):
+            version = np.array([version_number(marks.get(url, 0)) for url in files], np.int64)
             files = NamedFiles(f"{tree}/", files)
-    return Places(files, room, source, np.zeros(len(sizes), np.int64), length)
+    known = version if version is not None and version.any() else None
+    return Places(files, room, source, np.zeros(len(sizes), np.int64), length, version=known)
 
 
 def _check_sizes(tiling: Tiling, header: Header, places: Places) -> None:
@@ -329,7 +347,12 @@ def chunk_refs(level: TileLevel, places: Places, config: TileConfig, itemsize: i
     source = places.source[tile[chunk]]
     present = source >= 0
     counts = np.bincount(chunk[present], minlength=len(tile))
-    return ChunkRefs.from_rows(places.sources, counts, offset[present], length[present], source[present])
+    offset, length, source = offset[present], length[present], source[present]
+    refs = ChunkRefs.from_rows(places.sources, counts, offset, length, source)
+    if places.version is None:
+        return refs
+    is_whole = (offset == 0) & (length == places.room[source])
+    return replace(refs, version=np.where(is_whole, places.version[source], 0))
 
 
 def _choices(axis: TileAxis) -> Integers:
