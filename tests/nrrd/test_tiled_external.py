@@ -1,5 +1,6 @@
 """External tiles: files named by a pattern and by a list, where they may be, and which may be missing."""
 
+import os
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,8 @@ from click.testing import CliRunner
 
 from jnrrdz.api import index, open_group, scan
 from jnrrdz.cli import cli
-from jnrrdz.errors import JnrrdzError, MalformedError, UntrustedSourceError
+from jnrrdz.commands.verify import verify
+from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UntrustedSourceError
 from tests.nrrd.tiled_files import PACK, core, keys, lines, stored, tiles_of, volume
 
 ARRAY = volume((10, 7, 5))
@@ -321,6 +323,25 @@ def test_many_files_are_named_by_their_folder(tmp_path):
         named = [record["url"] for record in group.attrs["jnrrdz"]["sources"]]
         assert len(named) == 2
         assert named[1].endswith("tiles/")
+
+
+@pytest.mark.parametrize("out", ["a.json", "a.parquet"])
+def test_a_tile_of_many_that_was_replaced_is_refused(tmp_path, out):
+    array = volume((1300,), "uint8")
+    tiles(tmp_path / "tiles", lambda number, _: f"{number:05d}", array, (1,))
+    path = header(tmp_path, array, (1,), pattern="tiles/{i:05d}")
+    index(path, tmp_path / out)
+    index(path, tmp_path / f"without.{out}", object_versions=False)
+    tile = tmp_path / "tiles" / "00007"
+    written = tile.stat().st_mtime_ns
+    tile.write_bytes(bytes([tile.read_bytes()[0] ^ 255]))
+    os.utime(tile, ns=(written + 1, written + 1))
+    with pytest.raises(DriftError, match=r"tiles/00007: .*changed since it was scanned: time of modification"):
+        open_group(tmp_path / out)["data"][:]
+    np.testing.assert_array_equal(open_group(tmp_path / out)["data"][8:], array[8:])
+    (finding,) = verify(tmp_path / out, drift=True).findings
+    assert (finding.kind, finding.place) == ("drift", str(tile))
+    assert open_group(tmp_path / f"without.{out}")["data"][7] != array[7]
 
 
 def test_few_files_are_named_with_their_sizes(tmp_path):
