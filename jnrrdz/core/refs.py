@@ -260,11 +260,6 @@ class ChunkRefs:
             self.sources, pointers, self.source[rows], self.offset[rows], self.length[rows], inline, version
         )
 
-    def chunk_versions(self) -> Ints:
-        """Return the version of each chunk that has ranges, in their order."""
-        filled = np.flatnonzero(self.counts)
-        return np.zeros(len(filled), np.int64) if self.version is None else self.version[self.indptr[filled]]
-
     def with_chunk_versions(self, versions: Ints) -> "ChunkRefs":
         """Return the references with a version for each chunk that has ranges, in their order."""
         counts = self.counts

@@ -33,6 +33,15 @@ def test_blocks_of_a_dataset(keys, dataset, axes, expected):
     assert len(sizes) == len(expected)
 
 
+def test_datasets_called_by_numbers_in_the_order_of_a_store():
+    places = [(dataset, at) for dataset in range(12) for at in range(12)]
+    found = sorted_keys(*sorted(f"v/{dataset}/{at}" for dataset, at in places))  # one page: 10 comes before 2
+    flat = found.blocks("v", 2)  # the same keys, taken as blocks of the folder
+    assert sorted(map(tuple, flat.places.tolist())) == places
+    for dataset in range(12):
+        assert sorted(found.blocks(f"v/{dataset}", 1).places.tolist()) == [[at] for at in range(12)]
+
+
 def test_pages_add_up_and_sizes_stay_with_their_blocks():
     found = TreeKeys()
     found.add(["v/0/0", "attributes.json"], [10, 3], [5, '"a"'])

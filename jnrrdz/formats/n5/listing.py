@@ -57,6 +57,8 @@ class TreeKeys:
     """The names of files at the root that are neither."""
 
     _pages: dict[tuple[str, int], list[Found]] = field(default_factory=lambda: defaultdict(list))
+    _in_order: set[tuple[str, int]] = field(default_factory=set)
+    """The pages that are one, by their indices."""
 
     @property
     def holds_blocks(self) -> bool:
@@ -97,7 +99,7 @@ class TreeKeys:
     def _joined(self, folder: str, depth: int, *, in_order: bool) -> "Found":
         """Return all blocks of a folder whose indices are so many; in order where datasets share them."""
         pages = self._pages.get((folder, depth), [])
-        if len(pages) == 1:
+        if len(pages) == 1 and (not in_order or (folder, depth) in self._in_order):
             return pages[0]
         found = Found(
             np.concatenate([np.empty((0, depth), np.int32), *(page.places for page in pages)]),
@@ -107,6 +109,7 @@ class TreeKeys:
         if in_order:
             order = np.lexsort(found.places.T[::-1])
             found = Found(found.places[order], found.sizes[order], found.versions[order])
+            self._in_order.add((folder, depth))
         self._pages[folder, depth] = [found]
         return found
 
