@@ -190,7 +190,10 @@ def _page(files: Sequence[tuple[str, Mapping[str, Any]]]) -> Page:
 
 def _mark(entry: Mapping[str, Any]) -> Mark:
     """Return what an entry of any file system says of an object's state."""
-    state = validators_of(entry)
+    try:
+        state = validators_of(entry)
+    except ValueError:  # a time that is no ISO 8601
+        return 0
     return state.etag or (0 if state.modified is None else nanoseconds(state.modified))
 
 

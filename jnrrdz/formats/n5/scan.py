@@ -87,7 +87,8 @@ def scan_n5(tree: Tree, options: ScanOptions) -> VirtualGroup:
     ]
     if options.stack_timepoints:
         root = stack_timepoints(root, tree.url)
-    latest = modified_text(math.ceil(tree.latest) * 10**9) if documents and tree.latest else None
+    # a microsecond more than floats round away
+    latest = modified_text(math.ceil(tree.latest + 1e-6) * 10**9) if documents and tree.latest else None
     return VirtualGroup(root.children, root.attributes, (SourceRecord(tree.url, modified=latest), *documents))
 
 
