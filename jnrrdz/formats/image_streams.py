@@ -115,12 +115,22 @@ MARK = 0xFF
 JPEG_END = b"\xff\xd9"
 JPEG_TAIL = 1024  # writers pad their tiles
 ALPHA_TOO = 4  # PNG and WebP may leave out an opaque alpha channel, or add one
+LOSSLESS = 0xC3
 SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
 STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
 
 
 def jpeg_size(data: bytes | memoryview) -> Size | None:
     """Return what a JPEG's frame header declares; None where there is no frame header."""
+    at = _frame_header(data)
+    if at is None:
+        return None
+    height, width = (int.from_bytes(data[place : place + 2], "big") for place in (at + 5, at + 7))
+    return height, width, data[at + 9]
+
+
+def _frame_header(data: bytes | memoryview) -> int | None:
+    """Return where a JPEG's frame header begins."""
     at, end = 0, len(data) - 9
     while at < end:
         if data[at] != MARK:
@@ -131,8 +141,7 @@ def jpeg_size(data: bytes | memoryview) -> Size | None:
         elif marker in STANDALONE:
             at += 2
         elif marker in SOF:
-            height = int.from_bytes(data[at + 5 : at + 7], "big")
-            return height, int.from_bytes(data[at + 7 : at + 9], "big"), data[at + 9]
+            return at
         else:
             at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return None
@@ -183,6 +192,9 @@ def check_declared(compression: int, data: bytes | memoryview, height: int, widt
     if size is None:
         return None
     is_jpeg = read is jpeg_size
+    if is_jpeg and size[2] != samples and data[(_frame_header(data) or 0) + 1] == LOSSLESS:
+        # DNG has neighbours in a row as components, so that each is predicted from the next of its colour
+        size = size[0], size[1] * size[2] // samples, samples
     most = samples if is_jpeg else max(samples, ALPHA_TOO)
     if size[0] > height or size[1] > width or size[2] > most:
         raise MalformedError(

@@ -1,5 +1,6 @@
 """Tiles whose compression has a mask or alpha of its own: that of LERC, and channels beyond those of the tags."""
 
+import io
 import itertools
 
 import imagecodecs
@@ -12,7 +13,7 @@ from rasterio.shutil import copy
 import jnrrdz
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.decode import TileDecoder
+from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
 from tests.readers import by_gdal
 
 PLACE = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 500000, 0, -10, 5000000)}
@@ -185,3 +186,25 @@ def test_images_with_alpha_as_tifffile_reads_them(tmp_path, image, samples, extr
     expected = tifffile.imread(path).reshape(SIDE, SIDE, samples)
     found = jnrrdz.open_group(path)["data"][...].reshape(samples, SIDE, SIDE)
     np.testing.assert_array_equal(found, np.moveaxis(expected, -1, 0))
+
+
+@pytest.mark.parametrize("components", [1, 2, 4])
+@pytest.mark.parametrize("rows", [64, 32])
+def test_a_mosaic_in_lossless_jpeg_as_tifffile_reads_it(components, rows):
+    """DNG has two or four neighbours of a row as the components of one pixel."""
+    pixels = RNG.integers(0, 4096, (rows, SIDE)).astype("u2")
+    stream = imagecodecs.jpeg8_encode(
+        pixels.reshape(rows, -1, components).squeeze(), lossless=True, bitspersample=16, colorspace=None
+    )
+    config = TiffTileConfig(SIDE, 64, SIDE, 96, compression=7, photometric=32803, bits_per_sample=(16,))
+    expected = tifffile.imread(io.BytesIO(synthetic_tiff(config, SIDE, rows, bytes(stream))))
+    np.testing.assert_array_equal(expected, pixels)
+    found = TileDecoder(config, (64, SIDE), np.dtype("u2"), 0).decode(bytes(stream))
+    np.testing.assert_array_equal(found[:rows], pixels)
+
+
+@pytest.mark.parametrize("shape", [(64, 48, 2), (64, 33, 2), (65, 32, 2)])
+def test_a_mosaic_of_another_size_is_refused(shape):
+    stream = imagecodecs.jpeg8_encode(np.zeros(shape, "u2"), lossless=True, bitspersample=16)
+    with pytest.raises(MalformedError):
+        decoder(7, dtype="u2").decode(bytes(stream))
