@@ -281,7 +281,9 @@ class HttpTransport:
             async with asyncio.timeout(longest) as limit:
                 async with await self._send(method, headers, waits) as answer:
                     host.note(time.monotonic() - start)
-                    progress = Progress(limit, waits.sock_read if waits is not None else None)
+                    # a link that many share is slow for each, however soon its host answers
+                    longest = None if waits is None else max(waits.sock_read or 0, silence(attempt))
+                    progress = Progress(limit, longest)
                     if answer.status in retry.BUSY_STATUSES:
                         raise Transient(await self._refusal(answer), retry_after(answer.headers.get("Retry-After")))
                     yield answer, progress
