@@ -3,9 +3,12 @@
 import contextlib
 import struct
 
+import numpy as np
 import pytest
 
 import jnrrdz
+from jnrrdz.formats.tiff.pages import Pages
+from jnrrdz.formats.tiff.structure import TiffLayout
 from tests.growth import assert_linear
 
 ASCII, SHORT, LONG, RATIONAL, UNDEFINED, DOUBLE = 2, 3, 4, 5, 7, 12
@@ -31,7 +34,7 @@ def page(*more, width=4, height=4, size=64):
 
 
 def tiff(pages, *, below=(), exif=()):
-    """Return a little-endian TIFF of pages; `below` are SubIFDs of the first, `exif` its EXIF tags.
+    """Return a little-endian TIFF of pages; `below` are SubIFDs of all, `exif` the EXIF tags of all.
 
     All pixels are the zeros behind the header.
     """
@@ -59,9 +62,8 @@ def tiff(pages, *, below=(), exif=()):
     if exif:
         pointers.append((EXIF, LONG, (put(exif),)))
     link = 4
-    for number, (entries, _) in enumerate(pages):
-        given = sorted([*entries, *pointers], key=lambda entry: entry[0]) if number == 0 else entries
-        data[link : link + 4] = struct.pack("<I", put(given))
+    for entries, _ in pages:
+        data[link : link + 4] = struct.pack("<I", put(sorted([*entries, *pointers], key=lambda entry: entry[0])))
         link = len(data) - 4
     return bytes(data)
 
@@ -90,6 +92,13 @@ def images_of_a_page(n):
 def images_of_pages(n):
     images = (ome_image(f'<TiffData IFD="{number}" PlaneCount="1"/>', number=number) for number in range(n))
     return described(OME.format("".join(images)), n)
+
+
+def images_of_pyramids(n):
+    images = (ome_image(f'<TiffData IFD="{number}" PlaneCount="1"/>', number=number) for number in range(n))
+    text = OME.format("".join(images)).encode()
+    pages = [page(*[(270, ASCII, text)] * (number == 0)) for number in range(n)]
+    return tiff(pages, below=[page((254, LONG, (1,)), width=side, height=side) for side in (3, 2)])
 
 
 def planes(n):
@@ -133,6 +142,7 @@ def deep(n):
 OME_FAMILIES = {
     "images of one page": (images_of_a_page, 20),
     "images of pages": (images_of_pages, 25),
+    "images of pyramids": (images_of_pyramids, 15),
     "planes": (planes, 150),
     "blocks of all planes": (blocks_of_all, 150),
     "channels": (channels, 200),
@@ -152,6 +162,18 @@ def test_ome(tmp_path, family):
 def written(path, data):
     path.write_bytes(data)
     return path
+
+
+def test_places_of_smaller_versions_are_read_once():
+    """Each image asks for those of its pages: the second time, nothing is read."""
+    data = tiff([page() for _ in range(600)], below=[page((254, LONG, (1,)), width=side) for side in (3, 2)])
+    asked = []
+    layout = TiffLayout(lambda start, stop: asked.append(start) or data[start:stop], len(data))
+    pages = Pages(layout, "a.tif", layout.main)
+    first = pages.sub_ifds(np.arange(600))
+    asked.clear()
+    assert (pages.sub_ifds(np.arange(500, 600)) == first[500:]).all()
+    assert not asked
 
 
 def test_ome_in_many_files(tmp_path):

@@ -113,6 +113,7 @@ class Pages:
         """The kind of each page; -1 where there are more than `kinds` of them."""
         self.row = np.zeros(len(offsets), np.intp)
         self._columns: dict[int, tuple[Column, Column]] = {}
+        self._below: dict[int, Column | None] = {}
         stored = [layout.stored(offset) for offset in offsets]
         sizes = np.fromiter(map(len, stored), np.int64, len(stored))
         for size in dict.fromkeys(sizes.tolist()):
@@ -213,7 +214,10 @@ class Pages:
 
     def sub_ifds(self, numbers: Numbers) -> Column | None:
         """Return where the SubIFDs of some pages are, a row a page; None where they have not as many each."""
-        columns = {kind: self.values(kind, Tag.SubIFDs) for kind in dict.fromkeys(self.kind[numbers].tolist())}
+        for kind in dict.fromkeys(self.kind[numbers].tolist()):
+            if kind not in self._below:
+                self._below[kind] = self.values(kind, Tag.SubIFDs)
+        columns = {kind: self._below[kind] for kind in dict.fromkeys(self.kind[numbers].tolist())}
         widths = {0 if column is None else column.shape[1] for column in columns.values()}
         if len(widths) != 1:
             return None
