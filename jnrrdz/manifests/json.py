@@ -45,7 +45,7 @@ from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
 from jnrrdz.manifests.documents import Documents, is_manifest, parse_json
 from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
-from jnrrdz.manifests.written_refs import MISSING, Spans, relocate, shareable, spans
+from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 
@@ -62,16 +62,15 @@ _OPENING, _MIDDLE = b"\1", b"\2"
 def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) -> None:
     """Write the references of a tree to the file or URL `target`, whole or not at all."""
     wanted = options or WriteOptions()
-    shared = shareable(root, wanted.keep_query)
-    placed = relocate(shared, target) if wanted.relative else shared
+    spelt = placed(root, target if wanted.relative else None, wanted.keep_query)
     replaces = is_manifest if wanted.overwrite else None
     with new_file(target, replaces=replaces, storage_options=wanted.target_options) as stream:
-        _write_lines(placed, stream, single_range=wanted.single_range)
+        _write_lines(spelt, stream, single_range=wanted.single_range)
 
 
 def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False, keep_query: Collection[str] = ()) -> None:
     """Write the references of a tree to an open stream, in blocks."""
-    _write_lines(shareable(root, keep_query), stream, single_range=single_range)
+    _write_lines(placed(root, None, keep_query), stream, single_range=single_range)
 
 
 def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) -> None:

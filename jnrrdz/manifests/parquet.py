@@ -49,7 +49,7 @@ from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
 from jnrrdz.manifests.json_refs import inline_bytes
-from jnrrdz.manifests.written_refs import MISSING, Spans, relocate, shareable, spans
+from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
@@ -81,13 +81,12 @@ def write(
 ) -> None:
     """Write the references of a tree to the directory or URL `target`, whole or not at all."""
     wanted = options or WriteOptions()
-    shared = shareable(root, wanted.keep_query)
-    placed = relocate(shared, target) if wanted.relative else shared
-    metadata = _metadata(placed)
+    spelt = placed(root, target if wanted.relative else None, wanted.keep_query)
+    metadata = _metadata(spelt)
     place = atomic.locate(target, wanted.target_options)
     older = _older(place, overwrite=wanted.overwrite)
     with atomic.work_folder(place) as work:
-        for path, array in placed.arrays():
+        for path, array in spelt.arrays():
             found = spans(array.refs, path, single_range=wanted.single_range)
             _write_array(work / path, array, found, record_size)
         if older is None:

@@ -9,12 +9,13 @@ several ranges; references of other readers know no more than one span.
 
 import os
 import posixpath
+import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 from fsspec.utils import get_protocol
@@ -31,6 +32,23 @@ MISSING = -1
 """The source of a chunk that has no span: it is absent, or inline."""
 
 WHOLE_TILES = "--precinct-windows never (precinct_windows='never') refers to whole tiles of JPEG 2000"
+
+
+_UNSAID = re.compile(r"[\x00-\x1f\x7f]|\{\{")
+"""What no plain path in a manifest may hold: control characters, and what opens a template of kerchunk's."""
+
+
+def placed(root: VirtualGroup, target: str | None, keep_query: Collection[str] = ()) -> VirtualGroup:
+    """Return the same tree with its sources' URLs as a manifest has them: relative to `target`, absolute without."""
+    shared = shareable(root, keep_query)
+    if target is not None:
+        return relocate(shared, target)
+    odd = {url for url in named_urls(shared) if _UNSAID.search(url) and url.startswith("/")}
+    return (
+        moved(shared, {url: f"file://{quote(url)}" if url in odd else url for url in named_urls(shared)})
+        if odd
+        else shared
+    )
 
 
 def relocate(root: VirtualGroup, target: str) -> VirtualGroup:
@@ -125,7 +143,11 @@ def relative(url: str, target: str) -> str:
     if url.endswith("/"):
         return f"{relative(url.rstrip('/'), target)}/"
     if get_protocol(url) in _LOCAL and get_protocol(target) in _LOCAL:
-        return Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
+        path = Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
+        if _UNSAID.search(path):
+            message = "a control character or {{ in the name, which a relative path cannot spell; write absolute URLs"
+            raise UnrepresentableError(message, url=url)
+        return f"./{path}" if ":" in path.partition("/")[0] else path  # what else looks like a scheme
     here, there = urlsplit(url), urlsplit(target)
     path = url.partition("://")[2].removeprefix(here.netloc)
     same = bool(here.netloc) and (here.scheme, here.netloc) == (there.scheme, there.netloc)

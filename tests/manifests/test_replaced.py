@@ -1,4 +1,4 @@
-"""What an output may replace: empty files and jnrrdz's own of the same kind, whatever `overwrite` says."""
+"""What an output may replace: empty files and jnrrdz's own of the same kind; and names of sources that come back."""
 
 import json
 import os
@@ -199,3 +199,25 @@ def test_names_that_lead_elsewhere_are_not_removed(scene, tmp_path):
     jnrrdz.index(scene, "m.parquet", overwrite=True)
     assert Path("data/refs.0.parq").read_bytes() == b"of others"
     np.testing.assert_array_equal(jnrrdz.open_group("m.parquet")["data"][...], PIXELS)
+
+
+# Names of sources that are read back
+
+ODD = ["x{{y}}.tif", "new\nline.tif", "tab\t.tif", "esc\x1b.tif", "per%41cent.tif", "q?x=1.tif", "h#a.tif", "{u}.tif"]
+
+
+@pytest.mark.parametrize("name", [*ODD, "file:x.tif", "~t.tif", " spaces .tif", "[a]*.tif"])
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("spelling", ["as it is", "file URL"])
+def test_names_are_read_back(scene, tmp_path, name, form, spelling):
+    path = tmp_path / name
+    Path(scene).rename(path)
+    jnrrdz.index(str(path) if spelling == "as it is" else path.as_uri(), f"out.{form}")
+    np.testing.assert_array_equal(jnrrdz.open_group(f"out.{form}")["data"][...], PIXELS)
+    if any(text in name for text in ("{{", "\n", "\t", "\x1b")):
+        with pytest.raises(JnrrdzError, match="a relative path cannot spell; write absolute URLs"):
+            jnrrdz.index(str(path), f"relative.{form}", relative=True)
+        assert not Path(f"relative.{form}").exists()
+    else:
+        jnrrdz.index(str(path), f"relative.{form}", relative=True)
+        np.testing.assert_array_equal(jnrrdz.open_group(f"relative.{form}")["data"][...], PIXELS)
