@@ -294,6 +294,7 @@ def new_files(out: str, folder: str | None, options: TileOptions) -> Iterator[tu
     """
     reach, place = options.target_options, locate(out, options.target_options)
     made: list[str] = []
+    identity: os.stat_result | None = None
     is_sure, is_done = place.is_local, False
     try:
         with new_file(out, replaces=is_tiled if options.overwrite else None, storage_options=reach) as stream:
@@ -304,6 +305,8 @@ def new_files(out: str, folder: str | None, options: TileOptions) -> Iterator[tu
                 with new_directory(folder, storage_options=reach) as tiles:
                     yield stream, tiles
                     names = files_of(tiles)
+                    if place.is_local:  # interrupted from here on, it may be at its place
+                        made, identity = names, tiles.stat()
                 made = names
         is_done = True
     except JnrrdzError:
@@ -312,8 +315,10 @@ def new_files(out: str, folder: str | None, options: TileOptions) -> Iterator[tu
     finally:
         # a header of far whose writing was interrupted may have arrived
         if folder is not None and made and not is_done and is_sure and not _is_named(folder, out, reach):
-            name = folder.rpartition("/")[2]
-            locate(_beside(out), reach).remove(f"{name}/{tile}" for tile in made)
+            tiles_at = locate(folder, reach)
+            if identity is None or (tiles_at.kind and os.path.samestat(identity, os.stat(tiles_at.path))):  # noqa: PTH116  fsspec's path
+                name = folder.rpartition("/")[2]
+                locate(_beside(out), reach).remove(f"{name}/{tile}" for tile in made)
     if older:
         locate(_beside(out), reach).remove(older)
 
