@@ -24,6 +24,7 @@ References are read record by record, when a chunk is asked for.
 import base64
 import json
 import math
+import os
 import re
 import reprlib
 import secrets
@@ -122,8 +123,9 @@ def _older(place: Place, *, overwrite: bool) -> "_Older | None":
     # what earlier runs could not remove: one that was refused, and those that were killed
     left = str(_own(top).get("left"))
     listed |= {name for name in there if _FOLDER_NAME.fullmatch(left) and name.startswith(f"{left}/")}
-    for folder in {name.partition("/")[0] for name in set(there) - listed} if place.is_local else ():
-        if _FOLDER_NAME.fullmatch(folder):
+    needed = {name.partition("/")[0] for name in listed & set(there)}
+    for folder in os.listdir(place.path) if place.is_local else ():  # noqa: PTH208  empty ones too
+        if _FOLDER_NAME.fullmatch(folder) and folder not in needed:
             atomic.remove_dead(f"{place.path}/{folder}")
     return _Older(text, listed & set(there), frozenset(there))
 

@@ -1,5 +1,6 @@
 """What an output may replace: empty files and jnrrdz's own of the same kind; and names of sources that come back."""
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -188,6 +189,20 @@ def test_a_file_of_others_under_a_name_that_is_needed_is_left(scene, tmp_path):
     with pytest.raises(JnrrdzError, match=r"data/refs\.1\.parq is not the older manifest's"):
         parquet.write(jnrrdz.scan(scene), "m.parquet", WriteOptions(overwrite=True), record_size=1)
     assert files(tmp_path) == before
+
+
+def test_what_a_killed_run_left_beside_a_manifest_goes_with_the_next(scene):
+    jnrrdz.index(scene, "m.parquet")
+    whole, empty, writing = (Path(f"m.parquet/.jnrrdz-{digit * 16}") for digit in "123")
+    for folder in (whole, empty, writing):
+        (folder / "data").mkdir(parents=True)
+    (whole / "data" / "refs.0.parq").write_bytes(b"half")
+    descriptor = os.open(writing, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    jnrrdz.index(scene, "m.parquet", overwrite=True)
+    os.close(descriptor)
+    assert sorted(path.name for path in Path("m.parquet").iterdir()) == [writing.name, ".zmetadata", "data"]
+    np.testing.assert_array_equal(jnrrdz.open_group("m.parquet")["data"][...], PIXELS)
 
 
 def test_names_that_lead_elsewhere_are_not_removed(scene, tmp_path):
