@@ -23,6 +23,7 @@ class Container:
         self.files = files
         self.url = "s3://bucket/v.n5/"
         self.requests = self.bytes_read = 0
+        self.latest = 0.0
 
     def pages(self):
         keys = list(self.files)
