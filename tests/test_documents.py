@@ -57,3 +57,24 @@ def test_every_decision_has_a_number_of_its_own_and_stands_in_the_index():
     assert re.findall(r"\]\((\d{3}[^)]*)\)", index) == records
     for name in records:
         assert (folder / name).read_text(encoding="utf-8").startswith(f"# {name[:3]}: "), name
+
+
+SECURITY = re.findall(
+    r"^\| (.+?) \| (.+?) \| (.+?) \|$", (ROOT / "docs/security.md").read_text(encoding="utf-8"), re.MULTILINE
+)
+PROMISES = [row for row in SECURITY if row[0] not in {"promise", "---"}]
+
+
+@pytest.mark.parametrize(("promise", "keepers", "tests"), PROMISES, ids=lambda text: text[:40])
+def test_a_promise_names_what_keeps_it_and_what_shows_it(promise, keepers, tests):
+    for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", tests):
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert not name or f"def {name}(" in source, promise
+    assert "tests/" in tests
+    for keeper in re.findall(r"`([\w.]+)`", keepers):
+        parts = keeper.split(".")
+        homes = [ROOT / "jnrrdz" / Path(*parts[:count]) for count in range(len(parts), 0, -1)]
+        home = next(
+            path for home in homes for path in (home.with_suffix(".py"), home / "__init__.py") if path.is_file()
+        )
+        assert re.search(rf"\b{parts[-1]}\b", home.read_text(encoding="utf-8")) or home.stem == parts[-1], keeper
