@@ -71,7 +71,8 @@ def test_resume_on_s3_asks_the_sources_for_nothing_and_redoes_what_changed(seawe
     both = (f"s3://{bucket}/in/", f"s3://{bucket}/out/{{path}}.json")
     run.batch(*both, **options)
     seaweed.put(bucket, scenes[7], image(700))  # of the same size: its ETag tells
-    seaweed.put(bucket, "out/" + scenes[8].removeprefix("in/").replace(".tif", ".json"), b'{"version":1,"refs":{\n')
+    cut = "out/" + scenes[8].removeprefix("in/").replace(".tif", ".json")
+    seaweed.put(bucket, cut, seaweed.get(bucket, cut)[:-20])
     before = len(proxy.requests)
     done = run.batch(*both, resume=True, **options)
     assert (done.ok, done.skipped, done.failed) == (2, 38, 0)

@@ -96,10 +96,14 @@ def test_permission(command, error_line, monkeypatch):
 
 
 def test_permission_to_write(cog, error_line, monkeypatch):
-    def refuse(path, *_, **__):
-        raise PermissionError(13, os.strerror(13), str(path))
+    real = os.open
 
-    monkeypatch.setattr("pathlib.Path.open", refuse)
+    def refuse(path, flags, *mode, **place):
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(13, os.strerror(13), str(path))
+        return real(path, flags, *mode, **place)
+
+    monkeypatch.setattr("os.open", refuse)
     assert error_line("index", cog, "-o", "out.json").endswith("out.json: cannot be written: Permission denied")
     assert list(cog.parent.iterdir()) == [cog]
 
