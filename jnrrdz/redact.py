@@ -3,7 +3,7 @@
 `bare` is the URL that a manifest names, `hidden` the one that is shown, `redacted` hides what a text holds of URLs.
 The rule is a list of what may stay.  User info, matrix parameters, fragments and every other member of a query go, and
 so do the paths of share links, which are themselves the permission to read.  All of it takes time in proportion to
-the text.  Decision 026 has the reasons; URLs: RFC 3986, matrix parameters: its section 3.3.
+the text.  Decision 023 has the reasons; URLs: RFC 3986, matrix parameters: its section 3.3.
 """
 
 import re

@@ -4,7 +4,7 @@ A local file has no name until it is complete, where the system has files withou
 linked to its place, which fails where somebody else was faster.  What needs a name before, a directory or a file
 that replaces another, has one that ends in `.jnrrdz` beside its place.  Its writer holds a lock on it, so that the
 next run can tell what a killed one left from what another is writing.  A remote output is made in a local temporary
-file first.  Cleaning up removes what this run wrote, by name.  docs/decisions/024-outputs-replace-only-their-own.md
+file first.  Cleaning up removes what this run wrote, by name.  docs/decisions/021-outputs-replace-only-their-own.md
 """
 
 import errno
