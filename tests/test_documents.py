@@ -52,7 +52,7 @@ def test_links_lead_somewhere(path):
 def test_every_decision_has_a_number_of_its_own_and_stands_in_the_index():
     folder = ROOT / "docs" / "decisions"
     records = sorted(path.name for path in folder.glob("[0-9]*.md"))
-    assert len({name[:3] for name in records}) == len(records)
+    assert [int(name[:3]) for name in records] == list(range(1, len(records) + 1))
     index = (folder / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\((\d{3}[^)]*)\)", index) == records
     for name in records:
