@@ -224,10 +224,10 @@ def _behind_lines(read: ReadAhead, at: int, header: Header) -> int:
             lines -= ends
             at += len(block)
             continue
+        end = 0
         for _ in range(lines):
-            end = block.index(b"\n") + 1
-            at, block = at + end, block[end:]
-        lines = 0
+            end = block.index(b"\n", end) + 1
+        return at + end
     return at
 
 
