@@ -10,7 +10,6 @@ import tifffile
 from click.testing import CliRunner
 
 import jnrrdz
-from jnrrdz.batches.item import Found
 from jnrrdz.batches.stac import Assets, found_in
 from jnrrdz.cli import cli
 from jnrrdz.formats import FORMATS
@@ -55,7 +54,8 @@ def test_a_batch_finds_a_new_format(toys, tmp_path):
 def test_stac_knows_the_media_types_of_a_new_format():
     item = {"id": "i", "assets": {"toy": {"href": "https://host/a.toy", "type": "image/x-toy"}}}
     names = (("id", "i"), ("asset", "toy"))
-    assert list(found_in(item, "https://host/i.json", Assets())) == [Found("https://host/a.toy", names=names)]
+    (found,) = found_in(item, "https://host/i.json", Assets())
+    assert (found.url, found.names, found.named_by) == ("https://host/a.toy", names, "https://host/i.json")
 
 
 @pytest.mark.usefixtures("toys")

@@ -34,8 +34,6 @@ UNREADABLE = (RuntimeError, NotImplementedError, ValueError, IndexError, TypeErr
 ALONE = {
     # GDAL reads it, cut to 8 bits; neither judge puts 1, 8 and 23 bits into one array
     "jpeg2000_float32_ieee754_split_reversible.jp2": [f"/{level}" for level in range(6)],
-    # a tile-part is damaged that these levels do without
-    "nonregression_2236.pdf.SIGSEGV.398.1376.jp2": ["/3", "/4", "/5"],
     # the first tile-part's number is wrong
     "nonregression_451.pdf.SIGSEGV.ce9.3723.jp2": [f"/{level}" for level in range(6)],
     # tiles of 37 samples, of which some have none at these levels: only tile by tile can they be decoded

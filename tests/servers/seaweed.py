@@ -120,6 +120,7 @@ def running(folder: Path) -> Iterator[Seaweed]:
         "-ip=127.0.0.1",
         "-ip.bind=127.0.0.1",
         "-admin.ui=false",
+        "-volume.max=20000",  # a bucket takes several; by default the free disk says how many there may be
         "-webdav=false",
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",

@@ -210,7 +210,7 @@ def test_pages_that_share_the_places_of_their_strips(tmp_path):
     """A megabyte of places is that of each page: a file of a megabyte would make a million references a page."""
     places = struct.pack("<I", 8) * (1 << 18)
     path = sharing(tmp_path / "a.tif", 100, [(273, 4, 1 << 18), (279, 4, 1 << 18)], places)
-    with pytest.raises(jnrrdz.MalformedError, match="share their values"):
+    with pytest.raises(jnrrdz.MalformedError, match=r"share their values|segments more"):
         jnrrdz.scan(path)
 
 
@@ -271,7 +271,7 @@ OME_IMAGE = (
 
 def test_images_that_share_a_page_of_many_strips(tmp_path):
     path = ome(tmp_path / "a.ome.tif", OME_IMAGE.format(1 << 15, 1) * 100, 1 << 15)
-    with pytest.raises(jnrrdz.MalformedError, match="share planes"):
+    with pytest.raises(jnrrdz.MalformedError, match=r"share planes|segments more"):
         jnrrdz.scan(path)
 
 
