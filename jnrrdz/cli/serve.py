@@ -55,7 +55,7 @@ Examples:
 def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **options: Any) -> None:
     """Serve each SRC (an image, a manifest, or a folder of them) as plain Zarr v3.
 
-    Readers need no codecs but bytes and zstd or gzip: zarr-python, tensorstore, zarrita.js, GDAL, neuroglancer.
+    Readers need no codecs but bytes and zstd or gzip: zarr-python and tensorstore, to name two.
     """
     try:
         uvicorn = importlib.import_module("uvicorn")
