@@ -51,8 +51,9 @@ def test_absent_blocks_are_zero(sparse, s3, tmp_path, form):
     assert [codec["name"] for codec in array.metadata.to_dict()["codecs"]] == ["transpose", "n5_default"]
     s3.log.clear()
     np.testing.assert_array_equal(array[...], expected)
-    # each block once, there or not, and once whether the dataset is there, and is what it was
-    assert len(s3.log) == 3 * 2 * 3 + 2
+    # each block once, there or not; whether the dataset is there, and is what it was, in one request or in two:
+    # who looks first knows for the other, where the other has not begun
+    assert len(s3.log) in {3 * 2 * 3 + 1, 3 * 2 * 3 + 2}
     assert (array[:4, :8, 8:16] == 0).all()
 
 
