@@ -22,6 +22,8 @@ pytest_plugins = ("tests.servers.fixtures",)
 
 REMOVED = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PYTHONOPTIMIZE", "PYTHONUNBUFFERED", "PYTHONWARNINGS")
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "LANG": "C.UTF-8", "TZ": "UTC", "COLUMNS": "100", "TERM": "dumb"}
+# where another package has a codec of that name (zarr-n5), zarr is told which one tests are about
+ENVIRONMENT |= {"ZARR_CODECS__N5_DEFAULT": "jnrrdz.codecs.steps.N5DefaultCodec"}
 
 
 def pytest_configure() -> None:
