@@ -19,6 +19,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Suf
 
 from jnrrdz.api import open_stored
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import Access
 from jnrrdz.store.store import ReferenceStore
 
@@ -91,7 +92,9 @@ class JnrrdzFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
         if mode != "rb":
-            self._store.set_sync(path, None)  # type: ignore[arg-type]  # refused, and told how
+            raise UnsupportedError(
+                "a manifest's references cannot be written through; open it with mode 'rb'", url=path
+            )
         return io.BytesIO(self.cat_file(path))
 
 

@@ -30,42 +30,6 @@ _HARMLESS = {
 }
 """Names in lower case, with the values that they have: of versions (S3, Google, Azure), and of plain downloads."""
 
-# in their URLs a question mark and a hash are letters of a key or a path
-_LITERAL = frozenset(
-    {
-        "file",
-        "local",
-        "memory",
-        "s3",
-        "s3a",
-        "gs",
-        "gcs",
-        "az",
-        "abfs",
-        "abfss",
-        "adl",
-        "wasb",
-        "wasbs",
-        "oss",
-        "oci",
-        "hf",
-        "zip",
-        "tar",
-        "libarchive",
-        "ftp",
-        "sftp",
-        "ssh",
-        "scp",
-        "smb",
-        "hdfs",
-        "git",
-        "github",
-        "dir",
-        "filecache",
-        "simplecache",
-        "blockcache",
-    }
-)
 # what stands before the `@` is a container (Azure), a namespace (OCI), a revision or a part of a path
 _AT_IS_A_LETTER = frozenset(
     {
@@ -88,6 +52,23 @@ _AT_IS_A_LETTER = frozenset(
         "dir",
     }
 )
+# in their URLs a question mark and a hash are letters of a key or a path
+_LITERAL = _AT_IS_A_LETTER | {
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "oss",
+    "ftp",
+    "sftp",
+    "ssh",
+    "scp",
+    "smb",
+    "hdfs",
+    "filecache",
+    "simplecache",
+    "blockcache",
+}
 _WITH_USERS = frozenset({"ftp", "sftp", "ssh", "scp", "smb", "hdfs", "webhdfs"})
 """Schemes whose addresses have a user, who is no secret without a password."""
 

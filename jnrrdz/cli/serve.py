@@ -15,7 +15,6 @@ from jnrrdz.errors import UnsupportedError
 
 CODECS = ["zstd", "gzip", "bytes"]
 ORIGINS = "Let pages of this origin read; * for all. Repeatable."
-LOCAL = ("127.0.0.1", "localhost", "::1")
 
 EPILOG = """\b
 Examples:
@@ -58,14 +57,14 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     Readers need no codecs but bytes and zstd or gzip: zarr-python and tensorstore, to name two.
     """
     try:
-        uvicorn = importlib.import_module("uvicorn")
+        importlib.import_module("uvicorn")
         app = importlib.import_module("jnrrdz.server.app")
     except ImportError as error:
         raise UnsupportedError(f"{error.name} is not installed; pip install 'jnrrdz[serve]'", field="serve") from error
     host, port, names = options.pop("host"), options.pop("port"), options.pop("names")
-    if host not in LOCAL and options["token"] is None:
+    if host not in app.LOCAL and options["token"] is None:
         options["token"] = secrets.token_urlsafe(24)
-    wanted = app.ServeOptions(hosts=(*LOCAL, host, *names), access=reach.access(*sources), **options)
+    wanted = app.ServeOptions(hosts=(*app.LOCAL, host, *names), access=reach.access(*sources), **options)
     listed = app.listed_sources(sources)
     application = app.make_app(listed, wanted)
     listening = app.listening_socket(host, port)
@@ -73,5 +72,4 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     for name in app.served_names(listed):
         say(f"{base}{name}")
     console.note(f"serving {len(listed)} at {base}; interrupt to end")
-    config = uvicorn.Config(application, log_level="warning", lifespan="off", limit_concurrency=2000)
-    uvicorn.Server(config).run(sockets=[listening])
+    app.http_server(application).run(sockets=[listening])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.errors import UnsupportedError
+from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
 from jnrrdz.store.group import ReferenceGroup, reference_group
@@ -120,10 +120,14 @@ def preview(
     wanted, reach = with_choices(choices, ScanOptions(), access or Access())
     how = options or PreviewOptions()
     store = open_stored(src, options=wanted, access=reach)
-    if how.group is None and (segments := _segments(store)):
-        return Picture(_laid_out(store, segments, how))
-    path = default_group(store) if how.group is None else how.group.strip("/")
-    return Picture(_shown(store, path, how, None))
+    try:
+        if how.group is None and (segments := _segments(store)):
+            return Picture(_laid_out(store, segments, how))
+        path = default_group(store) if how.group is None else how.group.strip("/")
+        return Picture(_shown(store, path, how, None))
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
+        # attributes are the manifest's own words: colours that are none, places that are no numbers
+        raise MalformedError(f"the attributes make no picture: {error!r}", url=str(store)) from error
 
 
 def _shown(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[int, int] | None) -> NDArray[np.uint8]:
@@ -137,7 +141,7 @@ def _shown(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[i
     meaning = _Meaning.of(store, path, finest, how)
     planes = [_thinned(array, index, (height, width), average=meaning.kind != "palette") for index in meaning.indices]
     rgba = meaning.colours(planes, attributes, how)
-    mask = _mask(store, place, name)
+    mask = _mask(store, place)
     if mask is not None and mask.shape[-2:] == array.shape[-2:]:
         rgba[..., 3] = np.where(_thinned(mask, (), (height, width), average=False).data == 0, 0, rgba[..., 3])
     return _upright(rgba, store, path)
@@ -158,10 +162,9 @@ def _group(store: ReferenceStore, path: str) -> ReferenceGroup:
     return reference_group(store, path)
 
 
-def _mask(store: ReferenceStore, path: str, name: str) -> "zarr.Array[Any] | None":
+def _mask(store: ReferenceStore, path: str) -> "zarr.Array[Any] | None":
     """Return the mask beside an image."""
-    found = {key: array for key, array in _group(store, path).arrays() if key == "mask" and key != name}
-    return found.get("mask")
+    return dict(_group(store, path).arrays()).get("mask")
 
 
 def _level(

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import os
+import re
 import socket
 import threading
 import time
@@ -27,12 +28,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from jnrrdz.api import open_store
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.api import open_stored
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
+from jnrrdz.manifests.manifest import ENDINGS
 from jnrrdz.options import Access
-from jnrrdz.server.plain import Packing, PlainZarr, levels_wanted
+from jnrrdz.server.plain import Packing, PlainZarr, with_levels
 from jnrrdz.sources.url import local_path
+from jnrrdz.store.computed_levels import with_pyramids
 
 CACHED = 256 << 20
 """Bytes of answers that are kept."""
@@ -41,7 +44,9 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 OPEN = 64
 """Sources that are open at once."""
 
-MANIFESTS = (".json", ".parquet")
+MOST_CONNECTIONS = 2000
+"""Requests that are under way at once; more are told to come again (503)."""
+
 MAX_AGE = "public, max-age=3600"
 
 
@@ -98,48 +103,34 @@ class Served:
         self.options = options
         self.sources = served_names(sources)
         self._open: OrderedDict[str, PlainZarr] = OrderedDict()
+        self._opening = {name: threading.Lock() for name in self.sources}
         self._lock = threading.Lock()
 
-    def plain(self, name: str) -> PlainZarr | None:
-        """Return a source as plain Zarr, None where nothing has that name."""
-        source = self.sources.get(name)
-        if source is None:
-            return None
-        with self._lock:
-            made = self._open.pop(name, None)
+    def plain(self, name: str) -> PlainZarr:
+        """Return a source as plain Zarr; one that is slow to open keeps nobody from the others."""
+        with self._opening[name]:
+            with self._lock:
+                made = self._open.pop(name, None)
             if made is None:
-                store = open_store(source, access=self.options.access)
-                levels = levels_wanted(store) if self.options.pyramids else 0
-                if levels:
-                    store = _with_levels(source, levels, self.options.access)
+                stored = open_stored(self.sources[name], access=self.options.access)
+                store = with_levels(stored) if self.options.pyramids else with_pyramids(stored, 0)
                 made = PlainZarr(store, self.options.packing)
-                if len(self._open) >= OPEN:
+            with self._lock:
+                self._open[name] = made
+                if len(self._open) > OPEN:
                     self._open.popitem(last=False)
-            self._open[name] = made
             return made
-
-
-def _with_levels(source: str, levels: int, access: Access) -> Any:
-    """Return the store with as many computed levels as its smallest picture without levels bears."""
-    while levels:
-        try:
-            return open_store(source, access=access, virtual_levels=levels)
-        except UnsupportedError:
-            levels -= 1
-    return open_store(source, access=access)
 
 
 def served_names(sources: Sequence[str]) -> dict[str, str]:
     """Return sources by names that are one part of a path, each another."""
     names: dict[str, str] = {}
     for source in sources:
-        base = source.rstrip("/").rpartition("/")[2].partition("?")[0] or "source"
-        name = (
-            "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in base).lstrip(".") or "source"
-        )
-        number = 2
+        base = source.rstrip("/").rpartition("/")[2].partition("?")[0]
+        stem = re.sub(r"[^A-Za-z0-9._-]", "_", base).lstrip(".") or "source"
+        name, number = stem, 2
         while name in names:
-            name, number = f"{base}-{number}", number + 1
+            name, number = f"{stem}-{number}", number + 1
         names[name] = source
     return names
 
@@ -204,7 +195,7 @@ class Guard:
         if "*" not in self._options.hosts and name not in self._options.hosts:
             return PlainTextResponse("this name is not the server's\n", status_code=421)
         token = self._options.token
-        if token is not None and not hmac.compare_digest(path.split("/")[1].encode(), token.encode()):
+        if token is not None and not hmac.compare_digest(path.strip("/").partition("/")[0].encode(), token.encode()):
             return PlainTextResponse("the token is missing or another\n", status_code=403)
         return None
 
@@ -258,8 +249,7 @@ class Answers:
             ended.set()
 
     def _make(self, name: str, key: str) -> tuple[bytes | None, str]:
-        plain = self._served.plain(name)
-        data = None if plain is None else plain.get(key)
+        data = self._served.plain(name).get(key)
         return data, "" if data is None else f'"{hashlib.blake2b(data, digest_size=12).hexdigest()}"'
 
 
@@ -302,13 +292,10 @@ class Server:
 @contextmanager
 def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions | None = None) -> Iterator[Server]:
     """Serve sources and manifests on 127.0.0.1 while the block runs; yields the server, whose `url` lists them."""
-    import uvicorn  # noqa: PLC0415  an application that is mounted elsewhere needs none
-
     wanted = options or ServeOptions()
     app = make_app(sources, wanted)
     listening = listening_socket("127.0.0.1", port)
-    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_keep_alive=20, limit_concurrency=2000)
-    server = uvicorn.Server(config)
+    server = http_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="jnrrdz-serve", daemon=True)
     thread.start()
     deadline = time.monotonic() + 30
@@ -319,6 +306,16 @@ def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions
     finally:
         server.should_exit = True
         thread.join()
+
+
+def http_server(app: Starlette) -> Any:
+    """Return uvicorn's server of an application, which is one way to serve it."""
+    import uvicorn  # noqa: PLC0415  an application that is mounted elsewhere needs none
+
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", timeout_keep_alive=20, limit_concurrency=MOST_CONNECTIONS
+    )
+    return uvicorn.Server(config)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -339,7 +336,7 @@ def base_url(listening: socket.socket, options: ServeOptions) -> str:
 
 def listed_sources(names: Sequence[str]) -> list[str]:
     """Return what is named, a folder as the sources and manifests in it."""
-    endings = (*MANIFESTS, *(ending for fmt in FORMATS for ending in fmt.endings))
+    endings = (".json", *ENDINGS, *(ending for fmt in FORMATS for ending in fmt.endings))
     sources: list[str] = []
     for name in names:
         path = local_path(name)

@@ -13,6 +13,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -21,8 +22,10 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from jnrrdz.core.pyramid import MOST_LEVELS
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 
@@ -39,6 +42,9 @@ MOST = 4 << 20
 
 KEPT = 256 << 20
 """Bytes of decoded source chunks that are kept for the parts of them that are asked for next."""
+
+THUMBNAIL = 512
+"""Pixels along a side of the coarsest level, at most."""
 
 OURS = "jnrrdz"
 """The root's attribute on sources, which is for readers of references."""
@@ -62,8 +68,7 @@ def served_chunks(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
     while math.prod(sizes) * itemsize > MOST:
         axis = max(range(len(sizes)), key=sizes.__getitem__)
         sizes[axis] = -(-sizes[axis] // 2)
-    for axis in reversed(range(max(len(sizes) - 2, 0), len(sizes))):
-        axis = len(sizes) * 2 - 3 - axis if len(sizes) > 1 else axis  # noqa: PLW2901  rows before columns
+    for axis in range(max(len(sizes) - 2, 0), len(sizes)):  # rows, then columns
         room = LEAST // max(math.prod(sizes) * itemsize, 1)
         if room > 1 and sizes[axis] < shape[axis]:
             sizes[axis] = min(sizes[axis] * room, shape[axis])
@@ -228,12 +233,15 @@ def _read(array: "zarr.Array[Any]", window: tuple[slice, ...]) -> NDArray[Any]:
     return np.asarray(array[window])
 
 
-def levels_wanted(store: ReferenceStore) -> int:
-    """Return how many times the largest picture has to be halved to fit a thumbnail."""
-    sides = [max(node["shape"][-2:]) for node in store.manifest.documents.nodes().values() if _is_picture(node)]
-    largest = max(sides, default=1)
-    return max(0, min(16, math.ceil(math.log2(largest / 512)))) if largest > 0 else 0
+def with_levels(store: ReferenceStore) -> ReferenceStore:
+    """Return the store, its pictures without coarser levels with as many as make a thumbnail of the largest.
 
-
-def _is_picture(node: Mapping[str, Any]) -> bool:
-    return node.get("node_type") == "array" and len(node.get("shape", ())) > 1
+    Where the smallest picture does not bear so many, all have as many as it does.
+    """
+    nodes = store.manifest.documents.nodes().values()
+    sides = [max(node["shape"][-2:]) for node in nodes if len(node.get("shape", ())) > 1]
+    wanted = min(MOST_LEVELS, math.ceil(math.log2(max([THUMBNAIL, *sides]) / THUMBNAIL)))
+    for levels in range(wanted, 0, -1):
+        with suppress(UnsupportedError):
+            return with_pyramids(store, levels)
+    return with_pyramids(store, 0)

@@ -15,6 +15,7 @@ import asyncio
 import copy
 import itertools
 import math
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
@@ -363,12 +364,10 @@ class VirtualLevelStore(ReferenceStore):
             self._recent.put((*asked, 0), data)
             future.set_result(data)
         except JnrrdzError as error:
-            future.set_exception(error)
             raise error.at(field=key) from error.__cause__
-        except BaseException as error:  # raised again; whoever waits is woken, whatever ended the work
-            future.set_exception(error)
-            raise
         finally:
+            if not future.done():  # whoever waits is woken, whatever ended the work
+                future.set_exception(sys.exception())
             with self._lock:
                 del self._running[asked]
         return data

@@ -1,5 +1,6 @@
 """Pictures: the pixels of other readers, right way up, in the file's own colours, and no more read than is needed."""
 
+import json
 import warnings
 
 import imagecodecs
@@ -184,3 +185,29 @@ def test_a_notebook_shows_the_png(tmp_path):
     made = jnrrdz.preview(path)
     assert imagecodecs.png_decode(made._repr_png_()).shape == (120, 160, 4)
     assert repr(made) == "<Picture of 160x120 pixels>"
+
+
+@pytest.mark.parametrize(
+    ("node", "attributes"),
+    [
+        ("data", {"color_table": [["red"]]}),
+        ("data", {"color_table": [7]}),
+        ("", {"ome": {"omero": {"channels": [{"color": "no colour", "window": {"start": 0, "end": 9}}]}}}),
+        ("", {"ome": {"omero": {"channels": ["green"]}}}),
+    ],
+)
+def test_attributes_that_make_no_picture_are_told(tmp_path, node, attributes):
+    group = jnrrdz.scan(write(tmp_path / "a.tif", X.astype("u1")))
+    jnrrdz.write(group, tmp_path / "a.json")
+    document = json.loads((tmp_path / "a.json").read_text())
+    key = f"{node}/zarr.json".lstrip("/")
+    changed = json.loads(document["refs"][key])
+    changed["attributes"] |= attributes
+    changed.pop("consolidated_metadata", None)
+    document["refs"][key] = json.dumps(changed)
+    root = json.loads(document["refs"]["zarr.json"])
+    root.pop("consolidated_metadata", None)
+    document["refs"]["zarr.json"] = json.dumps(root)
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    with pytest.raises(jnrrdz.JnrrdzError, match="make no picture"):
+        jnrrdz.preview(tmp_path / "a.json")

@@ -1,6 +1,7 @@
 """Plain Zarr over HTTP, read by readers that know nothing of jnrrdz; and what the server refuses."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -218,8 +219,6 @@ def test_what_cannot_be_read_is_told_and_costs_nobody_else(tmp_path):
 
 
 def test_giant_headers_and_clients_that_say_nothing(tmp_path):
-    import socket  # noqa: PLC0415  this test alone speaks by itself
-
     image(tmp_path / "a.tif", (50, 40))
     with jnrrdz.serve(tmp_path / "a.tif") as server:
         port = int(server.url.split(":")[2].split("/")[0])
@@ -249,3 +248,37 @@ def test_the_command(tmp_path):
         _, told = process.communicate(timeout=30)
         watchdog.cancel()
     assert "Traceback" not in told
+
+
+def test_a_source_that_is_slow_to_open_keeps_nobody_from_the_others(tmp_path, http_server):
+    image(tmp_path / "a.tif", (50, 40))
+    http_server.files["/slow.tif"] = (tmp_path / "a.tif").read_bytes()
+    http_server.latency = 5.0
+    with jnrrdz.serve(tmp_path / "a.tif", f"{http_server.url}/slow.tif") as server, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(ask, f"{server['slow.tif']}/zarr.json")
+        wait_until = time.monotonic() + 20
+        while not http_server.log and time.monotonic() < wait_until:
+            time.sleep(0.01)
+        start = time.monotonic()
+        assert ask(f"{server['a.tif']}/zarr.json")[0] == 200
+        assert not slow.done()
+        assert time.monotonic() - start < 4
+        assert slow.result()[0] == 200
+
+
+def test_names_are_one_part_of_a_path_each(tmp_path):
+    (tmp_path / "b").mkdir()
+    for path in (tmp_path / "a b{.tif", tmp_path / "b" / "a b{.tif"):
+        image(path, (50, 40))
+    with jnrrdz.serve(tmp_path / "a b{.tif", tmp_path / "b" / "a b{.tif") as server:
+        assert list(server.names) == ["a_b_.tif", "a_b_.tif-2"]
+        assert [ask(f"{server[name]}/zarr.json")[0] for name in server.names] == [200, 200]
+
+
+def test_a_request_without_a_path_needs_the_token_too(tmp_path):
+    image(tmp_path / "a.tif", (50, 40))
+    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(token="t0ken")) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            assert b" 403 " in client.recv(1000).splitlines()[0]
