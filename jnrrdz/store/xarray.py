@@ -5,6 +5,7 @@ works by slices; no manifest holds them.  A side that is longer than any picture
 three numbers: a header of a hundred bytes can claim any length.  A band's coordinate is its name.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from xarray.backends.zarr import ZarrStore
 from xarray.indexes import RangeIndex
 
 from jnrrdz.core.codecs import shown
+from jnrrdz.core.ome import unit_name
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.store.group import reference_group
@@ -27,6 +29,10 @@ LONGEST = 1 << 24
 GEO_TRANSFORM = 6
 MAPPING_ATTRIBUTES = {"GeoTransform", "crs_wkt"}
 """What a grid mapping is known by where no variable names it."""
+
+SYSTEM = re.compile(r"\bCS\[")
+UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
+"""The coordinate system of a WKT 2, and the first unit in it: that of the axes."""
 
 
 def _below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
@@ -114,8 +120,10 @@ def _step(size: int, name: str, meaning: Any) -> Coordinate | None:
     start, unit = meaning.get("start", 0.0), meaning.get("unit")
     if not isinstance(step, int | float) or not isinstance(start, int | float):
         return None
-    # xarray would take some units of time for a calendar's; `unit` is what pint and OME say too
-    return _even(name, size, (start, step, 0), {} if unit is None else {"unit": unit})
+    # xarray would take units of time for a calendar's when a copy of the dataset is opened again
+    is_time = unit_name(str(unit), "time") is not None
+    attributes = {} if unit is None else {"unit": unit} if is_time else {"unit": unit, "units": unit}
+    return _even(name, size, (start, step, 0), attributes)
 
 
 def _bands(found: xr.Dataset) -> dict[str, xr.Variable]:
@@ -148,12 +156,16 @@ def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> list[Coordinate]:
 
 
 def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
-    """Return CF attributes of an axis."""
+    """Return CF attributes of an axis; units are spelt as pyproj spells them."""
     if mapping.get("grid_mapping_name") == "latitude_longitude":
-        names = {"x": "longitude", "y": "latitude"}
-    else:
-        names = {"x": "projection_x_coordinate", "y": "projection_y_coordinate"}
-    return {"axis": axis.upper(), "standard_name": names[axis]}
+        name, degrees = {"x": ("longitude", "degrees_east"), "y": ("latitude", "degrees_north")}[axis]
+        return {"axis": axis.upper(), "standard_name": name, "units": degrees}
+    wkt = str(mapping.get("crs_wkt", ""))
+    system = SYSTEM.search(wkt)
+    unit = None if system is None else UNIT.search(wkt, system.end())
+    is_named = unit is not None and (unit[1] == "ANGLE" or float(unit[3]) == 1)
+    units = {} if unit is None else {"units": unit[2] if is_named else f"{unit[3]} metre"}
+    return {"axis": axis.upper(), "standard_name": f"projection_{axis}_coordinate"} | units
 
 
 def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any) -> dict[str, xr.Dataset]:

@@ -1,9 +1,10 @@
-"""rioxarray on our datasets, whichever way they are opened: sensor models, control points and warped pixels.
+"""rioxarray and odc-geo on our datasets, however they are opened: sensor models, control points, warped pixels.
 
-Its own `open_rasterio` on the same file says what is expected.
+rioxarray's own `open_rasterio` on the same file says what is expected.
 """
 
 import numpy as np
+import odc.geo.xr
 import pytest
 import rasterio
 import rasterio.shutil
@@ -128,3 +129,52 @@ def test_warped_pixels_are_those_of_open_rasterio(scene, opener):
     ours = OPENERS[opener](scene)["data"].rio.reproject("EPSG:3857")
     np.testing.assert_allclose(ours.rio.transform(), theirs.rio.transform(), rtol=1e-9)
     np.testing.assert_array_equal(ours, theirs)
+
+
+SYSTEMS = {
+    "metres": ("EPSG:32633", Affine(10, 0, 300000, 0, -10, 5000000)),
+    "degrees": ("EPSG:4326", Affine(0.001, 0, 8, 0, -0.001, 47)),
+    "degrees and heights": ("EPSG:4979", Affine(0.001, 0, 8, 0, -0.001, 47)),
+    "feet": ("EPSG:2222", Affine(10, 0, 700000, 0, -10, 400000)),
+    "survey feet and heights": ("EPSG:2263+6360", Affine(10, 0, 900000, 0, -10, 100000)),
+    "northing first": ("EPSG:3035", Affine(10, 0, 4300000, 0, -10, 3200000)),
+}
+
+
+def said(axis):
+    """Return what is said of an axis, the digits of a unit's size that all writers have."""
+    size, _, unit = axis.attrs["units"].rpartition(" ")
+    return axis.attrs["axis"], axis.attrs["standard_name"], unit, round(float(size or 1), 14)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_axes_and_their_units_are_those_that_rioxarray_and_odc_geo_see(tmp_path, system):
+    code, affine = SYSTEMS[system]
+    path = tmp_path / "a.tif"
+    profile = {"driver": "GTiff", "height": 60, "width": 80, "count": 1, "dtype": "uint8", "GEOTIFF_VERSION": "1.1"}
+    with rasterio.open(path, "w", crs=CRS.from_string(code), transform=affine, **profile) as image:
+        image.write(np.ones((1, 60, 80), "u1"))
+    theirs = rioxarray.open_rasterio(path).squeeze("band")
+    theirs = theirs.rio.write_coordinate_system()
+    ours = xr.open_dataset(manifest(path))["data"]
+    for axis in "xy":
+        assert said(ours[axis]) == said(theirs[axis])
+        np.testing.assert_allclose(ours[axis], theirs[axis], rtol=1e-15)
+    assert ours.odc.geobox == theirs.odc.geobox
+    assert ours.odc.geobox == odc.geo.geobox.GeoBox((60, 80), affine, theirs.rio.crs)
+
+
+def test_control_points_are_those_that_odc_geo_sees(tmp_path):
+    path = tmp_path / "a.tif"
+    profile = {"driver": "GTiff", "height": 60, "width": 80, "count": 1, "dtype": "uint8"}
+    with rasterio.open(path, "w", crs=CRS.from_epsg(4326), gcps=corners(), **profile) as image:
+        image.write(np.ones((1, 60, 80), "u1"))
+    ours, theirs = (each["data"].odc for each in (xr.open_dataset(manifest(path)), stacked(path)))
+    assert ours.crs == theirs.crs
+    assert ours.geobox.shape == theirs.geobox.shape
+    assert ours.geobox.approx == theirs.geobox.approx
+
+
+def stacked(path):
+    """Return rioxarray's dataset of a file."""
+    return rioxarray.open_rasterio(path).squeeze("band").to_dataset(name="data")

@@ -36,7 +36,7 @@ def test_channels_are_found_by_name(series):
 def test_steps_are_in_the_file_s_units(series):
     dataset, pixels = series
     assert dataset["z"].values.tolist() == [0.0, 2.0, 4.0]
-    assert dataset["x"].attrs["unit"] == "µm"
+    assert dataset["x"].attrs["unit"] == dataset["x"].attrs["units"] == "µm"
     assert np.array_equal(dataset["data"].sel(x=slice(1.0, 2.0)).values, pixels[..., 2:5])
 
 
