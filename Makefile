@@ -4,6 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+SYSTEM := $(VENV)/system
 CONFORMANCE ?= ../shared/conformance/conformance.py
 RESULTS ?= .benchmarks/conformance.jsonl
 
@@ -16,7 +17,7 @@ help: ## list these targets
 demo: $(INSTALLED) ## make a small COG, index it, open it with xarray, draw it to demo/terrain.png
 	$(BIN)/python examples/demo.py
 
-test: $(INSTALLED) ## run the tests (PYTEST="-k tiff" adds arguments)
+test: $(INSTALLED) $(SYSTEM) ## run the tests (PYTEST="-k tiff" adds arguments)
 	$(BIN)/python -m pytest -n auto $(PYTEST)
 
 check: lint types imports test ## what CI runs: lint, types, imports, tests
@@ -77,4 +78,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	  echo "Making $(VENV) with $$found (Python $$version)"; "$$found" -m venv --clear $(VENV); }
 	@echo "Installing jnrrdz and its pinned dependencies into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(SYSTEM): tests/system.sh tests/clients/package-lock.json $(INSTALLED)
+	@bash tests/system.sh
 	@touch $@
