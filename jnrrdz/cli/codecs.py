@@ -247,7 +247,7 @@ def unreadable(entry: Json) -> str | None:
 def _decoder_reason(name: str, configuration: Json) -> str | None:
     """Return why the library that a codec calls cannot read a configuration, None if it can."""
     from jnrrdz.codecs.chains import LISTED, RULE  # noqa: PLC0415  see the package
-    from jnrrdz.core.codecs import JPEG, JPEG2000, Jpeg2000Config  # noqa: PLC0415  see the package
+    from jnrrdz.core.codecs import JBP_JPEG, JPEG2000, Jpeg2000Config  # noqa: PLC0415  see the package
     from jnrrdz.formats.jpeg2000.decode import missing_library  # noqa: PLC0415  the same
     from jnrrdz.formats.nitf import decode as nitf_decode  # noqa: PLC0415  the same
     from jnrrdz.formats.tiff import decode as tiff_decode  # noqa: PLC0415  the same
@@ -257,7 +257,7 @@ def _decoder_reason(name: str, configuration: Json) -> str | None:
         return f"jnrrdz reads codecs of a list only: {RULE}"
     if name == JPEG2000:
         return missing_library(Jpeg2000Config.from_json(configuration))
-    if name == JPEG:
+    if name == JBP_JPEG:
         return nitf_decode.decoder_of("JPEG8")[1]
     if name.rpartition("/")[2] != "tiff-tile":
         return None

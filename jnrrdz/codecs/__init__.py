@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from jnrrdz.codecs.steps import LinearCodec, Lz4Codec, N5DefaultCodec, OffsetCodec, PadCodec, SqueezeCodec
     from jnrrdz.codecs.tiles import (
         JbpBlockCodec,
+        JbpJpegCodec,
         JnrrdTileCodec,
         Jpeg2000Codec,
         Jpeg2000WindowCodec,
-        JpegCodec,
         NitfVqCodec,
         TiffTileCodec,
     )
 
 __all__ = [
     "JbpBlockCodec",
+    "JbpJpegCodec",
     "JnrrdTileCodec",
     "Jpeg2000Codec",
     "Jpeg2000WindowCodec",
-    "JpegCodec",
     "LinearCodec",
     "Lz4Codec",
     "N5DefaultCodec",

@@ -32,7 +32,7 @@ OWN: Mapping[str, str] = {
     names.JPEG2000_WINDOW: "Jpeg2000WindowCodec",
     names.TILE: "JnrrdTileCodec",
     names.JBP_BLOCK: "JbpBlockCodec",
-    names.JPEG: "JpegCodec",
+    names.JBP_JPEG: "JbpJpegCodec",
     names.NITF_VQ: "NitfVqCodec",
     f"{names.OSML}tiff-tile": "OsmlTiffTileCodec",
     f"{names.OSML}jpeg2000": "OsmlBlocksCodec",

@@ -28,8 +28,8 @@ from jnrrdz.core.codecs import (
     CodecSpec,
     Configuration,
     JbpBlockConfig,
+    JbpJpegConfig,
     Jpeg2000Config,
-    JpegConfig,
     Samples,
     TiffTileConfig,
     checked,
@@ -280,7 +280,7 @@ def _jpeg(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any],
     space, bands = said["color_space"], said["num_bands"]
     if space not in COLOUR_SPACES or (space == "MONO") is not (bands == 1) or bands not in {1, RGB}:
         raise UnsupportedError(f"color_space {space!r} of {bands} bands; MONO of 1, others of 3 are read", field=name)
-    return JpegDecoder(JpegConfig(), shape, dtype, fill)
+    return JpegDecoder(JbpJpegConfig(), shape, dtype, fill)
 
 
 def _jpeg2000_config(name: str, configuration: Members) -> Jpeg2000Config:

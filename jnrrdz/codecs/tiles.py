@@ -22,9 +22,9 @@ from zarr.core.indexing import SelectorTuple
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec, decoding_threads
 from jnrrdz.core.codecs import (
     JbpBlockConfig,
+    JbpJpegConfig,
     Jpeg2000Config,
     Jpeg2000WindowConfig,
-    JpegConfig,
     NitfVqConfig,
     Samples,
     TiffTileConfig,
@@ -214,10 +214,10 @@ class JbpBlockCodec(NitfCodec):
         return sample_dtype(self.config.pixel_type, self.config.bits_per_pixel)
 
 
-class JpegCodec(NitfCodec):
-    """JPEG streams: docs/codecs/jpeg."""
+class JbpJpegCodec(NitfCodec):
+    """JPEG streams: docs/codecs/jbp-jpeg."""
 
-    CONFIG = JpegConfig
+    CONFIG = JbpJpegConfig
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for what is stored."""

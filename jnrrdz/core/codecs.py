@@ -10,6 +10,7 @@ import binascii
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
@@ -36,7 +37,7 @@ PAD = "pad"
 TIFF_TILE = "tiff-tile"
 JPEG2000 = "jpeg2000"
 JBP_BLOCK = "jbp-block"
-JPEG = "jpeg"
+JBP_JPEG = "jbp-jpeg"
 N5_DEFAULT = "n5_default"
 JPEG2000_WINDOW = "jnrrdz.jpeg2000-window"
 NITF_VQ = "jnrrdz.nitf-vq"
@@ -526,7 +527,7 @@ class Jpeg2000WindowConfig(Configuration):
     ALWAYS: ClassVar[frozenset[str]] = frozenset({"resolution_level"})
 
 
-# docs/codecs/jbp-block, docs/codecs/jpeg, docs/codecs/jnrrdz.nitf-vq
+# docs/codecs/jbp-block, docs/codecs/jbp-jpeg, docs/codecs/jnrrdz.nitf-vq
 
 CODEBOOK_BYTES = 4 * 4096 * 4
 
@@ -574,7 +575,7 @@ class JbpBlockConfig(Configuration):
 
 
 @dataclass(frozen=True)
-class JpegConfig(Configuration):
+class JbpJpegConfig(Configuration):
     """What a JPEG stream of a NITF does not say itself."""
 
     quality: int = field(default=0, metadata=integer(0, 5))
@@ -583,7 +584,16 @@ class JpegConfig(Configuration):
     palette: bytes | None = field(default=None, metadata=PALETTE)
     """Red, green and blue of each value in turn: the chunk is colours and not indices."""
 
-    NAME: ClassVar[str] = JPEG
+    NAME: ClassVar[str] = JBP_JPEG
+
+
+def renamed(entry: Any) -> Any:
+    """Return an entry of a manifest of ours under the codec's present name: 0.1.0 called `jbp-jpeg` `jpeg`."""
+    if entry == "jpeg" or (isinstance(entry, Mapping) and entry.get("name") == "jpeg"):
+        configuration = {} if isinstance(entry, str) else entry.get("configuration", {})
+        with suppress(MalformedError):  # another project's codec of that name
+            return JbpJpegConfig.from_json(configuration).to_json()
+    return entry
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.codecs import renamed
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 
@@ -78,7 +79,8 @@ class Documents(dict[str, bytes]):
     def parsed(self, key: str) -> dict[str, Any]:
         """Return what a document says, which is an object; an empty one where there is no such document.
 
-        Members that groups consolidate are left out: they have documents of their own.
+        Members that groups consolidate are left out: they have documents of their own.  Codecs that manifests of
+        ours once called otherwise have their present names.
         """
         found = self._parsed.get(key)
         if found is None:
@@ -87,6 +89,8 @@ class Documents(dict[str, bytes]):
                 raise MalformedError(f"metadata that is no object but {type(found).__name__}", field=key)
             found.pop("consolidated_metadata", None)
             self._parsed[key] = found
+            if isinstance(found.get("codecs"), list) and self.own():
+                found["codecs"] = [renamed(entry) for entry in found["codecs"]]
         return found
 
     def nodes(self) -> dict[str, dict[str, Any]]:

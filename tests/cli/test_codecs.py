@@ -219,7 +219,7 @@ def test_a_nitf_decoder_that_is_missing_says_how_to_get_it(run, monkeypatch):
 
 
 def test_a_manifest_of_jpeg_blocks_asks_for_their_decoder(monkeypatch):
-    entry = {"name": "jpeg", "configuration": {}}
+    entry = {"name": "jbp-jpeg", "configuration": {}}
     assert unreadable(entry) is None
     monkeypatch.setattr(imagecodecs.JPEG8, "available", False)
     assert "JPEG8" in unreadable(entry)

@@ -101,7 +101,7 @@ def osml_tile():
     return [little(2), {"name": f"{OSML}tiff-tile", "configuration": configuration}], pixels.tobytes(), pixels
 
 
-def jpeg(bits, name="jpeg"):
+def jpeg(bits, name="jbp-jpeg"):
     pixels = np.resize(np.arange(1 << bits, dtype="u1" if bits == 8 else "u2"), (SIDE, SIDE))
     pixels[0, 0] = (1 << bits) - 1
     data = imagecodecs.jpeg8_encode(pixels, lossless=True, bitspersample=bits)
@@ -152,12 +152,12 @@ CASES = {
     "jbp-block complex64": block("C", "c8"),
     "jbp-block pairs": paired(),
     "jbp-block palette": with_palette(block("INT", "u1")),
-    "jpeg 8 bits": jpeg(8),
-    "jpeg 12 bits": jpeg(12),
-    "jpeg palette": with_palette(jpeg(8)),
+    "jbp-jpeg 8 bits": jpeg(8),
+    "jbp-jpeg 12 bits": jpeg(12),
+    "jbp-jpeg palette": with_palette(jpeg(8)),
     "jnrrdz.nitf-vq": vq(),
 }
-AT_THE_CHUNK = {"jpeg 8 bits", "jpeg 12 bits"}
+AT_THE_CHUNK = {"jbp-jpeg 8 bits", "jbp-jpeg 12 bits"}
 """Configurations that do not say what the chunks hold."""
 
 

@@ -140,7 +140,7 @@ FORMATS: dict[str, Target] = {
 }
 
 
-CODECS = ["blosc", "bytes", "gzip", "jbp-block", "jpeg", "jpeg2000"]
+CODECS = ["blosc", "bytes", "gzip", "jbp-block", "jbp-jpeg", "jpeg2000"]
 CODECS += ["numcodecs.bz2", "numcodecs.lzma", "offset", "tiff-tile", "zstd"]
 """Codecs that chunks of the corpus have."""
 

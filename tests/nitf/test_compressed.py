@@ -1,15 +1,20 @@
 """JPEG, facsimile, vector quantisation and JPEG 2000 in image segments, against decoders of their own."""
 
+import json
 import struct
+import warnings
+from importlib.metadata import distribution
 from pathlib import Path
 
 import imagecodecs
 import numpy as np
 import pytest
 import rasterio
+import zarr
 
 import jnrrdz
-from jnrrdz.core.codecs import JpegConfig
+from jnrrdz.core.codecs import JbpJpegConfig
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.nitf.blocks import PIECE, find_streams
 from jnrrdz.formats.nitf.decode import JpegDecoder
 from tests.nitf.conftest import mask_bytes
@@ -92,7 +97,7 @@ def test_fill_bytes_before_a_stream(make_nitf, open_nitf, fill, blocks, masked):
 @pytest.mark.parametrize("fill", [0, 2])
 def test_a_stream_for_each_band_in_one_chunk(fill):
     streams = [imagecodecs.jpeg8_encode(picture(16, 24, seed=seed)) for seed in range(4)]
-    decoder = JpegDecoder(JpegConfig(), (4, 16, 24), np.dtype("u1"), 0)
+    decoder = JpegDecoder(JbpJpegConfig(), (4, 16, 24), np.dtype("u1"), 0)
     data = b"".join(b"\xff" * fill + stream for stream in streams)
     np.testing.assert_array_equal(decoder.decode(data), [imagecodecs.jpeg8_decode(stream) for stream in streams])
     with pytest.raises(jnrrdz.MalformedError, match="3 streams where 4 belong"):
@@ -266,3 +271,42 @@ def test_bands_of_a_codestream_have_the_headers_names_if_they_are_as_many(make_n
     found = open_nitf(path, overviews=False)["image_0/data"]
     assert found.shape == (3, 16, 16)
     assert found.attrs.get("colorinterp") == names
+
+
+def test_manifests_of_the_first_version_call_the_codec_jpeg(make_nitf, tmp_path):
+    part = picture(16, 16)
+    stream = imagecodecs.jpeg8_encode(part, level=95)
+    source = make_nitf((stream, {"NROWS": 16, "NCOLS": 16, "IC": "C3", "COMRAT": "00.0"}))
+    jnrrdz.index(source, tmp_path / "new.json")
+    text = (tmp_path / "new.json").read_text()
+    assert "jbp-jpeg" in text
+    old = tmp_path / "old.json"
+    old.write_text(text.replace("jbp-jpeg", "jpeg"))
+    with warnings.catch_warnings():  # the copy was not written by this machine
+        warnings.simplefilter("ignore", jnrrdz.UntrustedSourceWarning)
+        for opened in (jnrrdz.open_group(str(old)), zarr.open_group(jnrrdz.open_store(str(old)), mode="r")):
+            array = opened["image_0/data"]
+            np.testing.assert_array_equal(array[:], imagecodecs.jpeg8_decode(stream))
+            assert [codec.to_dict()["name"] for codec in array.metadata.codecs] == ["jbp-jpeg"]
+        jnrrdz.convert(old, tmp_path / "renewed.json")
+    assert "jbp-jpeg" in (tmp_path / "renewed.json").read_text()
+
+
+def test_zarr_does_not_get_the_name_jpeg_from_us(tmp_path):
+    points = distribution("jnrrdz").entry_points.select(group="zarr.codecs")
+    assert "jpeg" not in points.names
+    stranger = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}})
+    array = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [8, 8],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [8, 8]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "jpeg", "configuration": {"quality": 3}}],
+        "fill_value": 0,
+    }
+    refs = {"zarr.json": stranger, "data/zarr.json": json.dumps(array)}
+    (tmp_path / "theirs.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    with pytest.raises(JnrrdzError, match="'jpeg' in"):
+        jnrrdz.open_group(str(tmp_path / "theirs.json"))["data"]

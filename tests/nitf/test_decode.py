@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from jnrrdz.codecs.tiles import JbpBlockCodec, JpegCodec, NitfVqCodec
-from jnrrdz.core.codecs import JbpBlockConfig, JpegConfig, NitfVqConfig
+from jnrrdz.codecs.tiles import JbpBlockCodec, JbpJpegCodec, NitfVqCodec
+from jnrrdz.core.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.decode import (
     QUANTISATION,
@@ -31,7 +31,7 @@ from jnrrdz.formats.nitf.decode import (
 DOCS = Path(__file__).parents[2] / "docs" / "codecs"
 BOOKS = base64.b64encode(zlib.compress(bytes(65536))).decode()
 PALETTE = base64.b64encode(bytes(6)).decode()
-CODECS = {"jbp-block": JbpBlockCodec, "jpeg": JpegCodec, "jnrrdz.nitf-vq": NitfVqCodec}
+CODECS = {"jbp-block": JbpBlockCodec, "jbp-jpeg": JbpJpegCodec, "jnrrdz.nitf-vq": NitfVqCodec}
 PLAIN = {"pixel_type": "INT", "bits_per_pixel": 8}
 
 
@@ -57,9 +57,9 @@ def is_valid(name, configuration):
         ("jbp-block", PLAIN | {"palette": ""}, False),
         ("jbp-block", PLAIN | {"palette": 5}, False),
         ("jbp-block", PLAIN | {"surplus": 5}, False),
-        ("jpeg", {}, True),
-        ("jpeg", {"quality": 3, "palette": PALETTE}, True),
-        ("jpeg", {"quality": 6}, False),
+        ("jbp-jpeg", {}, True),
+        ("jbp-jpeg", {"quality": 3, "palette": PALETTE}, True),
+        ("jbp-jpeg", {"quality": 6}, False),
         ("jnrrdz.nitf-vq", {"codebooks": BOOKS}, True),
         ("jnrrdz.nitf-vq", {}, False),
         ("jnrrdz.nitf-vq", {"codebooks": "*"}, False),
@@ -152,7 +152,7 @@ def test_a_stream_without_tables_gets_those_of_its_quality(quality):
     bare = without(whole, 0xDB)
     own = bare[:2] + table + bare[2:]
     expected = imagecodecs.jpeg8_decode(own)
-    decoder = JpegDecoder(JpegConfig(quality), (16, 16), np.dtype("u1"), 0)
+    decoder = JpegDecoder(JbpJpegConfig(quality), (16, 16), np.dtype("u1"), 0)
     np.testing.assert_array_equal(decoder.decode(bare), expected)
     np.testing.assert_array_equal(decoder.decode(without(bare, 0xC4)), expected)
     assert {0xDB, 0xC4} <= list_markers(complete_stream(without(bare, 0xC4), quality))
@@ -171,7 +171,7 @@ def test_quantisation_tables_rise_with_frequency(quality):
 def test_a_stream_that_no_quality_explains_is_an_error():
     bare = without(imagecodecs.jpeg8_encode(np.zeros((16, 16), np.uint8)), 0xDB)
     with pytest.raises(MalformedError, match="quality level"):
-        JpegDecoder(JpegConfig(), (16, 16), np.dtype("u1"), 0).decode(bare)
+        JpegDecoder(JbpJpegConfig(), (16, 16), np.dtype("u1"), 0).decode(bare)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_stream_that_no_quality_explains_is_an_error():
 def test_streams_are_looked_at_before_they_are_decoded(change, named):
     data = imagecodecs.jpeg8_encode(np.zeros((16, 16), np.uint8))
     with pytest.raises(MalformedError, match=named):
-        JpegDecoder(JpegConfig(), (16, 16), np.dtype("u1"), 0).decode(change(data))
+        JpegDecoder(JbpJpegConfig(), (16, 16), np.dtype("u1"), 0).decode(change(data))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -195,7 +195,7 @@ def test_damaged_streams_decode_or_are_errors_of_ours(data):
     for _ in range(data.draw(st.integers(1, 5))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = JpegDecoder(JpegConfig(3), (16, 16), np.dtype("u1"), 0).decode(bytes(whole))
+        found = JpegDecoder(JbpJpegConfig(3), (16, 16), np.dtype("u1"), 0).decode(bytes(whole))
     except JnrrdzError:
         return
     assert found.shape == (16, 16)
@@ -210,6 +210,6 @@ def test_vq_refuses_chunks_of_other_shapes_and_lengths():
 
 
 def test_nothing_is_written():
-    codec = JpegCodec(JpegConfig())
+    codec = JbpJpegCodec(JbpJpegConfig())
     with pytest.raises(UnsupportedError, match="read with this codec"):
         codec._encode_sync(None, None)  # noqa: SLF001  what zarr calls

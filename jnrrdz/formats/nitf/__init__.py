@@ -11,6 +11,6 @@ NITF = Format(
     magic_length=4,
     endings=(".ntf", ".nitf", ".nsf"),
     media_types=("application/nitf", "application/x-nitf", "application/vnd.nitf", "image/nitf"),
-    codecs=("jbp-block", "jpeg", "jnrrdz.nitf-vq"),
+    codecs=("jbp-block", "jbp-jpeg", "jnrrdz.nitf-vq"),
     decoders="jnrrdz.formats.nitf.decode:decoders",
 )

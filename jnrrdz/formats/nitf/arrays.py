@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import JbpBlockConfig, JpegConfig, NitfVqConfig, TiffTileConfig
+from jnrrdz.core.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig, TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.blocks import (
@@ -37,7 +37,7 @@ from jnrrdz.formats.nitf.fields import BYTE, pair_dtype
 from jnrrdz.formats.nitf.image import Mask, NitfImage, missing_index, pad_value, parse_colours, parse_mask, sample_dtype
 from jnrrdz.sources.base import ReadAhead
 
-type Config = JbpBlockConfig | JpegConfig | NitfVqConfig | TiffTileConfig
+type Config = JbpBlockConfig | JbpJpegConfig | NitfVqConfig | TiffTileConfig
 type Palette = np.ndarray[Any, np.dtype[np.uint8]]
 
 CODESTREAMS = {"C8", "M8", "CD", "MD"}
@@ -177,7 +177,7 @@ def _block_codec(image: NitfImage) -> tuple[JbpBlockConfig, np.dtype[Any]]:
 
 def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None, url: str) -> Stored:
     rate = image.text("COMRAT").rpartition(".")[2]
-    config = JpegConfig(quality=int(rate) if rate in set("12345") else 0)
+    config = JbpJpegConfig(quality=int(rate) if rate in set("12345") else 0)
     chunks = jpeg_chunks(read, image, mask)
     attributes = {}
     if block_count(image) == (len(image.bands) if image.mode == "S" else 1) and not (chunks.offset < 0).any():

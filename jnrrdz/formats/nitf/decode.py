@@ -6,7 +6,7 @@ codebooks.  A JPEG stream has 8 or 12 bits, or is lossless; YCbCr comes out as r
 libjpeg decides from the stream.  A stream may leave out tables that the standard gives: one without
 quantisation tables means one of five, by the quality level that its NITF application segment (APP6)
 names; one without Huffman tables means the typical ones.
-Spec: docs/codecs/jbp-block/README.md, docs/codecs/jnrrdz.nitf-vq/README.md, docs/codecs/jpeg/README.md,
+Spec: docs/codecs/jbp-block/README.md, docs/codecs/jnrrdz.nitf-vq/README.md, docs/codecs/jbp-jpeg/README.md,
 MIL-STD-188-198A (appendix A), https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex K)
 """
 
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import (
     JBP_BLOCK,
-    JPEG,
+    JBP_JPEG,
     NITF_VQ,
     JbpBlockConfig,
-    JpegConfig,
+    JbpJpegConfig,
     NitfVqConfig,
     Samples,
     check_type,
@@ -322,7 +322,7 @@ DECODER_ERRORS = (ValueError, TypeError, RuntimeError, NotImplementedError, Memo
 class JpegDecoder:
     """Decodes the chunks of one array; safe to use from many threads."""
 
-    def __init__(self, config: JpegConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
+    def __init__(self, config: JbpJpegConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> None:
         self.config = config
         self.shape = shape
         self.dtype = dtype
@@ -343,7 +343,7 @@ class JpegDecoder:
             )
         else:
             planes = self._decoded(stream, self.bands)
-        return np.ascontiguousarray(in_type(planes, self.dtype, JPEG)).reshape(self.shape)
+        return np.ascontiguousarray(in_type(planes, self.dtype, JBP_JPEG)).reshape(self.shape)
 
     def _decoded(self, stream: bytes, bands: int) -> Pixels:
         """Return so many bands of one stream."""
@@ -351,22 +351,22 @@ class JpegDecoder:
         try:
             return self._planes(complete_stream(stream, self.config.quality), size)
         except DECODER_ERRORS as error:
-            raise MalformedError(f"JPEG data of {len(stream)} bytes do not decode: {error}", field=JPEG) from error
+            raise MalformedError(f"JPEG data of {len(stream)} bytes do not decode: {error}", field=JBP_JPEG) from error
 
     def _checked(self, data: bytes, bands: int) -> tuple[int, int, int]:
         """Return the size that a stream declares, if it is the chunk's."""
         size = jpeg_size(data)
         if size is None:
-            raise MalformedError("no frame header", field=JPEG)
+            raise MalformedError("no frame header", field=JBP_JPEG)
         if size != (self.rows, self.columns, bands):
             raise MalformedError(
                 f"JPEG data declare {size[0]} x {size[1]} x {size[2]} in a chunk of "
                 f"{self.rows} x {self.columns} x {bands}",
-                field=JPEG,
+                field=JBP_JPEG,
             )
         if data.rfind(EOI) < 0:
             # libjpeg would only warn, and leave the rest of the pixels grey
-            raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9)", field=JPEG)
+            raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9)", field=JBP_JPEG)
         return size
 
     def _planes(self, data: bytes, size: tuple[int, int, int]) -> Pixels:
