@@ -5,14 +5,17 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import imagecodecs
+import numpy as np
 import pytest
 import rasterio
 import tifffile
@@ -217,3 +220,19 @@ def test_examples_say_what_rasterio_says(tmp_path):
     with tifffile.TiffFile(tmp_path / "demo" / "terrain.tif") as tiff:
         offset, count = tiff.pages.first.dataoffsets[0], tiff.pages.first.databytecounts[0]
     assert f"{count} bytes at {offset}\n" in run_example("virtualizarr_parser.py", tmp_path)
+
+
+def test_the_example_of_tiff_chunks_writes_files_that_gdal_and_tifffile_read(tmp_path):
+    mountains = runpy.run_path(str(ROOT / "examples" / "terrain.py"))["mountains"]
+    assert run_example("tiff_chunks.py", tmp_path, tmp_path).count("is a TIFF of") == 2
+    pixels = mountains(512)
+    for path in [
+        tmp_path / name / f"{y}.{x}" for name in ("plain.zarr", "packed.zarr") for y in (0, 1) for x in (0, 1)
+    ]:
+        y, x = (int(at) * 256 for at in path.name.split("."))
+        expected = pixels[y : y + 256, x : x + 256]
+        assert np.array_equal(tifffile.imread(path), expected)
+        with warnings.catch_warnings(action="ignore", category=rasterio.errors.NotGeoreferencedWarning):
+            source = rasterio.open(path)
+        with source:
+            assert np.array_equal(source.read(1), expected)

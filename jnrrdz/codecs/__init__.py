@@ -1,6 +1,7 @@
 """Zarr's codec classes for everything that jnrrdz emits or reads, each imported when it is asked for.
 
-zarr finds them by their entry points; import them from here to make arrays with them yourself.
+zarr finds them by their entry points; import them from here to make arrays with them yourself.  `tiff_header` makes
+what `OffsetCodec` and `PadCodec` put before a chunk so that it is a TIFF file.
 """
 
 from importlib import import_module
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         NitfVqCodec,
         TiffTileCodec,
     )
+    from jnrrdz.formats.tiff.header import TiffHeader, tiff_header
 
 __all__ = [
     "JbpBlockCodec",
@@ -35,22 +37,25 @@ __all__ = [
     "OsmlUnreadCodec",
     "PadCodec",
     "SqueezeCodec",
+    "TiffHeader",
     "TiffTileCodec",
+    "tiff_header",
 ]
 
 _MODULES = {
-    "osml": ("OsmlBlocksCodec", "OsmlTiffTileCodec", "OsmlUnreadCodec"),
-    "steps": ("LinearCodec", "Lz4Codec", "N5DefaultCodec", "OffsetCodec", "PadCodec", "SqueezeCodec"),
+    "jnrrdz.codecs.osml": ("OsmlBlocksCodec", "OsmlTiffTileCodec", "OsmlUnreadCodec"),
+    "jnrrdz.codecs.steps": ("LinearCodec", "Lz4Codec", "N5DefaultCodec", "OffsetCodec", "PadCodec", "SqueezeCodec"),
+    "jnrrdz.formats.tiff.header": ("TiffHeader", "tiff_header"),
 }
-"""Where the classes are that are not in `tiles`."""
+"""Where those are that are not in `tiles`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    module = next((module for module, names in _MODULES.items() if name in names), "tiles")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    module = next((module for module, names in _MODULES.items() if name in names), "jnrrdz.codecs.tiles")
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:
