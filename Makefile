@@ -9,7 +9,7 @@ CONFORMANCE ?= ../shared/conformance/conformance.py
 RESULTS ?= .benchmarks/conformance.jsonl
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports dist bench conformance fuzz clean
+.PHONY: help demo test check lint types imports dist docs bench conformance fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ dist: $(INSTALLED) ## build the wheel and the sdist, check them, and try the whe
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python tests/smoke.py dist/*.whl
+
+docs: $(INSTALLED) ## build the documentation's site, strictly, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: $(INSTALLED) ## ratios to tifffile, rasterio, fsspec and the bound (BENCH="--quick" adds arguments)
 	$(BIN)/python benchmarks/run.py $(BENCH)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import jnrrdz
+
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
     path for folder in ("docs", ".") for path in (ROOT / folder).glob("**/*.md" if folder == "docs" else "*.md")
@@ -78,3 +80,8 @@ def test_a_promise_names_what_keeps_it_and_what_shows_it(promise, keepers, tests
             path for home in homes for path in (home.with_suffix(".py"), home / "__init__.py") if path.is_file()
         )
         assert re.search(rf"\b{parts[-1]}\b", home.read_text(encoding="utf-8")) or home.stem == parts[-1], keeper
+
+
+def test_every_public_name_has_its_place_in_the_reference():
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: jnrrdz\.(\w+)$", text, re.MULTILINE)) == sorted(jnrrdz.__all__)
