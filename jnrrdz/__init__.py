@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from jnrrdz.commands.tile_pixels import TileOptions
     from jnrrdz.commands.verify import Finding, Verification, verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.options import Access, BatchOptions, MergeOptions, ScanOptions, WriteOptions
+    from jnrrdz.options import Access, BatchOptions, MergeOptions, ScanOptions, ServeOptions, WriteOptions
     from jnrrdz.parser import Parser
-    from jnrrdz.server.app import ServeOptions, Server, make_app, serve
+    from jnrrdz.server.app import make_app
+    from jnrrdz.server.running import Server, serve
     from jnrrdz.store.store import ReferenceStore
 
     __version__: str
@@ -47,9 +48,10 @@ _HOMES = {
     "commands.tile_pixels": "TileOptions",
     "commands.verify": "Finding Verification verify",
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
-    "options": "Access BatchOptions MergeOptions ScanOptions WriteOptions",
+    "options": "Access BatchOptions MergeOptions ScanOptions ServeOptions WriteOptions",
     "parser": "Parser",
-    "server.app": "ServeOptions Server make_app serve",
+    "server.app": "make_app",
+    "server.running": "Server serve",
     "store.store": "ReferenceStore",
 }
 """The modules of what is imported when it is first asked for: a command that only prints its help needs no xarray."""

@@ -274,6 +274,40 @@ class ScanOptions:
         return replace(self, precinct_windows=self.precinct_windows or "never")
 
 
+type Packing = Literal["zstd", "gzip", "bytes"]
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""The names of this machine that a server on it has without being told."""
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What is served, and to whom."""
+
+    packing: Packing = "zstd"
+    """The codec of chunks: `zstd`, `gzip`, or `bytes` for none."""
+
+    token: str | None = field(default=None, repr=False)
+    """The first part of each path; without one only this machine is served."""
+
+    hosts: Sequence[str] = LOCAL
+    """Names that the Host header may have; * for all, where something in front of the server looks at them."""
+
+    origins: Sequence[str] = ()
+    """Origins whose pages may read, such as https://avivator.gehlenborglab.org; * for all."""
+
+    pyramids: bool = True
+    """Whether a picture without coarser levels gets some, computed where they are read."""
+
+    max_age: int = 0
+    """Seconds for which an answer may be taken for fresh; 0 has readers ask each time whether it still is."""
+
+    cache_bytes: int = 256 << 20
+    """Bytes of answers that are kept, and of decoded source chunks that several answers are cut from."""
+
+    access: Access = field(default_factory=Access)
+
+
 def with_choices[*Records](choices: Mapping[str, Any], *records: *Records) -> tuple[*Records]:
     """Return the records with those members replaced that keyword arguments name; what no record has is an error."""
     every: tuple[Any, ...] = records

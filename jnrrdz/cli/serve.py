@@ -12,6 +12,7 @@ import click
 from jnrrdz.cli.console import Console, console_of, say
 from jnrrdz.cli.options import Reach, access_options, console_options
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.options import LOCAL, ServeOptions
 
 CODECS = ["zstd", "gzip", "bytes"]
 ORIGINS = "Let pages of this origin read; * for all. Repeatable."
@@ -45,6 +46,15 @@ Examples:
     metavar="ORIGIN",
     help="Let pages of this origin read; * for all. Repeatable.",
 )
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that answer.")
+@click.option(
+    "--max-age",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for which browsers need not ask again.",
+)
 @click.option(
     "--no-pyramids", "pyramids", is_flag=True, default=True, flag_value=False, help="Compute no coarser levels."
 )
@@ -58,18 +68,18 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     """
     try:
         importlib.import_module("uvicorn")
-        app = importlib.import_module("jnrrdz.server.app")
+        running = importlib.import_module("jnrrdz.server.running")
     except ImportError as error:
         raise UnsupportedError(f"{error.name} is not installed; pip install 'jnrrdz[serve]'", field="serve") from error
-    host, port, names = options.pop("host"), options.pop("port"), options.pop("names")
-    if host not in app.LOCAL and options["token"] is None:
+    host, port, names, workers = (options.pop(name) for name in ("host", "port", "names", "workers"))
+    if host not in LOCAL and options["token"] is None:
         options["token"] = secrets.token_urlsafe(24)
-    wanted = app.ServeOptions(hosts=(*app.LOCAL, host, *names), access=reach.access(*sources), **options)
-    listed = app.listed_sources(sources)
-    application = app.make_app(listed, wanted)
-    listening = app.listening_socket(host, port)
-    base = app.base_url(listening, wanted)
-    for name in app.served_names(listed):
+    wanted = ServeOptions(hosts=(*LOCAL, host, *names), access=reach.access(*sources), **options)
+    catalog = importlib.import_module("jnrrdz.server.catalog").Catalog(sources, wanted)
+    catalog.refresh()
+    listening = running.listening_socket(host, port)
+    base = running.base_url(listening, wanted)
+    for name in catalog.listed:
         say(f"{base}{name}")
-    console.note(f"serving {len(listed)} at {base}; interrupt to end")
-    app.http_server(application).run(sockets=[listening])
+    console.note(f"serving {len(catalog.listed)} at {base}; interrupt to end")
+    running.run(sources, wanted, listening, workers)

@@ -118,8 +118,11 @@ def preview(
     Keywords are the members of `Access` and `ScanOptions`; `options` say what is shown.
     """
     wanted, reach = with_choices(choices, ScanOptions(), access or Access())
-    how = options or PreviewOptions()
-    store = open_stored(src, options=wanted, access=reach)
+    return picture_of(open_stored(src, options=wanted, access=reach), options or PreviewOptions())
+
+
+def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
+    """Return a picture of what a store holds."""
     try:
         if how.group is None and (segments := _segments(store)):
             return Picture(_laid_out(store, segments, how))

@@ -1,348 +1,414 @@
-"""`serve`: sources and manifests as plain Zarr v3 over HTTP, an ASGI application and its server.
+"""The ASGI application that serves sources and manifests as plain Zarr v3: what is asked for, and what is answered.
 
-Who may read: on 127.0.0.1 whoever is on this machine; at another address whoever has the token, which is the first
-part of each path.  A page of another origin reads nothing: the Host header has to be the server's own, so that no name
-can be bound to it anew, and no other origin is allowed unless it is named.  Decoding runs off the event loop, a few
-chunks at once; an answer that nobody waits for any more is not begun.
+Whether someone may read is `guard`'s to say, what there is `catalog`'s, and what a key holds `plain`'s.  Here an
+answer is made once however many ask for it, off the event loop and a few at one time; is kept while there is room;
+and is not begun where nobody waits for it any more.  Kept ones are answered before anything else is looked at.  The
+application is mounted below any path of another one, or served as it is: `running` does that.
 
 https://zarr-specs.readthedocs.io/en/latest/v3/stores/filesystem/index.html, https://www.rfc-editor.org/rfc/rfc9110
 """
 
 import asyncio
 import hashlib
-import hmac
+import json
+import mimetypes
 import os
-import re
-import socket
-import threading
-import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote
 
-import anyio.to_thread
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from jnrrdz.commands.preview import PreviewOptions, picture_of
+from jnrrdz.errors import DriftError, JnrrdzError
+from jnrrdz.options import ServeOptions
+from jnrrdz.server.catalog import Catalog
+from jnrrdz.server.guard import Guard, Headers
+from jnrrdz.server.plain import PlainZarr
 
-from jnrrdz.api import open_stored
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.formats import FORMATS
-from jnrrdz.manifests.manifest import ENDINGS
-from jnrrdz.options import Access
-from jnrrdz.server.plain import Packing, PlainZarr, with_levels
-from jnrrdz.sources.url import local_path
-from jnrrdz.store.computed_levels import with_pyramids
+type Scope = MutableMapping[str, Any]
+type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-CACHED = 256 << 20
-"""Bytes of answers that are kept."""
+PREVIEW = "preview.png"
+"""The key below each name that is a picture of it."""
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
-OPEN = 64
-"""Sources that are open at once."""
+PREVIEW_SIZE = 256
+LARGEST_PREVIEW = 1024
 
-MOST_CONNECTIONS = 2000
-"""Requests that are under way at once; more are told to come again (503)."""
+FETCHES = 32
+"""Chunks of sources elsewhere that are fetched at once: they wait for a network, not for a core."""
 
-MAX_AGE = "public, max-age=3600"
+OPENINGS = 16
+"""Sources that are being opened at once."""
+
+PIECE = 1 << 20
+"""Bytes of an answer that are handed on at once; more are, once those have left."""
+
+SHOWN = "text/html"
+_JSON, _BINARY, _PNG, _TEXT = "application/json", "application/octet-stream", "image/png", "text/plain; charset=utf-8"
+_LONGEST_RANGE, _LONGEST_SIZE = 40, 8
+_KINDS = {
+    "js": "text/javascript",
+    "mjs": "text/javascript",
+    "wasm": "application/wasm",
+    "html": "text/html; charset=utf-8",
+}
 
 
-@dataclass(frozen=True)
-class ServeOptions:
-    """What is served, and to whom."""
+class Answer(NamedTuple):
+    """What is answered to who may read: a status, a body, and headers that are true of both."""
 
-    packing: Packing = "zstd"
-    """The codec of chunks: `zstd`, `gzip`, or `bytes` for none."""
+    status: int
+    body: bytes
+    headers: Headers
+    tag: bytes = b""
 
-    token: str | None = None
-    """The first part of each path; without one only this machine is served."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes in memory, more or less."""
+        return len(self.body) + 1024
 
-    hosts: Sequence[str] = LOCAL
-    """Names that the Host header may have."""
 
-    origins: Sequence[str] = ()
-    """Origins whose pages may read, such as https://avivator.gehlenborglab.org; * for all."""
+def _plain(status: int, text: str) -> Answer:
+    body = (" ".join(text.split()) + "\n").encode("utf-8", "replace")
+    headers = [(b"content-type", _TEXT.encode()), (b"cache-control", b"no-store")]
+    return Answer(status, body, [*headers, (b"content-length", b"%d" % len(body))])
 
-    pyramids: bool = True
-    """Whether a picture without coarser levels gets some, computed where they are read."""
 
-    access: Access = field(default_factory=Access)
+ABSENT = _plain(404, "not found")
+NOBODY = Answer(0, b"", [])
+"""What is answered to who has gone: nothing."""
 
 
 class Cache:
     """Answers, those that were asked for last."""
 
-    def __init__(self, most: int = CACHED) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._nbytes = 0
-        self._kept: OrderedDict[tuple[str, str], tuple[bytes | None, str]] = OrderedDict()
+        self._kept: OrderedDict[str, Answer] = OrderedDict()
 
-    def get(self, key: tuple[str, str]) -> tuple[bytes | None, str] | None:
+    def get(self, key: str) -> Answer | None:
         """Return an answer, None where it is not kept."""
-        if key in self._kept:
+        answer = self._kept.get(key)
+        if answer is not None:
             self._kept.move_to_end(key)
-        return self._kept.get(key)
+        return answer
 
-    def put(self, key: tuple[str, str], answer: tuple[bytes | None, str]) -> None:
-        """Keep an answer; the oldest go."""
-        if key in self._kept or len(answer[0] or b"") > self._most:
+    def put(self, key: str, answer: Answer) -> None:
+        """Keep an answer; those that were not asked for the longest go."""
+        if answer.nbytes > self._most // 4:
             return
+        old = self._kept.pop(key, None)
+        self._nbytes += answer.nbytes - (0 if old is None else old.nbytes)
         self._kept[key] = answer
-        self._nbytes += len(answer[0] or b"") + 512
         while self._nbytes > self._most:
-            self._nbytes -= len(self._kept.popitem(last=False)[1][0] or b"") + 512
+            self._nbytes -= self._kept.popitem(last=False)[1].nbytes
+
+    def forget(self, prefix: str) -> None:
+        """Let go of all answers below a name."""
+        for key in [key for key in self._kept if key.startswith(prefix)]:
+            self._nbytes -= self._kept.pop(key).nbytes
 
 
-class Served:
-    """What is served, by names; each is opened when it is first asked for."""
+class App:
+    """Sources and manifests as plain Zarr over HTTP, an ASGI application."""
 
     def __init__(self, sources: Sequence[str], options: ServeOptions) -> None:
-        self.options = options
-        self.sources = served_names(sources)
-        self._open: OrderedDict[str, PlainZarr] = OrderedDict()
-        self._opening = {name: threading.Lock() for name in self.sources}
-        self._lock = threading.Lock()
+        self.catalog = Catalog(sources, options)
+        self._guard = Guard(options)
+        self._token = options.token
+        shared = "private" if options.token else "public"
+        self._cache_control = f"{shared}, max-age={options.max_age}".encode() if options.max_age else b"no-cache"
+        self._cache = Cache(options.cache_bytes)
+        self._under_way: dict[str, asyncio.Future[Answer | None]] = {}
+        cores = os.cpu_count() or 1
+        most = {
+            "chunks": 2 * cores,
+            "fetches": FETCHES,
+            "openings": OPENINGS,
+            "previews": max(1, cores // 2),
+            "pages": 2,
+        }
+        self._pools = {name: Pool(threads, name) for name, threads in most.items()}
 
-    def plain(self, name: str) -> PlainZarr:
-        """Return a source as plain Zarr; one that is slow to open keeps nobody from the others."""
-        with self._opening[name]:
-            with self._lock:
-                made = self._open.pop(name, None)
-            if made is None:
-                stored = open_stored(self.sources[name], access=self.options.access)
-                store = with_levels(stored) if self.options.pyramids else with_pyramids(stored, 0)
-                made = PlainZarr(store, self.options.packing)
-            with self._lock:
-                self._open[name] = made
-                if len(self._open) > OPEN:
-                    self._open.popitem(last=False)
-            return made
+    def close(self) -> None:
+        """End the threads; nothing may be asked afterwards."""
+        for pool in self._pools.values():
+            pool.close()
 
-
-def served_names(sources: Sequence[str]) -> dict[str, str]:
-    """Return sources by names that are one part of a path, each another."""
-    names: dict[str, str] = {}
-    for source in sources:
-        base = source.rstrip("/").rpartition("/")[2].partition("?")[0]
-        stem = re.sub(r"[^A-Za-z0-9._-]", "_", base).lstrip(".") or "source"
-        name, number = stem, 2
-        while name in names:
-            name, number = f"{stem}-{number}", number + 1
-        names[name] = source
-    return names
-
-
-def make_app(sources: Sequence[str | os.PathLike[str]], options: ServeOptions | None = None) -> Starlette:
-    """Return the ASGI application that serves sources and manifests as plain Zarr."""
-    wanted = options or ServeOptions()
-    served = Served([os.fspath(source) for source in sources], wanted)
-    answers = Answers(served)
-    prefix = f"/{wanted.token}" if wanted.token else ""
-    routes = [
-        Route(f"{prefix}/", answers.listing, methods=["GET", "HEAD"]),
-        Route(f"{prefix}/{{name}}/{{key:path}}", answers.key, methods=["GET", "HEAD", "OPTIONS"]),
-    ]
-    app = Starlette(routes=routes, exception_handlers={JnrrdzError: _failed})
-    app.add_middleware(Guard, options=wanted)
-    return app
-
-
-async def _failed(_: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{error}\n", status_code=502)
-
-
-class Guard:
-    """Refuses what is not for this server: other hosts' names, a path without the token, pages of other origins."""
-
-    def __init__(self, app: Any, options: ServeOptions) -> None:
-        self._app = app
-        self._options = options
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or hand it on."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await send({"type": "websocket.close", "code": 1008})
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope["path"], headers)
+        pairs: Headers = scope["headers"]
+        headers = dict(pairs)
+        root, path = scope.get("root_path", ""), scope["path"]
+        below = path[len(root) :] if root and path.startswith(root) else path
+        refusal = self._guard.refusal(headers, sum(name == b"host" for name, _ in pairs), below)
+        more = self._guard.headers(headers)
+        method = scope["method"]
         if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        origin = headers.get("origin")
-        allowed = origin is not None and ("*" in self._options.origins or origin in self._options.origins)
+            answer, more = _plain(*refusal), [*more, (b"connection", b"close")]
+        elif method == "OPTIONS":
+            answer, more = Answer(204, b"", []), self._guard.preflight(headers)
+        elif method not in {"GET", "HEAD"}:
+            answer, more = _plain(405, "GET and HEAD are answered"), self._guard.preflight(headers)
+        else:
+            answer = await self._asked(below, scope, receive)
+        if answer.status:
+            await _send(send, _as_asked(answer, headers), more, whole=method != "HEAD")
 
-        async def answer(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                more = [(b"x-content-type-options", b"nosniff"), (b"vary", b"origin")]
-                more += [(b"cross-origin-resource-policy", b"cross-origin" if allowed else b"same-origin")]
-                if allowed:
-                    more += [
-                        (b"access-control-allow-origin", str(origin).encode("latin-1")),
-                        (b"access-control-allow-headers", b"range"),
-                        (b"access-control-expose-headers", b"content-range, etag, content-length"),
-                    ]
-                message["headers"] = [*message["headers"], *more]
-            await send(message)
+    async def _asked(self, path: str, scope: Scope, receive: Receive) -> Answer:
+        query = scope["query_string"]
+        if not query:
+            kept = self._cache.get(path)
+            if kept is not None:
+                return kept
+        prefix = f"/{self._token}/" if self._token else "/"
+        base = f"{scope.get('root_path', '')}{prefix}"
+        if f"{path}/" == prefix:
+            return Answer(308, b"", [(b"location", quote(base).encode()), (b"content-length", b"0")])
+        inside = path.removeprefix(prefix)
+        if inside in {"", "index.json"}:
+            accepts = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
+            wants_page = not inside and SHOWN in accepts
+            page = await self._pools["pages"].run(partial(viewer_file, "index.html")) if wants_page else None
+            return await self._index(base) if page is None else self._page(page, "index.html")
+        if inside.startswith("viewer/"):
+            file = inside.removeprefix("viewer/")
+            page = await self._pools["pages"].run(partial(viewer_file, file))
+            return ABSENT if page is None else self._page(page, file)
+        return await self._below_a_name(path, inside, query, receive)
 
-        await self._app(scope, receive, answer)
-
-    def _refusal(self, path: str, headers: dict[str, str]) -> Response | None:
-        host = headers.get("host", "").lower()
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        if "*" not in self._options.hosts and name not in self._options.hosts:
-            return PlainTextResponse("this name is not the server's\n", status_code=421)
-        token = self._options.token
-        if token is not None and not hmac.compare_digest(path.strip("/").partition("/")[0].encode(), token.encode()):
-            return PlainTextResponse("the token is missing or another\n", status_code=403)
-        return None
-
-
-class Answers:
-    """What the routes answer."""
-
-    def __init__(self, served: Served) -> None:
-        self._served = served
-        self._cache = Cache()
-        self._under_way: dict[tuple[str, str], asyncio.Event] = {}
-        self._limiter: anyio.CapacityLimiter | None = None
-
-    async def listing(self, request: Request) -> Response:
+    async def _index(self, base: str) -> Answer:
         """Return what is served."""
-        prefix = request.url.path
-        return JSONResponse({"served": [{"name": name, "url": f"{prefix}{name}"} for name in self._served.sources]})
+        try:
+            await self._pools["openings"].run(self.catalog.refresh)
+        except JnrrdzError as error:
+            return _plain(502, str(error))
+        served = [
+            {"name": entry.name, "kind": entry.kind, "title": entry.title, "url": quote(f"{base}{entry.name}")}
+            for entry in list(self.catalog.listed.values())
+        ]
+        return self._answer(json.dumps({"served": served}).encode(), _JSON)
 
-    async def key(self, request: Request) -> Response:
-        """Return the bytes of a key, or a part of them."""
-        if request.method == "OPTIONS":
-            return Response(status_code=204, headers={"allow": "GET, HEAD, OPTIONS"})
-        where = request.path_params["name"], request.path_params["key"]
-        data, tag = None, ""
-        if where[0] in self._served.sources:
-            data, tag = await self._answer(where, request.is_disconnected)
-        if data is None:
-            return PlainTextResponse("not found\n", status_code=404)
-        headers = {"etag": tag, "cache-control": MAX_AGE, "accept-ranges": "bytes"}
-        if tag in [one.strip() for one in request.headers.get("if-none-match", "").split(",")]:
-            return Response(status_code=304, headers=headers)
-        return _whole_or_part(data, headers, request.headers.get("range"), where[1])
+    def _page(self, body: bytes, name: str) -> Answer:
+        """Return a file of the viewer."""
+        kind = _KINDS.get(name.rpartition(".")[2]) or mimetypes.guess_type(name)[0] or _BINARY
+        answer = self._answer(body, kind)
+        if not kind.startswith(SHOWN):
+            return answer
+        more = [(b"content-security-policy", self._guard.page_policy), (b"referrer-policy", b"no-referrer")]
+        return answer._replace(headers=[*answer.headers, *more])
 
-    async def _answer(self, where: tuple[str, str], gone: Callable[[], Awaitable[bool]]) -> tuple[bytes | None, str]:
-        """Return bytes and their tag; who asks for the same while they are made waits for them."""
-        while (kept := self._cache.get(where)) is None and where in self._under_way:
-            await self._under_way[where].wait()
+    async def _below_a_name(self, path: str, inside: str, query: bytes, receive: Receive) -> Answer:
+        """Return what a source holds at a key."""
+        found = self.catalog.find(inside)
+        if found is None and not self.catalog.is_fresh:
+            try:
+                await self._pools["openings"].run(self.catalog.refresh)
+            except JnrrdzError as error:
+                return _plain(502, str(error))
+            found = self.catalog.find(inside)
+        if found is None:
+            return ABSENT
+        name, key = found
+        if key == PREVIEW:
+            size = _preview_size(query)
+            path = f"{path}?{size}"
+            return await self._once(path, name, receive, partial(self._preview, name, size), "previews")
+        return await self._key(path, name, key, receive)
+
+    async def _key(self, path: str, name: str, key: str, receive: Receive) -> Answer:
+        try:
+            plain = self.catalog.opened(name)
+            if plain is None:
+                plain = await self._pools["openings"].run(partial(self.catalog.open, name))
+        except JnrrdzError as error:
+            return _plain(502, str(error))
+        document = plain.documents.get(key)
+        if document is not None:
+            answer = self._answer(document, _JSON)
+            self._cache.put(path, answer)
+            return answer
+        chunk = plain.chunk_at(key)
+        if chunk is None:
+            return ABSENT
+        pool = "chunks" if plain.is_local else "fetches"
+        return await self._once(path, name, receive, partial(self._packed, plain, chunk), pool)
+
+    async def _once(self, path: str, name: str, receive: Receive, make: Callable[[], Answer], pool: str) -> Answer:
+        """Return an answer that is kept, or make it; who asks for the same meanwhile gets the same."""
+        while (kept := self._cache.get(path)) is None and path in self._under_way:
+            shared = await asyncio.shield(self._under_way[path])
+            if shared is not None:
+                return shared
         if kept is not None:
             return kept
-        self._limiter = self._limiter or anyio.CapacityLimiter(2 * (os.cpu_count() or 1))
-        ended = self._under_way[where] = asyncio.Event()
+        ended = self._under_way[path] = asyncio.get_running_loop().create_future()
+        leaving = asyncio.ensure_future(_left(receive))
+        answer = None
         try:
-            async with self._limiter:
-                if await gone():
-                    return None, ""
-                answer = await anyio.to_thread.run_sync(self._make, *where)
-            self._cache.put(where, answer)
-            return answer
+            answer = await self._pools[pool].run_wanted(make, leaving.done)
+        except DriftError as error:
+            answer = _plain(409, str(error))
+            self.catalog.forget(name)
+            self._cache.forget(path[: path.index(f"/{name}/") + len(name) + 2])
+        except JnrrdzError as error:
+            answer = _plain(502, str(error))
         finally:
-            del self._under_way[where]
-            ended.set()
+            leaving.cancel()
+            del self._under_way[path]
+            ended.set_result(answer)
+        if answer is not None and answer.status in {200, 404}:
+            self._cache.put(path, answer)
+        return answer or NOBODY
 
-    def _make(self, name: str, key: str) -> tuple[bytes | None, str]:
-        data = self._served.plain(name).get(key)
-        return data, "" if data is None else f'"{hashlib.blake2b(data, digest_size=12).hexdigest()}"'
+    def _packed(self, plain: PlainZarr, chunk: Any) -> Answer:
+        data = plain.packed(chunk)
+        return ABSENT if data is None else self._answer(data, _BINARY)
+
+    def _preview(self, name: str, size: int) -> Answer:
+        picture = picture_of(self.catalog.open(name).stored, PreviewOptions(size=size))
+        return self._answer(picture.png, _PNG)
+
+    def _answer(self, body: bytes, kind: str) -> Answer:
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'.encode()
+        headers = [
+            (b"content-type", kind.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"etag", tag),
+            (b"cache-control", self._cache_control),
+            (b"accept-ranges", b"bytes"),
+        ]
+        return Answer(200, body, headers, tag)
 
 
-def _whole_or_part(data: bytes, headers: dict[str, str], asked: str | None, key: str) -> Response:
-    """Return what a Range header asks for, all of it where there is none."""
-    kind = "application/json" if key.endswith(".json") else "application/octet-stream"
-    span = _span(asked, len(data))
+class Pool:
+    """Threads for one kind of work."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = threads
+        self._executor = ThreadPoolExecutor(threads, f"jnrrdz-{name}")
+        self._room: asyncio.Semaphore | None = None
+
+    def close(self) -> None:
+        """End the threads once they have done what they are doing."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def run[T](self, make: Callable[[], T]) -> T:
+        """Return what a function makes in a thread once there is room."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, make)
+
+    async def run_wanted[T](self, make: Callable[[], T], is_unwanted: Callable[[], bool]) -> T | None:
+        """Return the same; None where nobody wants it when there is room."""
+        self._room = self._room or asyncio.Semaphore(self._threads)
+        async with self._room:
+            return None if is_unwanted() else await self.run(make)
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until whoever asked has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+async def _send(send: Send, answer: Answer, more: Headers, *, whole: bool) -> None:
+    """Send an answer, a large one in pieces that wait for their reader; of one that is not whole the headers."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
+    body = answer.body if whole else b""
+    for start in range(0, len(body) - PIECE, PIECE):
+        await send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": True})
+    rest = body if len(body) <= PIECE else body[(len(body) - 1) // PIECE * PIECE :]
+    await send({"type": "http.response.body", "body": rest})
+
+
+def _as_asked(answer: Answer, request: Mapping[bytes, bytes]) -> Answer:
+    """Return an answer as its reader wants it: nothing of what it has, or a part of it."""
+    if not answer.tag:
+        return answer
+    known = request.get(b"if-none-match")
+    if known is not None and (known.strip() == b"*" or answer.tag in _tags(known)):
+        kept = [pair for pair in answer.headers if pair[0] != b"content-length"]
+        return answer._replace(status=304, body=b"", headers=kept)
+    asked = request.get(b"range")
+    if asked is None or request.get(b"if-range", answer.tag) != answer.tag:
+        return answer
+    return _part(answer, asked)
+
+
+def _tags(header: bytes) -> list[bytes]:
+    return [tag.strip().removeprefix(b"W/") for tag in header.split(b",")]
+
+
+def _part(answer: Answer, asked: bytes) -> Answer:
+    """Return what a Range header asks for."""
+    size = len(answer.body)
+    span = _span(asked, size)
     if span is None:
-        return Response(data, headers=headers, media_type=kind)
+        return answer
     start, stop = span
-    if start >= len(data):
-        return Response(status_code=416, headers=headers | {"content-range": f"bytes */{len(data)}"})
-    headers = headers | {"content-range": f"bytes {start}-{stop - 1}/{len(data)}"}
-    return Response(data[start:stop], status_code=206, headers=headers, media_type=kind)
+    headers = [pair for pair in answer.headers if pair[0] != b"content-length"]
+    if start >= size:
+        headers += [(b"content-range", b"bytes */%d" % size), (b"content-length", b"0")]
+        return answer._replace(status=416, body=b"", headers=headers)
+    headers += [
+        (b"content-range", b"bytes %d-%d/%d" % (start, stop - 1, size)),
+        (b"content-length", b"%d" % (stop - start)),
+    ]
+    return answer._replace(status=206, body=answer.body[start:stop], headers=headers)
 
 
-def _span(header: str | None, size: int) -> tuple[int, int] | None:
+def _span(header: bytes, size: int) -> tuple[int, int] | None:
     """Return the bytes that a Range header asks for; None for all of them, and for what need not be understood."""
-    unit, _, text = (header or "").partition("=")
-    first, dash, last = text.strip().partition("-")
-    if unit.strip() != "bytes" or not dash or "," in text or not (first.isdecimal() or last.isdecimal()):
+    unit, _, text = header.partition(b"=")
+    first, dash, last = (part.strip() for part in text.partition(b"-"))
+    if unit.strip().lower() != b"bytes" or not dash or not (first + last).isdigit() or len(text) > _LONGEST_RANGE:
         return None
     if not first:
-        return max(size - int(last), 0), size
-    stop = min(int(last) + 1, size) if last.isdecimal() else size
+        return max(size - int(last), 0) if int(last) else size, size
+    stop = min(int(last) + 1, size) if last else size
     return (int(first), stop) if int(first) < stop or int(first) >= size else None
 
 
-@dataclass(frozen=True)
-class Server:
-    """A server that runs in a thread of this process."""
-
-    url: str
-    names: Sequence[str]
-
-    def __getitem__(self, name: str) -> str:
-        return f"{self.url}{name}"
+def _preview_size(query: bytes) -> int:
+    asked = parse_qs(query.decode("latin-1")).get("size", [""])[0]
+    is_number = asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_SIZE
+    return min(max(int(asked), 1), LARGEST_PREVIEW) if is_number else PREVIEW_SIZE
 
 
-@contextmanager
-def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions | None = None) -> Iterator[Server]:
-    """Serve sources and manifests on 127.0.0.1 while the block runs; yields the server, whose `url` lists them."""
-    wanted = options or ServeOptions()
-    app = make_app(sources, wanted)
-    listening = listening_socket("127.0.0.1", port)
-    server = http_server(app)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="jnrrdz-serve", daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started and thread.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    try:
-        yield Server(base_url(listening, wanted), tuple(served_names([os.fspath(source) for source in sources])))
-    finally:
-        server.should_exit = True
-        thread.join()
+@cache
+def _viewer_files() -> Mapping[str, Path]:
+    """Return the files of the viewer by their paths from its folder."""
+    root = Path(__file__).parent / "viewer"
+    return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def http_server(app: Starlette) -> Any:
-    """Return uvicorn's server of an application, which is one way to serve it."""
-    import uvicorn  # noqa: PLC0415  an application that is mounted elsewhere needs none
-
-    config = uvicorn.Config(
-        app, log_level="warning", lifespan="off", timeout_keep_alive=20, limit_concurrency=MOST_CONNECTIONS
-    )
-    return uvicorn.Server(config)
+def viewer_file(name: str) -> bytes | None:
+    """Return a file of the viewer, None where there is none of that name."""
+    path = _viewer_files().get(name)
+    return None if path is None else path.read_bytes()
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; a port that is taken is refused in words."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise JnrrdzError(f"{host}, port {port}: {error.strerror or error}", field="--port") from error
+def make_app(sources: Sequence[str | os.PathLike[str]], options: ServeOptions | None = None) -> App:
+    """Return the ASGI application that serves sources and manifests as plain Zarr.
 
-
-def base_url(listening: socket.socket, options: ServeOptions) -> str:
-    """Return the address of the listing."""
-    host, port = listening.getsockname()[:2]
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/" + (f"{options.token}/" if options.token else "")
-
-
-def listed_sources(names: Sequence[str]) -> list[str]:
-    """Return what is named, a folder as the sources and manifests in it."""
-    endings = (".json", *ENDINGS, *(ending for fmt in FORMATS for ending in fmt.endings))
-    sources: list[str] = []
-    for name in names:
-        path = local_path(name)
-        if path is None or not os.path.isdir(path) or name.rstrip("/").lower().endswith(endings):  # noqa: PTH112
-            sources.append(name)
-            continue
-        with os.scandir(path) as entries:
-            sources += sorted(entry.path for entry in entries if entry.name.lower().endswith(endings))
-    return sources
+    Where it is mounted in another application, `options.hosts` names the hosts of that one.
+    """
+    return App([os.fspath(source) for source in sources], options or ServeOptions())

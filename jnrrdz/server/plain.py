@@ -10,29 +10,33 @@ https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html
 import gzip
 import itertools
 import math
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import imagecodecs
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
-from jnrrdz.core.pyramid import MOST_LEVELS
+from jnrrdz.core.ome import dataset_entry
+from jnrrdz.core.pyramid import MOST_LEVELS, VIRTUAL_LEVELS, VirtualLevel, virtual_levels_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps
-from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.store.computed_levels import with_pyramids
-from jnrrdz.store.group import reference_group
+from jnrrdz.errors import UnsupportedError
+from jnrrdz.options import ServeOptions
+from jnrrdz.store.computed_levels import FINEST, with_pyramids
+from jnrrdz.store.group import ChunkReader, reference_group
 from jnrrdz.store.store import ReferenceStore
 
 type Sizes = tuple[tuple[int, ...], tuple[int, ...]]
 """The shape of an array, and of the chunks that are served."""
 
-type Packing = Literal["zstd", "gzip", "bytes"]
+type Block = tuple[str, tuple[int, ...]]
+"""A source chunk: the path of its array, and its place."""
 
 LEAST = 64 << 10
 """Bytes of a chunk below which strips are gathered."""
@@ -40,14 +44,14 @@ LEAST = 64 << 10
 MOST = 4 << 20
 """Bytes of a chunk above which it is split."""
 
-KEPT = 256 << 20
-"""Bytes of decoded source chunks that are kept for the parts of them that are asked for next."""
-
 THUMBNAIL = 512
 """Pixels along a side of the coarsest level, at most."""
 
-OURS = "jnrrdz"
-"""The root's attribute on sources, which is for readers of references."""
+SPILLED = 8 << 30
+"""Bytes of larger ones that are kept in files."""
+
+OURS = frozenset({"jnrrdz", VIRTUAL_LEVELS})
+"""Attributes for readers of references: on sources, and on levels that are to be computed."""
 
 _PACKING: Mapping[str, tuple[dict[str, Any] | None, Callable[[bytes], bytes]]] = {
     "zstd": (
@@ -78,27 +82,34 @@ def served_chunks(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
 class PlainZarr:
     """The keys of a store as every Zarr v3 reader takes them."""
 
-    def __init__(self, store: ReferenceStore, packing: Packing = "zstd") -> None:
-        self._root = reference_group(store)
-        self._codec, self._pack = _PACKING[packing]
+    def __init__(self, stored: ReferenceStore, options: ServeOptions) -> None:
+        self.stored = stored
+        """The store without computed levels."""
+        store = self._store = with_levels(stored) if options.pyramids else with_pyramids(stored, 0)
+        self._codec, self._pack = _PACKING[options.packing]
         self._arrays: dict[str, PlainArray] = {}
-        self._blocks = Blocks()
-        nodes = store.manifest.documents.nodes()
+        self._blocks = Blocks(options.cache_bytes)
+        nodes = with_ome_levels(store.manifest.documents.nodes())
         plain = {path: self._document(path, node) for path, node in nodes.items()}
         self.documents = {
             f"{path}/{ZARR_JSON}".lstrip("/"): dumps(_consolidated(path, plain)).encode() for path in plain
         }
         """Each node's metadata by its key."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether all sources are on this machine."""
+        return self._store._supports_sync_io  # noqa: SLF001  zarr's name for it
+
     def _document(self, path: str, node: Mapping[str, Any]) -> dict[str, Any]:
         document = {name: value for name, value in node.items() if name != "consolidated_metadata"}
         if document.get("node_type") != "array":
             attributes = document.get("attributes") or {}
-            return document | {"attributes": {name: value for name, value in attributes.items() if name != OURS}}
+            return document | {"attributes": {name: value for name, value in attributes.items() if name not in OURS}}
         shape = tuple(document["shape"])
         dtype = np.dtype(document["data_type"])
         chunks = served_chunks(shape, document["chunk_grid"]["configuration"]["chunk_shape"], dtype.itemsize)
-        self._arrays[path] = PlainArray(self._root, path, (shape, chunks), self._blocks)
+        self._arrays[path] = PlainArray(self._store, path, (shape, chunks), self._blocks)
         order = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
         return document | {
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
@@ -106,18 +117,24 @@ class PlainZarr:
             "codecs": [order, *([self._codec] if self._codec else [])],
         }
 
-    def get(self, key: str) -> bytes | None:
-        """Return the bytes of a key, None where there are none."""
-        document = self.documents.get(key)
-        if document is not None:
-            return document
+    def chunk_at(self, key: str) -> "ChunkAt | None":
+        """Return the chunk that a key names, None where it names none."""
         path, mark, rest = f"/{key}".rpartition("/c")
         array = self._arrays.get(path.strip("/")) if mark else None
         index = _index(rest)
-        if array is None or index is None or not array.has(index):
-            return None
-        data = array.chunk(index)
+        return None if array is None or index is None or not array.has(index) else ChunkAt(array, index)
+
+    def packed(self, chunk: "ChunkAt") -> bytes | None:
+        """Return the bytes of a chunk, None where all its elements are the fill value."""
+        data = chunk.array.chunk(chunk.place)
         return None if data is None else self._pack(data)
+
+
+class ChunkAt(NamedTuple):
+    """A chunk of an array."""
+
+    array: "PlainArray"
+    place: tuple[int, ...]
 
 
 def _consolidated(path: str, plain: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -140,40 +157,65 @@ def _index(text: str) -> tuple[int, ...] | None:
 
 
 class Blocks:
-    """The source chunks that were decoded last."""
+    """The source chunks that were decoded last, each decoded once for all that are cut from it.
 
-    def __init__(self) -> None:
+    One that is too large to be kept in memory is kept in a file without a name, which goes with it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, tuple[int, ...]], NDArray[Any]] = OrderedDict()
-        self._nbytes = 0
+        self._reading: dict[Block, threading.Lock] = {}
+        self._memory: OrderedDict[Block, NDArray[Any]] = OrderedDict()
+        self._files: OrderedDict[Block, NDArray[Any]] = OrderedDict()
 
-    def get(self, key: tuple[str, tuple[int, ...]], read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    def get(self, key: Block, read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """Return a block, read where it is not kept."""
         with self._lock:
-            block = self._kept.pop(key, None)
-            if block is not None:
-                self._kept[key] = block
-                return block
-        block = read()
+            reading = self._reading.setdefault(key, threading.Lock())
+        with reading:
+            with self._lock:
+                block = self._kept(key)
+            if block is None:
+                block = read()
+                self._keep(key, block)
         with self._lock:
-            if key not in self._kept and block.nbytes <= KEPT:
-                self._kept[key] = block
-                self._nbytes += block.nbytes
-                while self._nbytes > KEPT:
-                    self._nbytes -= self._kept.popitem(last=False)[1].nbytes
+            self._reading.pop(key, None)
         return block
+
+    def _kept(self, key: Block) -> NDArray[Any] | None:
+        for blocks in (self._memory, self._files):
+            if key in blocks:
+                blocks.move_to_end(key)
+                return blocks[key]
+        return None
+
+    def _keep(self, key: Block, block: NDArray[Any]) -> None:
+        is_large = block.nbytes > self._most // 2
+        if is_large:
+            if block.nbytes > SPILLED:
+                return
+            with tempfile.TemporaryFile(prefix="jnrrdz-") as file:
+                spilled = np.memmap(file, block.dtype, "w+", shape=block.shape)  # the mapping outlives the file
+            spilled[...] = block
+            block = spilled
+        blocks, most = (self._files, SPILLED) if is_large else (self._memory, self._most)
+        with self._lock:
+            blocks[key] = block
+            while sum(kept.nbytes for kept in blocks.values()) > most:
+                blocks.popitem(last=False)
 
 
 class PlainArray:
     """An array in the chunks that are served."""
 
-    def __init__(self, root: zarr.Group, path: str, sizes: Sizes, blocks: Blocks) -> None:
-        self._root = root
+    def __init__(self, store: ReferenceStore, path: str, sizes: Sizes, blocks: Blocks) -> None:
+        self._store = store
         self._path = path
         self._shape, self._chunks = sizes
         self._blocks = blocks
-        self._array: zarr.Array[Any] | None = None
         self._lock = threading.Lock()
+        self._opened: _Opened | None = None
 
     def has(self, index: tuple[int, ...]) -> bool:
         """Whether the grid has a chunk."""
@@ -183,13 +225,13 @@ class PlainArray:
 
     def chunk(self, index: tuple[int, ...]) -> bytes | None:
         """Return a chunk's elements, None where all of them are the fill value."""
-        array = self._opened()
+        array = self._array()
         spans = [
             slice(at * chunk, min((at + 1) * chunk, size))
             for at, chunk, size in zip(index, self._chunks, self._shape, strict=True)
         ]
         data = self._window(array, tuple(spans))
-        fill = array.fill_value
+        fill = array.fill
         if ((data != data) & (fill != fill) | (data == fill)).all():  # noqa: PLR0124  NaN is not itself
             return None
         if data.shape != self._chunks:
@@ -199,18 +241,17 @@ class PlainArray:
         little = data.astype(data.dtype.newbyteorder("<"), copy=False)
         return np.ascontiguousarray(little).tobytes()
 
-    def _window(self, array: "zarr.Array[Any]", spans: tuple[slice, ...]) -> NDArray[Any]:
+    def _window(self, array: "_Opened", spans: tuple[slice, ...]) -> NDArray[Any]:
         """Return the elements of a window; a source chunk that is larger is decoded once for its neighbours too."""
         stored = array.chunks
         if math.prod(stored) <= math.prod(self._chunks) or not spans:
-            return _read(array, spans)
+            return array.read(spans)
         out = np.empty([span.stop - span.start for span in spans], array.dtype)
         grid = [range(span.start // size, -(-span.stop // size)) for span, size in zip(spans, stored, strict=True)]
         for index in itertools.product(*grid):
             starts = [at * size for at, size in zip(index, stored, strict=True)]
             stops = [min(start + size, end) for start, size, end in zip(starts, stored, self._shape, strict=True)]
-            whole = tuple(map(slice, starts, stops))
-            block = self._blocks.get((self._path, index), partial(_read, array, whole))
+            block = self._blocks.get((self._path, index), partial(array.read, tuple(map(slice, starts, stops))))
             target, source = [], []
             for span, start, stop in zip(spans, starts, stops, strict=True):
                 low, high = max(span.start, start), min(span.stop, stop)
@@ -219,18 +260,68 @@ class PlainArray:
             out[tuple(target)] = block[tuple(source)]
         return out
 
-    def _opened(self) -> "zarr.Array[Any]":
+    def _array(self) -> "_Opened":
         with self._lock:
-            if self._array is None:
-                node = self._root[self._path]
-                if not isinstance(node, zarr.Array):
-                    raise JnrrdzError("not an array", field=self._path)
-                self._array = node
-            return self._array
+            if self._opened is None:
+                self._opened = _Opened.of(self._store, self._path)
+            return self._opened
 
 
-def _read(array: "zarr.Array[Any]", window: tuple[slice, ...]) -> NDArray[Any]:
-    return np.asarray(array[window])
+@dataclass(frozen=True)
+class _Opened:
+    """An array whose metadata zarr has taken."""
+
+    read: Callable[[tuple[slice, ...]], NDArray[Any]]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill: Any
+
+    @classmethod
+    def of(cls, store: ReferenceStore, path: str) -> "_Opened":
+        """Return an array of a store: read in the calling thread where its sources are here and its codecs can."""
+        array = reference_group(store).get_array(path)
+        reader = ChunkReader(store, path, store.manifest.documents.node(path))
+        if store._supports_sync_io and reader.is_sync:  # noqa: SLF001  zarr's name for it
+            return cls(reader.read_sync, array.chunks, array.dtype, array.fill_value)
+        return cls(lambda window: np.asarray(array[window]), array.chunks, array.dtype, array.fill_value)
+
+
+def with_ome_levels(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return nodes in which an OME-Zarr image lists its computed levels: its attribute stands on the group of all.
+
+    https://ngff.openmicroscopy.org/0.5/#multiscale-md
+    """
+    found = dict(nodes)
+    for path, node in nodes.items():
+        computed = virtual_levels_of(node.get("attributes") or {})
+        finest_path = f"{path}/{FINEST}".lstrip("/")
+        finest = nodes.get(finest_path, {}).get("attributes") or {}
+        if not computed or not isinstance(finest.get("ome"), dict):
+            continue
+        image = _with_levels(finest["ome"], computed)
+        if image is not None:
+            found[path] = {**node, "attributes": {**(node.get("attributes") or {}), "ome": image}}
+            own = {name: value for name, value in finest.items() if name != "ome"}
+            found[finest_path] = {**nodes[finest_path], "attributes": own}
+    return found
+
+
+def _with_levels(ome: Mapping[str, Any], computed: Sequence[VirtualLevel]) -> dict[str, Any] | None:
+    """Return an image's attribute with computed levels; None where it is of several images, or of none."""
+    try:
+        (image,) = ome["multiscales"]
+        (dataset,) = image["datasets"]
+        transforms = {each["type"]: each[each["type"]] for each in dataset["coordinateTransformations"]}
+        step = [float(size) for size in transforms["scale"]]
+        start = [float(at) for at in transforms.get("translation", [0.0] * len(step))]
+    except (KeyError, TypeError, ValueError):
+        return None
+    datasets = [dataset_entry(f"{FINEST}/{dataset['path']}", step, start)]
+    for level in computed:
+        scale = [size * factor for size, factor in zip(step, level.factors, strict=True)]
+        shift = [at + (factor - 1) / 2 * size for at, size, factor in zip(start, step, level.factors, strict=True)]
+        datasets.append(dataset_entry(f"{level.name}/{level.variable}", scale, shift))
+    return {**ome, "multiscales": [{**image, "datasets": datasets}]}
 
 
 def with_levels(store: ReferenceStore) -> ReferenceStore:

@@ -275,7 +275,8 @@ class ChunkReader:
     def __init__(self, store: ReferenceStore, path: str, document: dict[str, Any]) -> None:
         self._metadata = ArrayV3Metadata.from_dict(checked_document(document))
         self._spec = chunk_spec(self._metadata)
-        self._pipeline = FusedCodecPipeline.from_codecs(self._metadata.codecs).evolve_from_array_spec(self._spec)
+        codecs = checked(self._metadata.codecs, self._spec.shape, self._metadata.data_type.to_native_dtype().itemsize)
+        self._pipeline = ReferencePipeline.from_codecs(in_c_order(codecs)).evolve_from_array_spec(self._spec)
         self._place = StorePath(store, path)
 
     @property

@@ -282,3 +282,20 @@ def test_a_request_without_a_path_needs_the_token_too(tmp_path):
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
             assert b" 403 " in client.recv(1000).splitlines()[0]
+
+
+def test_what_a_page_needs(tmp_path):
+    image(tmp_path / "a.tif", (300, 200), "u1", photometric="minisblack")
+    jnrrdz.index(tmp_path / "a.tif", tmp_path / "b.json")
+    with jnrrdz.serve(tmp_path, options=ServeOptions(token="t0ken")) as server:
+        served = json.loads(ask(f"{server.url}index.json")[2])["served"]
+        assert served == [
+            {"name": "a.tif", "kind": "TIFF", "title": "a.tif", "url": "/t0ken/a.tif"},
+            {"name": "b.json", "kind": "manifest", "title": "b.json", "url": "/t0ken/b.json"},
+        ]
+        assert json.loads(ask(server.url, {"Accept": "application/json"})[2])["served"] == served
+        status, headers, body = ask(f"{server['b.json']}/preview.png?size=100")
+        assert (status, headers["content-type"], body[:4]) == (200, "image/png", b"\x89PNG")
+        assert imagecodecs.png_decode(body).shape[:2] == (100, 67)
+        assert ask(f"{server.url}viewer/../app.py")[0] == 404
+        assert ask(server.url.removesuffix("/"))[0] == 200  # urllib follows to the page's own folder
