@@ -4,8 +4,8 @@ Follows
 https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's `LazyReferenceMapper` does:
 
     .zmetadata            {"metadata": {key: document}, "record_size": n}; chunk keys are of the v2 form, "data/0.0"
-    data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw, perhaps version
-    data/ranges.N.parq    the ranges of scattered chunks of that record: chunk (its row in the record), offset, size
+    data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw, and where they are
+                          needed version; range_path, offsets, sizes
 
 - A missing chunk's path is null.  A record of nothing but missing chunks has its file all the same: fsspec goes
   through all of them when it is to find out the sources' protocol.
@@ -13,9 +13,11 @@ https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's
 - Where many chunks are whole objects of a tree, `version` tells what is known of each object's state (below 0 63
   bits of a digest of its ETag, above 0 nanoseconds since 1970, 0 nothing).  fsspec takes the columns that it knows.
 - An inline chunk's bytes stand in `raw`, after `base64:` and encoded where they begin with that very text.
-- A scattered chunk (unless `single_range` made it its span) has a path that no file system opens, SCATTERED
-  and the source's URL, so that a reader without `ranges` fails and never sees wrong bytes; offset and size
-  are those of the span.  Its ranges follow each other in `ranges.N.parq`, which is absent where none is needed.
+- A scattered chunk (unless `single_range` made it its span) stands in the columns of osml-imagery-io: its source's URL
+  in `range_path`, the ranges that follow each other in the lists `offsets` and `sizes`.  Its path is an empty text,
+  where osml-imagery-io writes null: stock fsspec opens no file of that name and says so, and takes null for a missing
+  chunk, which zarr would show as the fill value.  offset and size are those of the span.
+- Earlier versions wrote SCATTERED and the URL as the path, and the ranges (chunk, offset, size) to `ranges.N.parq`.
 - `.zmetadata` holds a stub `.zarray` for every node: fsspec takes the grid from it and knows no zarr.json.
 
 References are read record by record, when a chunk is asked for.
@@ -42,7 +44,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined, rows_of
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined, row_pointers, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import atomic, parquet_pages
@@ -58,6 +60,7 @@ from jnrrdz.sources.url import below, local_path
 
 RECORD_SIZE = 100_000
 _BASE64 = b"base64:"
+_LISTS = ("offsets", "sizes")
 _OWN = "jnrrdz"
 """The member of METADATA that only jnrrdz reads, while a manifest is being written or replaced."""
 _FOLDER = ".jnrrdz-"
@@ -74,7 +77,8 @@ _REFERENCES = pa.schema(
     ]
 )
 _VERSION = pa.field("version", pa.int64(), nullable=False)
-_RANGES = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("chunk", "offset", "size")])
+_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
+_RANGES = (pa.field("range_path", pa.dictionary(pa.int32(), pa.string())), *(pa.field(name, _LIST) for name in _LISTS))
 
 
 def write(
@@ -238,20 +242,18 @@ def _write_array(folder: Path, array: VirtualArray, found: Spans, record_size: i
         part = found.slice(first, stop)
         held = inline[slice(*np.searchsorted(inline, (first, stop)))]
         raw = {chunk - first: array.refs.inline[chunk] for chunk in held.tolist()}
-        _write_table(_references(array.refs, part, raw), folder / f"refs.{record}.parq")
+        table = _references(array.refs, part, raw)
         if len(part.scattered):
-            chunks, rows = part.scattered + first, rows_of(array.refs.indptr, part.scattered + first)
-            offset, length = array.refs.offset[rows], array.refs.length[rows]
-            columns = [np.repeat(part.scattered, array.refs.counts[chunks]), offset, length]
-            ranges = pa.Table.from_arrays([integers(column) for column in columns], schema=_RANGES)
-            _write_table(ranges, folder / f"ranges.{record}.parq")
+            for field, column in zip(_RANGES, _ranges(array.refs, part, first), strict=True):
+                table = table.append_column(field, column)
+        _write_table(table, folder / f"refs.{record}.parq")
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
     spelt, source = refs.spelt(part.source)
-    urls = [*spelt, *(SCATTERED + url for url in spelt)] if len(part.scattered) else spelt
+    urls = [*spelt, ""] if len(part.scattered) else spelt
     index = np.array(source, np.int32)
-    index[part.scattered] += len(spelt)
+    index[part.scattered] = len(spelt)
     path = pa.DictionaryArray.from_arrays(integers(index, index != MISSING), texts(urls))
     columns = [path, integers(part.start), integers(np.where(part.length == WHOLE, 0, part.length))]
     inline = pa.nulls(len(index), pa.binary())
@@ -265,8 +267,24 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
     return table if part.version is None else table.append_column(_VERSION, integers(part.version))
 
 
+def _ranges(refs: ChunkRefs, part: Spans, first: int) -> list[pa.Array]:
+    """Return the columns that only the chunks of several ranges have: URL, offsets, lengths."""
+    spelt, source = refs.spelt(part.source)
+    is_scattered = np.zeros(len(part.source), bool)
+    is_scattered[part.scattered] = True
+    path = pa.DictionaryArray.from_arrays(integers(np.array(source, np.int32), is_scattered), texts(spelt))
+    chunks = part.scattered + first
+    counts = np.zeros(len(part.source), np.int64)
+    counts[part.scattered] = refs.indptr[chunks + 1] - refs.indptr[chunks]
+    ends, rows = row_pointers(counts).astype(np.int32), rows_of(refs.indptr, chunks)
+    bits = pa.py_buffer(np.packbits(is_scattered, bitorder="little"))
+    values = (integers(column[rows]) for column in (refs.offset, refs.length))
+    buffers = [bits, pa.py_buffer(ends)]
+    return [path, *(pa.Array.from_buffers(_LIST, len(counts), buffers, children=[column]) for column in values)]
+
+
 def _write_table(table: pa.Table, file: Path) -> None:
-    dictionary = [name for name in ("path",) if name in table.column_names]
+    dictionary = [name for name in ("path", "range_path") if name in table.column_names]
     pq.write_table(table, file, compression="zstd", use_dictionary=dictionary, store_schema=False)
 
 
@@ -276,7 +294,9 @@ _MOST_BYTES = 1 << 30  # of a record's file
 _MOST_LISTED_THERE = 1 << 16  # groups of rows, columns: what a footer's list may say
 _MOST_LISTED = 1 << 20  # records of an array whose chunks are listed
 _COLUMNS = ("path", "offset", "size", "raw")
-_TEXTS = ("path", "raw")
+_MORE = (_VERSION.name, *(field.name for field in _RANGES))
+_TEXTS = ("path", "raw", "range_path")
+_LISTS_READ = pa.list_(pa.int64())
 
 _FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
 
@@ -384,12 +404,12 @@ class ParquetRefs:
         columns = Columns(ChunkKeys((self._record_size,), "", "."))
         url = below(self._folder, f"refs.{record}.parq")
         try:
-            table = self._table(url, (*_COLUMNS, _VERSION.name))
+            table = self._table(url, (*_COLUMNS, *_MORE))
             if table is None:  # a record of missing chunks is not written
                 return columns.build(())
             if table.num_rows > self._record_size:
                 raise MalformedError(f"{table.num_rows} rows in a record of {self._record_size}")
-            if tuple(name for name in table.column_names if name != _VERSION.name) not in _FORMS:
+            if tuple(name for name in table.column_names if name not in _MORE) not in _FORMS:
                 raise MalformedError(f"the columns {table.column_names}; {_COLUMNS} are a record's")
             return self._filled(columns, table, record)
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -400,7 +420,7 @@ class ParquetRefs:
 
     def _filled(self, columns: Columns, table: pa.Table, record: int) -> ColumnarRefs:
         """Return the record's rows as columns; each rule is one of fsspec's."""
-        code, urls = _paths(table)
+        code, several, urls = _places(table)
         held = _inline(table)
         for row, data in held.items():
             columns.add_inline(row, data)
@@ -413,12 +433,15 @@ class ParquetRefs:
         columns.pieces.append(Piece(plain, code[plain], offset[plain], size[plain]))
         if scattered.any():
             columns.pieces.append(self._scattered(np.flatnonzero(scattered), code, record))
+        if several is not None:
+            columns.pieces.append(several)
+            there[several.chunks] = True
         refs = columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
-        if _VERSION.name not in table.column_names:
-            return refs
-        return refs.with_versions(_integers(table, _VERSION.name)[there])
+        is_versioned = _VERSION.name in table.column_names
+        return refs.with_versions(_integers(table, _VERSION.name)[there]) if is_versioned else refs
 
     def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
+        """Return the ranges of some rows as earlier versions wrote them."""
         url = below(self._folder, f"ranges.{record}.parq")
         table = self._table(url, ("chunk", "offset", "size"))
         if table is None:
@@ -443,7 +466,8 @@ class ParquetRefs:
             raise
         parquet_pages.check(data)
         metadata = pq.ParquetFile(pa.BufferReader(data), thrift_container_size_limit=_MOST_LISTED_THERE).metadata
-        there = [name for name in names if name in metadata.schema.names]
+        known = {metadata.schema.column(at).path.partition(".")[0] for at in range(metadata.num_columns)}
+        there = [name for name in names if name in known]
         # a value of a dictionary is there once, however many rows have it
         texts = [name for name in there if name in _TEXTS]
         return pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts).read(there)
@@ -471,11 +495,43 @@ def _cut(refs: ChunkRefs, chunks: int) -> ChunkRefs:
     return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline, version)
 
 
-def _paths(table: pa.Table) -> tuple[NDArray[np.int32], list[str]]:
+def _dictionary_of(table: pa.Table, name: str) -> tuple[NDArray[np.int32], list[str]]:
     """Return the number of each row's URL, -1 where it has none, and the URLs."""
-    if "path" not in table.column_names:
+    if name not in table.column_names:
         return np.full(table.num_rows, -1, np.int32), []
-    return _dictionary(table["path"], pa.string())
+    return _dictionary(table[name], pa.string())
+
+
+def _places(table: pa.Table) -> tuple[NDArray[np.int32], Piece | None, list[str]]:
+    """Return the number of each row's URL, -1 where it has no single range, the rows of several ranges, and the URLs."""
+    code, paths = _dictionary_of(table, "path")
+    if _LISTS[0] not in table.column_names:
+        return code, None, paths
+    range_code, range_paths = _dictionary_of(table, "range_path")
+    (counts, offset), (others, size) = (_lists(table, name) for name in _LISTS)
+    rows = np.flatnonzero(counts)
+    if not np.array_equal(counts, others) or (range_code[rows] < 0).any():
+        raise MalformedError("ranges without a URL, or not as many sizes as offsets", field="offsets")
+    code[rows] = -1  # what stands there is for readers that do not know the lists
+    urls = list(dict.fromkeys([*(paths[number] for number in np.unique(code[code >= 0])), *range_paths]))
+    number = {url: at for at, url in enumerate(urls)}
+    code = np.array([number.get(url, -1) for url in paths] + [-1], np.int32)[code]
+    range_code = np.array([number[url] for url in range_paths], np.int32)[range_code[rows]]
+    return code, Piece(rows, np.repeat(range_code, counts[rows]), offset, size, counts[rows]), urls
+
+
+def _lists(table: pa.Table, name: str) -> tuple[Ints, Ints]:
+    """Return how many numbers each row's list has, and the numbers of all of them."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64), np.empty(0, np.int64)
+    column = table[name].cast(_LISTS_READ).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    values = column.flatten()  # without what may stand behind a null
+    if values.null_count:
+        raise MalformedError("a list without a number", field=name)
+    lengths = column.value_lengths().cast(pa.int64())
+    return np.where(valid(lengths), numbers(lengths, np.int64), 0), numbers(values, np.int64)
 
 
 def _dictionary(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[np.int32], list[Any]]:

@@ -22,7 +22,7 @@ _LONG_LIST = 15
 _ROWS, _GROUPS = 3, 4
 _COLUMNS, _GROUP_ROWS = 1, 3
 _COLUMN = 3
-_STORED, _FIRST_DATA, _FIRST_DICTIONARY = 7, 9, 11
+_PATH, _STORED, _FIRST_DATA, _FIRST_DICTIONARY = 3, 7, 9, 11
 
 # of PageHeader, and of the headers inside
 _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_V2 = 2, 3, 5, 7, 8
@@ -55,8 +55,12 @@ def check(data: bytes) -> None:
     for group in groups:
         for column in _members(group, _COLUMNS):
             told = column.get(_COLUMN)
-            for header in _pages(data, told if isinstance(told, dict) else {}):
-                left -= _size(header, _number(group, _GROUP_ROWS))
+            told = told if isinstance(told, dict) else {}
+            path = told.get(_PATH)
+            # a list has a value for each of its members: they are as many as rows may be, and taken as 8 bytes each
+            is_list = isinstance(path, list) and len(path) > 1
+            for header in _pages(data, told):
+                left -= _list_size(header, most) if is_list else _size(header, _number(group, _GROUP_ROWS))
                 if left < 0:
                     raise UnsupportedError(f"pages of more than {allowed} bytes in a file of {len(data)}")
 
@@ -88,6 +92,17 @@ def _size(header: dict[int, Any], rows: int) -> int:
         if inner.get(_ENCODING_V2 if kind == _DATA_V2 else _ENCODING) == _DELTA_BYTE_ARRAY:
             raise UnsupportedError("texts by what they share with the one before", field="DELTA_BYTE_ARRAY")
     return size
+
+
+def _list_size(header: dict[int, Any], most: int) -> int:
+    """Return the bytes that a page of lists decodes to; pages pack numbers closer than they are in memory."""
+    inner = (header.get(kind) for kind in (_DATA, _DATA_V2))
+    values = sum(_number(it, _VALUES) for it in inner if isinstance(it, dict))
+    return max(_size(header, most), values * _NUMBER)
+
+
+_NUMBER = 8
+"""Bytes of a list's member."""
 
 
 def _pages(data: bytes, column: dict[int, Any]) -> Iterator[dict[int, Any]]:
