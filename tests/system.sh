@@ -30,3 +30,7 @@ fi
 if command -v npm >/dev/null; then
   (cd clients && npm ci --silent) || echo "The packages of tests/clients cannot be installed: tests by zarrita are skipped."
 fi
+
+# not in the environment: it registers the names of our own codecs for manifests of its kind
+"${PYTHON:-../.venv/bin/python}" -m pip install --quiet --no-deps --upgrade --target clients/osml osml-imagery-io==0.2.2 ||
+  echo "osml-imagery-io cannot be installed: tests by its reader are skipped."

@@ -11,8 +11,9 @@ then the chunks in C order, so that a reader may take the file in pieces:
     "data/c/0/3":["url"]
     }}
 
-The second form, a chunk of several ranges, is that of osml-imagery-io; stock fsspec refuses it.  The
-last one is a whole file whose length nobody knows.  A missing chunk has no line.
+The second form, a chunk of several ranges, is that of osml-imagery-io.  Stock fsspec opens the manifest all the same:
+its error is about that chunk, and about listings (docs/decisions/025-chunks-of-several-ranges-for-other-readers.md).
+The last form is a whole file whose length nobody knows.  A missing chunk has no line.
 
 Where chunks are whole objects of a tree, a member beside `refs` tells what is known of each object's state, for each
 array its chunks that have a reference, in C order, 8 bytes each, little-endian, in base64 (below 0 63 bits of a

@@ -503,7 +503,7 @@ def _dictionary_of(table: pa.Table, name: str) -> tuple[NDArray[np.int32], list[
 
 
 def _places(table: pa.Table) -> tuple[NDArray[np.int32], Piece | None, list[str]]:
-    """Return the number of each row's URL, -1 where it has no single range, the rows of several ranges, and the URLs."""
+    """Return each row's number of a URL, -1 where it has no single range, the rows of several, and the URLs."""
     code, paths = _dictionary_of(table, "path")
     if _LISTS[0] not in table.column_names:
         return code, None, paths

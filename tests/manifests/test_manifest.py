@@ -383,7 +383,27 @@ def write_record(folder, number=0, ranges=None, **columns):
         )
 
 
-def test_scattered_chunks_stand_in_a_file_of_their_own(tmp_path):
+LISTS = {
+    "path": [None, URL, "", None],
+    "offset": [0, 1, 50, 0],
+    "size": [0, 2, 5, 0],
+    "range_path": [URL, None, f"{URL}x", None],
+    "offsets": [[9, 3], None, [50, 1], None],
+    "sizes": [[1, 2], None, [5, 6], None],
+}
+
+
+def test_scattered_chunks_stand_in_lists_as_osml_writes_them(tmp_path):
+    path = stock_parquet(tmp_path, {}, PARQUET)
+    write_record(tmp_path / "refs.parq" / "a" / "data", **LISTS)
+    refs = load(path).arrays["a/data"]
+    assert refs.lookup(0) == [(URL, 9, 1), (URL, 3, 2)]
+    assert refs.lookup(1) == [(URL, 1, 2)]
+    assert refs.lookup(2) == [(f"{URL}x", 50, 5), (f"{URL}x", 1, 6)]
+    assert refs.lookup(3) == []
+
+
+def test_scattered_chunks_of_earlier_versions_stand_in_a_file_of_their_own(tmp_path):
     path = stock_parquet(tmp_path, {}, PARQUET)
     scattered = manifest_parquet.SCATTERED + URL
     ranges = [(0, 9, 1), (0, 3, 2), (2, 50, 5)]
@@ -410,6 +430,11 @@ BAD_RECORDS = {
         "ranges": [(1, 2, 3), (0, 2, 3)],
     },
     "columns": {"path": [URL], "offset": [1]},
+    "no url of ranges": LISTS | {"range_path": [None] * 4},
+    "not as many sizes": LISTS | {"sizes": [[1], None, [5, 6], None]},
+    "no sizes": {name: LISTS[name] for name in LISTS if name != "sizes"},
+    "a size without a number": LISTS | {"sizes": [[1, None], None, [5, 6], None]},
+    "a negative offset in a list": LISTS | {"offsets": [[9, -3], None, [50, 1], None]},
 }  # fmt: skip
 
 
