@@ -5,9 +5,8 @@ Each takes paths or URLs as text, whatever fsspec opens, and raises JnrrdzError 
 
 import os
 from dataclasses import asdict, dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-import xarray as xr
 import zarr
 
 from jnrrdz.codecs.osml import adopted_documents
@@ -34,6 +33,9 @@ from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 from jnrrdz.store.store import open_store as _open_store
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 MAGIC_BYTES = 4
 
@@ -221,17 +223,21 @@ def open_dataset(
     group: str | None = None,
     chunks: Any = None,
     **options: Any,
-) -> xr.Dataset:
+) -> "xr.Dataset":
     """Return the full-resolution image (or one group) of a manifest or source.
 
     Options are those of `open_store` and xarray's.
     """
+    import xarray as xr  # noqa: PLC0415  more than half of the time that a command starts in, which needs none
+
     return xr.open_dataset(refs, engine="jnrrdz", group=group, chunks=chunks, **options)  # type: ignore[arg-type]
 
 
-def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -> xr.DataTree:
+def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -> "xr.DataTree":
     """Return every group of a manifest or source as a tree of datasets.
 
     Options are those of `open_store` and xarray's.
     """
+    import xarray as xr  # noqa: PLC0415  the same
+
     return xr.open_datatree(refs, engine="jnrrdz", **options)  # type: ignore[arg-type]

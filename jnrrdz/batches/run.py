@@ -56,7 +56,7 @@ class Together:
         if self.plan.work.resume:
             raise UnsupportedError("resume is for an output for each source; --concat-dim has one", field="--resume")
         if self.axis.coord_from is not None:
-            from jnrrdz.commands.merge import rule_of  # noqa: PLC0415  it brings xarray, which others need not wait for
+            from jnrrdz.commands.merge import rule_of  # noqa: PLC0415  it brings zarr, which others need not wait for
 
             rule_of(self.axis.coord_from)
         if not self.plan.form.overwrite and exists(self.output, self.plan.work.output_options(self.output)):

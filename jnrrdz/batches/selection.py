@@ -60,7 +60,7 @@ def kind_of(name: str, *, many: bool = False) -> Kind:
     """
     path = local_path(name)
     if not many:
-        from jnrrdz.api import names_manifest  # noqa: PLC0415  it brings xarray, which a batch need not wait for
+        from jnrrdz.api import names_manifest  # noqa: PLC0415  it brings zarr, which a batch need not wait for
 
         if name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file():
             return Kind.REPOSITORY

@@ -1,7 +1,6 @@
 """A picture of what a source holds: small, from the coarsest level that suffices, in the colours that it says.
 
-Rows and columns are thinned out or averaged while they are read, a strip of chunks at a time, so that memory is
-bounded by the picture and a strip.  What is nodata, masked or without alpha is transparent.  The colours are those of
+What is nodata, masked or without alpha is transparent.  The colours are those of
 the palette, of the bands' interpretation, of the channels of a microscope in their windows, or greys; numbers beyond a
 byte are stretched.  A file whose segments lie on one plane (NITF: ILOC, IALVL, IDLVL) is shown as that plane.
 """
@@ -9,32 +8,36 @@ byte are stretched.  A file whose segments lie on one plane (NITF: ILOC, IALVL, 
 import math
 import os
 import struct
+import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 import imagecodecs
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
+from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
-from jnrrdz.store.group import ReferenceGroup, reference_group
+from jnrrdz.store.group import below, default_group, reference_array
 from jnrrdz.store.store import ReferenceStore
-from jnrrdz.store.xarray import default_group
-
-STRIP = 32 << 20
-"""Bytes of an array that are read at once, where its chunks are no larger."""
 
 PERCENTILES = (2.0, 98.0)
 MOST = 1 << 14
 """Pixels along a side of a picture."""
+
+INLINE = 192
+"""Pixels along a side of the picture that a notebook shows of a scan."""
+
+INLINE_BYTES = 16 << 20
+INLINE_SECONDS = 3.0
 
 PLANE = ("y", "x")
 COLOURS = ("red", "green", "blue")
@@ -46,8 +49,6 @@ _BEGINNING = 33
 
 _KEYWORD = b"tEXtSoftware\0jnrrdz"
 _SOFTWARE = struct.pack(">I", len(_KEYWORD) - 4) + _KEYWORD + struct.pack(">I", zlib.crc32(_KEYWORD))
-
-type Pixels = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ class PreviewOptions:
 
     at: Mapping[str, int] = field(default_factory=dict)
     """Indices along further axes, such as `{"t": 0, "z": 12}`; else the first, and the middle of z."""
+
+    most_bytes: int | None = None
+    """Refuse a picture for which chunks of more bytes have to be decoded; by default none is too large."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= MOST:
@@ -127,189 +131,198 @@ def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
         if how.group is None and (segments := _segments(store)):
             return Picture(_laid_out(store, segments, how))
         path = default_group(store) if how.group is None else how.group.strip("/")
-        return Picture(_shown(store, path, how, None))
+        return Picture(_upright(_drawn(store, path, how, None).rgba(how.stretch), store, path))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         # attributes are the manifest's own words: colours that are none, places that are no numbers
         raise MalformedError(f"the attributes make no picture: {error!r}", url=str(store)) from error
 
 
-def _shown(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[int, int] | None) -> NDArray[np.uint8]:
-    """Return the colours of an image, in a size that is given or that the options ask for."""
-    name, finest = _variable(store, path)
-    full = finest.shape[-2:] if shape is None else shape
-    scale = min(1.0, how.size / max(full)) if shape is None else 1.0
-    height, width = (max(1, round(size * scale)) for size in full)
-    place, array = _level(store, path, name, finest, (height, width))
-    attributes = {**dict(finest.attrs), **dict(array.attrs)}
-    meaning = _Meaning.of(store, path, finest, how)
-    planes = [_thinned(array, index, (height, width), average=meaning.kind != "palette") for index in meaning.indices]
-    rgba = meaning.colours(planes, attributes, how)
-    mask = _mask(store, place)
-    if mask is not None and mask.shape[-2:] == array.shape[-2:]:
-        rgba[..., 3] = np.where(_thinned(mask, (), (height, width), average=False).data == 0, 0, rgba[..., 3])
-    return _upright(rgba, store, path)
+def inline(group: VirtualGroup) -> bytes | None:
+    """Return a small picture for a notebook, None where it would take long, read much, or cannot be made."""
+    made: list[bytes] = []
 
+    def draw() -> None:
+        with suppress(JnrrdzError, OSError):
+            made.append(preview(group, PreviewOptions(INLINE, most_bytes=INLINE_BYTES)).png)
 
-def _variable(store: ReferenceStore, path: str) -> tuple[str, "zarr.Array[Any]"]:
-    """Return the picture among the arrays of a group."""
-    group = _group(store, path)
-    arrays = [(name, array) for name, array in group.arrays() if array.ndim > 1 and name != "mask"]
-    if not arrays:
-        raise UnsupportedError("nothing to show: no array of two axes or more", url=str(store), field=path or "/")
-    return max(arrays, key=lambda item: item[1].shape[-1] * item[1].shape[-2])
-
-
-def _group(store: ReferenceStore, path: str) -> ReferenceGroup:
-    if not store.manifest.documents.node(path):
-        raise UnsupportedError("no such group", url=str(store), field=path or "/")
-    return reference_group(store, path)
-
-
-def _mask(store: ReferenceStore, path: str) -> "zarr.Array[Any] | None":
-    """Return the mask beside an image."""
-    return dict(_group(store, path).arrays()).get("mask")
-
-
-def _level(
-    store: ReferenceStore, path: str, name: str, finest: "zarr.Array[Any]", shape: tuple[int, int]
-) -> tuple[str, "zarr.Array[Any]"]:
-    """Return the coarsest level of an image that has as many rows and columns as are asked for, and its group."""
-    parent, _, own = path.rpartition("/")
-    scales = store.manifest.documents.node(parent).get("attributes", {}).get("multiscales", {})
-    layout = scales.get("layout", []) if isinstance(scales, dict) else []
-    assets = [level["asset"] for level in layout if isinstance(level, dict) and isinstance(level.get("asset"), str)]
-    best = path, finest
-    for asset in assets if own in assets else []:
-        place = f"{parent}/{asset}".strip("/")
-        node = store.manifest.documents.node(f"{place}/{name}")
-        if node.get("node_type") != "array":
-            continue  # computed, or of another kind
-        array = _group(store, place)[name]
-        if not isinstance(array, zarr.Array) or array.shape[:-2] != finest.shape[:-2]:
-            continue
-        if shape[0] <= array.shape[-2] and shape[1] <= array.shape[-1] < best[1].shape[-1]:
-            best = place, array
-    return best
+    thread = threading.Thread(target=draw, daemon=True, name="jnrrdz-inline")
+    thread.start()
+    thread.join(INLINE_SECONDS)
+    return made[0] if made else None
 
 
 @dataclass(frozen=True)
-class _Plane:
-    """A band, thinned out, and where it has pixels."""
+class _Image:
+    """An array that makes a picture: its group, its name, and what its document says."""
 
-    data: Pixels
-    there: NDArray[np.bool_]
-    is_bytes: bool
-    """Whether its numbers, or those that it has the means of, are bytes."""
+    place: str
+    name: str
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, store: ReferenceStore, place: str) -> "_Image":
+        """Return the picture among the arrays of a group: the one with the most rows and columns."""
+        if not store.manifest.documents.node(place):
+            raise UnsupportedError("no such group", url=str(store), field=place or "/")
+        found = below(store.manifest.documents, place).items()
+        images = [
+            cls(place, path.rpartition("/")[2], node)
+            for path, node in found
+            if node.get("node_type") == "array" and len(node["shape"]) > 1 and path.rpartition("/")[2] != "mask"
+        ]
+        if not images:
+            raise UnsupportedError("nothing to show: no array of two axes or more", url=str(store), field=place or "/")
+        return max(images, key=lambda image: image.plane_shape[0] * image.plane_shape[1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.document["shape"])
+
+    @property
+    def names(self) -> list[str]:
+        """A name for every axis; the last two are rows and columns where the file says nothing."""
+        names = self.document.get("dimension_names") or []
+        if len(names) == len(self.shape) and None not in names:
+            return [str(name) for name in names]
+        return [*(f"axis_{number}" for number in range(len(self.shape) - 2)), *PLANE]
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Which axes are rows and columns."""
+        names = self.names
+        return (names.index("y"), names.index("x")) if set(PLANE) <= set(names) else (len(names) - 2, len(names) - 1)
+
+    @property
+    def plane_shape(self) -> tuple[int, int]:
+        rows, columns = self.plane
+        return self.shape[rows], self.shape[columns]
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        found = self.document.get("attributes", {})
+        return found if isinstance(found, dict) else {}
 
 
-def _thinned(array: "zarr.Array[Any]", index: tuple[Any, ...], shape: tuple[int, int], *, average: bool) -> _Plane:
-    """Return a plane of an array in another size: each pixel the mean of those that it stands for, or one of them."""
-    rows, columns = array.shape[-2:]
-    height, width = shape
-    factors = max(1, rows // height), max(1, columns // width)
-    if not average:
-        factors = 1, 1
-    step = max(array.chunks[-2], 1)
-    per_row = max(columns * array.dtype.itemsize, 1)
-    strip = max(step, STRIP // per_row // step * step)
-    y = ((np.arange(height) + 0.5) * rows / height).astype(np.int64)
-    x = ((np.arange(width) + 0.5) * columns / width).astype(np.int64)
-    data = np.zeros(shape, np.float64 if (average and factors != (1, 1)) or array.dtype.kind == "c" else array.dtype)
-    there = np.zeros(shape, bool)
-    fill = array.attrs.get("_FillValue")
-    for first in range(0, rows, strip):
-        targets = np.flatnonzero((y >= first) & (y < first + strip))
-        if not len(targets):
+@dataclass(frozen=True)
+class _Drawing:
+    """The planes of an image, what they mean, and where a mask hides them."""
+
+    meaning: "_Meaning"
+    planes: Sequence[Plane]
+    attributes: Mapping[str, Any]
+    hidden: NDArray[np.bool_] | None = None
+
+    def rgba(self, stretch: str | None) -> NDArray[np.uint8]:
+        """Return red, green, blue and alpha."""
+        rgba = self.meaning.colours(self.planes, self.attributes, stretch)
+        if self.hidden is not None:
+            rgba[self.hidden, 3] = 0
+        return rgba
+
+
+def _drawn(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[int, int] | None) -> _Drawing:
+    """Return the planes of an image, in a size that is given or that the options ask for."""
+    finest = _Image.of(store, path)
+    full = finest.plane_shape
+    size = shape or _scaled(full, min(1.0, how.size / max(full)))
+    image = _level(store, finest, size)
+    meaning = _Meaning.of(store, finest, how)
+    average = meaning.kind != "palette"
+    view = meaning.view(store, image)
+    if how.most_bytes is not None and cost(view, meaning.bands, size) > how.most_bytes:
+        raise UnsupportedError(f"a picture takes more than {how.most_bytes} bytes", url=str(store), field=path or "/")
+    planes = thinned(view, meaning.bands, size, average=average)
+    return _Drawing(meaning, planes, {**finest.attributes, **image.attributes}, _hidden(store, image, size))
+
+
+def _scaled(shape: tuple[int, int], scale: float) -> tuple[int, int]:
+    return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
+
+
+def _hidden(store: ReferenceStore, image: _Image, size: tuple[int, int]) -> NDArray[np.bool_] | None:
+    """Return where the mask beside an image hides it."""
+    path = f"{image.place}/mask".lstrip("/")
+    node = store.manifest.documents.node(path)
+    if node.get("node_type") != "array" or tuple(node["shape"][-2:]) != image.plane_shape:
+        return None
+    mask = reference_array(store, path)
+    view = View(mask, mask.ndim - 2, mask.ndim - 1, at=(0,) * mask.ndim)
+    return np.asarray(thinned(view, [0], size, average=False)[0].data == 0)
+
+
+def _level(store: ReferenceStore, finest: _Image, shape: tuple[int, int]) -> _Image:
+    """Return the coarsest level of an image that has as many rows and columns as are asked for."""
+    parent, _, own = finest.place.rpartition("/")
+    scales = store.manifest.documents.node(parent).get("attributes", {}).get("multiscales", {})
+    layout = scales.get("layout", []) if isinstance(scales, dict) else []
+    assets = [level["asset"] for level in layout if isinstance(level, dict) and isinstance(level.get("asset"), str)]
+    best = finest
+    for asset in assets if own in assets else []:
+        place = f"{parent}/{asset}".strip("/")
+        node = store.manifest.documents.node(f"{place}/{finest.name}")
+        if node.get("node_type") != "array":
+            continue  # computed, or of another kind
+        image = _Image(place, finest.name, node)
+        if image.names != finest.names or _others(image) != _others(finest):
             continue
-        piece = np.asarray(array[(*index, slice(first, min(first + strip, rows)), slice(None))])
-        present = _present(piece, None if fill is None else array.fill_value)
-        piece = np.abs(piece) if piece.dtype.kind == "c" else piece  # a radar image's amplitude
-        data[targets], there[targets] = _picked(piece, present, y[targets] - first, x, factors)
-    return _Plane(data, there, array.dtype == np.uint8)
+        rows, columns = image.plane_shape
+        if shape[0] <= rows and shape[1] <= columns < best.plane_shape[1]:
+            best = image
+    return best
 
 
-def _present(piece: Pixels, fill: Any) -> NDArray[np.bool_]:
-    present = np.ones(piece.shape, bool)
-    if piece.dtype.kind in "fc":
-        present &= ~np.isnan(piece)
-    if fill is not None and fill == fill:  # noqa: PLR0124  NaN, which is gone already
-        present &= piece != fill
-    return present
-
-
-def _picked(
-    piece: Pixels, present: NDArray[np.bool_], y: Pixels, x: Pixels, factors: tuple[int, int]
-) -> tuple[Pixels, NDArray[np.bool_]]:
-    """Return the pixels at some rows and columns, each the mean of a block around it."""
-    if factors == (1, 1):
-        return piece[np.ix_(y, x)], present[np.ix_(y, x)]
-    down, across = factors
-    tops = np.clip(y - down // 2, 0, max(piece.shape[0] - down, 0))
-    lefts = np.clip(x - across // 2, 0, max(piece.shape[1] - across, 0))
-    total = np.zeros((len(y), len(x)))
-    count = np.zeros((len(y), len(x)), np.int64)
-    for row in range(min(down, piece.shape[0])):
-        line, known = piece[tops + row], present[tops + row]
-        kept = np.where(known, line, 0).astype(np.float64)
-        sums = np.concatenate([np.zeros((len(y), 1)), np.cumsum(kept, axis=1)], axis=1)
-        counts = np.concatenate([np.zeros((len(y), 1), np.int64), np.cumsum(known, axis=1)], axis=1)
-        ends = np.minimum(lefts + across, piece.shape[1])
-        total += sums[:, ends] - sums[:, lefts]
-        count += counts[:, ends] - counts[:, lefts]
-    return total / np.maximum(count, 1), count > 0
+def _others(image: _Image) -> list[int]:
+    """Return the sides of all axes but the picture's; a level may be coarser along z."""
+    return [size for axis, size in enumerate(image.shape) if axis not in image.plane and image.names[axis] != "z"]
 
 
 @dataclass(frozen=True)
 class _Meaning:
-    """Which planes of an array a picture needs, and what they are."""
+    """Which bands of an array a picture needs, where it is cut along further axes, and what the bands are."""
 
-    indices: tuple[tuple[int, ...], ...]
+    bands: tuple[int, ...]
     kind: str
+    at: Mapping[str, int]
     channels: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, store: ReferenceStore, path: str, array: "zarr.Array[Any]", how: PreviewOptions) -> "_Meaning":
+    def of(cls, store: ReferenceStore, image: _Image, how: PreviewOptions) -> "_Meaning":
         """Return what an image's attributes say of its bands."""
-        names = _axes(array)
-        if unknown := sorted(set(how.at) - set(names[:-2])):
-            raise UnsupportedError(f"no axis {unknown[0]}; there are {', '.join(names[:-2]) or 'none'}", field="at")
-        band = next((axis for axis, name in enumerate(names[:-2]) if name in BANDS and name not in how.at), None)
-        count = 1 if band is None else array.shape[band]
-        at = _indices(names, array.shape, how.at)
-
-        def planes(numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-            return tuple(tuple(number if axis == band else one for axis, one in enumerate(at)) for number in numbers)
-
+        further = [name for axis, name in enumerate(image.names) if axis not in image.plane]
+        if unknown := sorted(set(how.at) - set(further)):
+            raise UnsupportedError(f"no axis {unknown[0]}; there are {', '.join(further) or 'none'}", field="at")
+        for name, index in how.at.items():
+            if not 0 <= index < (size := image.shape[image.names.index(name)]):
+                raise UnsupportedError(f"{name}={index}; there are 0 to {size - 1}", field="at")
+        axis = next((name for name in further if name in BANDS), None)
+        count = 1 if axis is None else image.shape[image.names.index(axis)]
+        chosen = how.at.get(axis) if axis is not None else None
         if how.bands is not None:
             if max(how.bands) > count:
                 raise UnsupportedError(f"{max(how.bands)}; there are {count}", field="bands")
-            return cls(planes([number - 1 for number in how.bands]), "rgb" if len(how.bands) > 1 else "grey")
-        channels = _channels(store, path, count)
-        if channels:
-            shown = [number for number, channel in enumerate(channels) if channel.get("active", True)] or [0]
-            return cls(planes(shown), "channels", channels=tuple(channels[number] for number in shown))
-        if isinstance(array.attrs.get("color_table"), list):
-            return cls(planes([0]), "palette")
-        roles = array.attrs.get("colorinterp")
-        return cls._by_roles(roles if isinstance(roles, list) and len(roles) == count else [], planes)
+            return cls(tuple(number - 1 for number in how.bands), "rgb" if len(how.bands) > 1 else "grey", how.at)
+        if channels := _channels(store, image.place, count):
+            active = [number for number, channel in enumerate(channels) if channel.get("active", True)] or [0]
+            shown = active if chosen is None else [chosen]
+            return cls(tuple(shown), "channels", how.at, tuple(channels[number] for number in shown))
+        if chosen is not None:
+            return cls((chosen,), "grey", how.at)
+        if isinstance(image.attributes.get("color_table"), list):
+            return cls((0,), "palette", how.at)
+        roles = image.attributes.get("colorinterp")
+        bands, kind = _by_roles(roles if isinstance(roles, list) and len(roles) == count else [], axis, count)
+        return cls(bands, kind, how.at)
 
-    @classmethod
-    def _by_roles(
-        cls, roles: Sequence[Any], planes: Callable[[Sequence[int]], tuple[tuple[int, ...], ...]]
-    ) -> "_Meaning":
-        """Return what the interpretation of each band makes of them; the first one is grey where it says nothing."""
-        if list(roles[: len(INKS)]) == list(INKS):
-            return cls(planes(range(len(INKS))), "inks")
-        kind, wanted = "rgb", [roles.index(colour) for colour in COLOURS if colour in roles]
-        if len(wanted) < len(COLOURS):
-            kind, wanted = "grey", [next((number for number, role in enumerate(roles) if role != "alpha"), 0)]
-        if "alpha" in roles and roles.index("alpha") not in wanted:
-            return cls(planes([*wanted, roles.index("alpha")]), f"{kind} and alpha")
-        return cls(planes(wanted), kind)
+    def view(self, store: ReferenceStore, image: _Image) -> View:
+        """Return the array of a level, cut where the picture lies: the first along further axes, the middle of z."""
+        at = [
+            self.at.get(name, size // 2 if name == "z" else 0)
+            for name, size in zip(image.names, image.shape, strict=True)
+        ]
+        band = next((axis for axis, name in enumerate(image.names) if name in BANDS and axis not in image.plane), None)
+        return View(reference_array(store, f"{image.place}/{image.name}".lstrip("/")), *image.plane, band, tuple(at))
 
-    def colours(
-        self, planes: Sequence[_Plane], attributes: Mapping[str, Any], how: PreviewOptions
-    ) -> NDArray[np.uint8]:
+    def colours(self, planes: Sequence[Plane], attributes: Mapping[str, Any], stretch: str | None) -> NDArray[np.uint8]:
         """Return red, green, blue and alpha of the planes."""
         rgba = np.zeros((*planes[0].data.shape, 4), np.uint8)
         has_alpha = self.kind.endswith("alpha")
@@ -317,7 +330,7 @@ class _Meaning:
         there = np.logical_or.reduce([plane.there for plane in shown])
         rgba[..., 3] = np.where(there, 255, 0)
         if has_alpha:
-            rgba[..., 3] = np.where(there, _opacity(planes[-1].data), 0)
+            rgba[..., 3] = np.where(there, _opacity(planes[-1]), 0)
         if self.kind == "palette":
             table = np.array(attributes["color_table"], np.uint8)
             found = table[np.clip(planes[0].data.astype(np.int64), 0, len(table) - 1)]
@@ -326,33 +339,31 @@ class _Meaning:
         elif self.kind == "channels":
             total = np.zeros((*there.shape, 3))
             for plane, channel in zip(planes, self.channels, strict=True):
-                total += _windowed(plane, channel)[..., None] * _colour(channel)
+                total += _windowed(plane, channel, stretch)[..., None] * _colour(channel)
             rgba[..., :3] = np.clip(total, 0, 255).round()
         elif self.kind == "inks":
-            light = [255.0 - _bytes(plane, how.stretch) for plane in shown]
+            light = [255.0 - _bytes(plane, stretch) for plane in shown]
             rgba[..., :3] = np.stack([colour * light[3] / 255 for colour in light[:3]], axis=-1).round()
         else:
-            scaled = [_bytes(plane, how.stretch) for plane in shown]
+            scaled = [_bytes(plane, stretch) for plane in shown]
             rgba[..., :3] = np.stack(scaled if len(scaled) > 1 else scaled * 3, axis=-1)
             if attributes.get("photometric") == "MINISWHITE":
                 rgba[..., :3] = 255 - rgba[..., :3]
         return rgba
 
 
-def _axes(array: "zarr.Array[Any]") -> list[str]:
-    names = [str(name) for name in getattr(array.metadata, "dimension_names", None) or []]
-    return names if len(names) == array.ndim else [*(f"axis_{number}" for number in range(array.ndim - 2)), *PLANE]
-
-
-def _indices(names: Sequence[str], shape: Sequence[int], at: Mapping[str, int]) -> tuple[int, ...]:
-    """Return an index along each axis but the plane's: the one that is asked for, the middle of z, else the first."""
-    indices = []
-    for name, size in zip(names[:-2], shape, strict=False):
-        index = at.get(name, size // 2 if name == "z" else 0)
-        if not 0 <= index < size:
-            raise UnsupportedError(f"{name}={index}; there are 0 to {size - 1}", field="at")
-        indices.append(index)
-    return tuple(indices)
+def _by_roles(roles: Sequence[Any], axis: str | None, count: int) -> tuple[tuple[int, ...], str]:
+    """Return the bands that the interpretation of each names, and what they make; else the first one is grey."""
+    if list(roles[: len(INKS)]) == list(INKS):
+        return tuple(range(len(INKS))), "inks"
+    kind, wanted = "rgb", [roles.index(colour) for colour in COLOURS if colour in roles]
+    if not roles and axis == "c" and count == len(COLOURS):
+        wanted = list(range(count))  # colours of NRRD, which names no bands
+    if len(wanted) < len(COLOURS):
+        kind, wanted = "grey", [next((number for number, role in enumerate(roles) if role != "alpha"), 0)]
+    if "alpha" in roles and roles.index("alpha") not in wanted:
+        return (*wanted, roles.index("alpha")), f"{kind} and alpha"
+    return tuple(wanted), kind
 
 
 def _channels(store: ReferenceStore, path: str, count: int) -> list[Mapping[str, Any]]:
@@ -365,7 +376,9 @@ def _channels(store: ReferenceStore, path: str, count: int) -> list[Mapping[str,
     return []
 
 
-def _windowed(plane: _Plane, channel: Mapping[str, Any]) -> NDArray[np.float64]:
+def _windowed(plane: Plane, channel: Mapping[str, Any], stretch: str | None) -> NDArray[np.float64]:
+    if stretch is not None:
+        return _bytes(plane, stretch) / np.float64(255)
     window = channel.get("window", {})
     low, high = float(window.get("start", 0)), float(window.get("end", 1))
     return np.clip((plane.data.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
@@ -376,25 +389,32 @@ def _colour(channel: Mapping[str, Any]) -> NDArray[np.float64]:
     return np.array([int(text[at : at + 2], 16) for at in (0, 2, 4)], np.float64)
 
 
-def _bytes(plane: _Plane, stretch: str | None) -> NDArray[np.uint8]:
+def _bytes(plane: Plane, stretch: str | None) -> NDArray[np.uint8]:
     """Return numbers as greys from 0 to 255: bytes as they are, others stretched."""
-    data, values = plane.data.astype(np.float64), plane.data[plane.there]
-    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-    if not finite.size or (stretch is None and plane.is_bytes):
-        return np.asarray(np.nan_to_num(data).round(), np.uint8)
-    low, high = _limits(finite, stretch)
+    data = plane.data.astype(np.float64)
+    if plane.limits is None and stretch is None and plane.dtype == np.uint8:
+        return np.asarray(data.round(), np.uint8)
+    low, high = plane.limits or _limits(_values([plane]), stretch)
     scaled = np.clip((data - low) / ((high - low) or 1.0), 0, 1)
     return (np.nan_to_num(scaled) * 255).round().astype(np.uint8)
 
 
-def _opacity(data: Pixels) -> NDArray[np.uint8]:
+def _values(planes: Sequence[Plane]) -> Pixels:
+    """Return the numbers of planes that are there, and finite."""
+    values = np.concatenate([plane.data[plane.there] for plane in planes])
+    return values[np.isfinite(values)] if values.dtype.kind == "f" else values
+
+
+def _opacity(plane: Plane) -> NDArray[np.uint8]:
     """Return alpha as a byte; where it is never more than 1 it is a bit, whatever the type."""
-    values = np.nan_to_num(data.astype(np.float64))
-    most = 1.0 if values.max(initial=0) <= 1 or data.dtype.kind == "f" else float(np.iinfo(data.dtype).max)
+    values = np.nan_to_num(plane.data.astype(np.float64))
+    most = 1.0 if values.max(initial=0) <= 1 or plane.dtype.kind not in "iu" else float(np.iinfo(plane.dtype).max)
     return np.asarray(np.clip(values / most * 255, 0, 255).round(), np.uint8)
 
 
 def _limits(values: Pixels, stretch: str | None) -> tuple[float, float]:
+    if values.dtype.kind == "b" or not values.size:
+        return 0.0, 1.0
     if stretch == "min,max":
         return float(values.min()), float(values.max())
     try:
@@ -443,10 +463,9 @@ def _segments(store: ReferenceStore) -> list[_Segment]:
             parent = int(at.get("IALVL", 0) or 0)
             at = by_level[parent][1] if parent in by_level and parent not in seen else None
             seen.add(parent)
-        below = [name for name in nodes if name.startswith(f"{path}/") and nodes[name].get("node_type") == "group"]
-        place = f"{path}/0" if f"{path}/0" in below else path
-        rows, columns = _variable(store, place)[1].shape[-2:]
-        found.append(_Segment(place, top, left, (rows, columns)))
+        levels = nodes.get(f"{path}/0".lstrip("/"), {})
+        place = f"{path}/0".lstrip("/") if levels.get("node_type") == "group" else path
+        found.append(_Segment(place, top, left, _Image.of(store, place).plane_shape))
     return found
 
 
@@ -469,12 +488,32 @@ def _laid_out(store: ReferenceStore, segments: Sequence[_Segment], how: PreviewO
     height = max(one.top + one.shape[0] for one in segments) - top
     width = max(one.left + one.shape[1] for one in segments) - left
     scale = min(1.0, how.size / max(height, width))
-    canvas = np.zeros((max(1, round(height * scale)), max(1, round(width * scale)), 4), np.uint8)
+    plane = _scaled((height, width), scale)
+    places, drawings = [], []
     for one in segments:
-        first = round((one.top - top) * scale), round((one.left - left) * scale)
-        size = max(1, round(one.shape[0] * scale)), max(1, round(one.shape[1] * scale))
-        rgba = _shown(store, one.path, how, size)
-        place = canvas[first[0] : first[0] + size[0], first[1] : first[1] + size[1]]
-        rgba = rgba[: place.shape[0], : place.shape[1]]
+        size = _scaled(one.shape, scale)
+        row, column = (
+            min(round(first * scale), most - 1)
+            for first, most in zip((one.top - top, one.left - left), plane, strict=True)
+        )
+        places.append((slice(row, row + size[0]), slice(column, column + size[1])))
+        drawings.append(_drawn(store, one.path, how, size))
+    canvas = np.zeros((*plane, 4), np.uint8)
+    for part, drawing in zip(places, _alike(drawings, how.stretch), strict=True):
+        place = canvas[part]
+        rgba = drawing.rgba(how.stretch)[: place.shape[0], : place.shape[1]]
         np.copyto(place, rgba, where=rgba[..., 3:] > 0)
     return canvas
+
+
+def _alike(drawings: Sequence[_Drawing], stretch: str | None) -> list[_Drawing]:
+    """Return drawings of one kind with one black and one white: segments of one picture have no seams."""
+    kinds = {(each.meaning.kind, tuple(plane.dtype for plane in each.planes)) for each in drawings}
+    if len(kinds) > 1 or (stretch is None and drawings[0].planes[0].dtype == np.uint8):
+        return list(drawings)
+    bands = zip(*(each.planes for each in drawings), strict=True)
+    limits = [_limits(_values(planes), stretch) for planes in bands]
+    return [
+        replace(each, planes=[replace(plane, limits=one) for plane, one in zip(each.planes, limits, strict=True)])
+        for each in drawings
+    ]

@@ -27,8 +27,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
 from jnrrdz.options import Access, AccessChoices, StorageOptions
 from jnrrdz.sources.url import local_path
-from jnrrdz.store.group import ReferenceGroup, reference_group
-from jnrrdz.store.xarray import default_group
+from jnrrdz.store.group import ReferenceGroup, default_group, reference_group
 
 SPACE = ("x", "y", "z")
 

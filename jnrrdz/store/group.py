@@ -35,6 +35,7 @@ from jnrrdz.core import codecs as codec_n5
 from jnrrdz.core.codecs import BYTES, OFFSET, PAD, CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.store.store import ReferenceStore
 
 type Item = tuple[ByteGetter, ArraySpec, SelectorTuple, SelectorTuple, bool]
@@ -259,6 +260,39 @@ def reference_group(store: ReferenceStore, path: str = "") -> ReferenceGroup:
     except (ValueError, KeyError, TypeError, OverflowError, FileNotFoundError) as error:
         raise JnrrdzError(f"not the metadata of a Zarr v3 group: {error}", url=str(store), field=path) from error
     return ReferenceGroup(found._async_group)  # noqa: SLF001  the only way from a group to a subclass of it
+
+
+def reference_array(store: ReferenceStore, path: str) -> "zarr.Array[Any]":
+    """Return the array of a store at a path, or an error that names the store."""
+    try:
+        return _tuned_array(zarr.open_array(store, path=path, mode="r", zarr_format=3))
+    except (ValueError, KeyError, TypeError, OverflowError, FileNotFoundError) as error:
+        raise JnrrdzError(f"not the metadata of a Zarr v3 array: {error}", url=str(store), field=path) from error
+
+
+def below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
+    """Return the documents of the nodes right below a group by their paths, in the manifest's order."""
+    depth = path.count("/") + 1 if path else 0
+    inside = f"{path}/" if path else ""
+    nodes = documents.nodes()
+    return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
+
+
+def default_group(store: ReferenceStore) -> str:
+    """Return the path of the group that holds the full-resolution image of a store."""
+    documents, path = store.manifest.documents, ""
+    while True:
+        found = below(documents, path)
+        if any(node.get("node_type") == "array" and len(node.get("shape", ())) > 1 for node in found.values()):
+            return path
+        groups = [at for at, node in found.items() if node.get("node_type") == "group"]
+        if not groups:
+            return path
+        # the first level that the multiscales name, else the first group
+        scales = documents.node(path).get("attributes", {}).get("multiscales", {})
+        levels = scales.get("layout", []) if isinstance(scales, dict) else []
+        named = [f"{path}/{level['asset']}".lstrip("/") for level in levels if "asset" in level]
+        path = next((name for name in named if name in groups), groups[0])
 
 
 def chunk_spec(metadata: ArrayV3Metadata) -> ArraySpec:

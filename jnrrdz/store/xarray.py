@@ -18,8 +18,7 @@ from xarray.indexes import RangeIndex
 from jnrrdz.core.codecs import shown
 from jnrrdz.core.ome import unit_name
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.manifests.documents import Documents
-from jnrrdz.store.group import reference_group
+from jnrrdz.store.group import below, default_group, reference_group
 from jnrrdz.store.store import ReferenceStore
 
 BAND = "band"
@@ -33,31 +32,6 @@ MAPPING_ATTRIBUTES = {"GeoTransform", "crs_wkt"}
 SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
 """The coordinate system of a WKT 2, and the first unit in it: that of the axes."""
-
-
-def _below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
-    """Return the documents of the nodes right below a group by their paths, in the manifest's order."""
-    depth = path.count("/") + 1 if path else 0
-    inside = f"{path}/" if path else ""
-    nodes = documents.nodes()
-    return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
-
-
-def default_group(store: ReferenceStore) -> str:
-    """Return the path of the group that holds the full-resolution image of a store."""
-    documents, path = store.manifest.documents, ""
-    while True:
-        below = _below(documents, path)
-        if any(node.get("node_type") == "array" and len(node.get("shape", ())) > 1 for node in below.values()):
-            return path
-        groups = [at for at, node in below.items() if node.get("node_type") == "group"]
-        if not groups:
-            return path
-        # the first level that the multiscales name, else the first group
-        scales = documents.node(path).get("attributes", {}).get("multiscales", {})
-        levels = scales.get("layout", []) if isinstance(scales, dict) else []
-        named = [f"{path}/{level['asset']}".lstrip("/") for level in levels if "asset" in level]
-        path = next((name for name in named if name in groups), groups[0])
 
 
 def dataset(
@@ -175,8 +149,9 @@ def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any)
     waiting = [top]
     while waiting:
         path = waiting.pop()
-        below = _below(store.manifest.documents, path)
-        waiting += [child for child, node in below.items() if node.get("node_type") == "group"]
+        waiting += [
+            child for child, node in below(store.manifest.documents, path).items() if node.get("node_type") == "group"
+        ]
         relative = path[len(top) :].strip("/")
         found[f"/{relative}"] = dataset(store, group=path, **options)
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

@@ -1,9 +1,12 @@
 """Pictures: the pixels of other readers, right way up, in the file's own colours, and no more read than is needed."""
 
+import base64
 import json
+import re
 import warnings
 
 import imagecodecs
+import nrrd
 import numpy as np
 import pytest
 import rasterio
@@ -13,6 +16,7 @@ from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz import PreviewOptions
+from jnrrdz.store.store import ReferenceStore
 
 Y, X = np.mgrid[:120, :160]
 
@@ -211,3 +215,122 @@ def test_attributes_that_make_no_picture_are_told(tmp_path, node, attributes):
     (tmp_path / "a.json").write_text(json.dumps(document))
     with pytest.raises(jnrrdz.JnrrdzError, match="make no picture"):
         jnrrdz.preview(tmp_path / "a.json")
+
+
+def test_rows_and_columns_are_told_by_their_names(tmp_path):
+    """NRRD keeps colours as its fastest axis."""
+    colours = np.random.default_rng(5).integers(0, 255, (3, 40, 50), "u1")
+    header = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 3 40 50\nkinds: RGB-color domain domain\nencoding: raw\n\n"
+    (tmp_path / "a.nrrd").write_bytes(header.encode() + colours.tobytes(order="F"))
+    np.testing.assert_array_equal(nrrd.read(str(tmp_path / "a.nrrd"))[0], colours)
+    shown = picture(tmp_path / "a.nrrd", size=50)
+    np.testing.assert_array_equal(shown[..., :3], colours.transpose(2, 1, 0))
+
+
+def test_alpha_that_is_averaged_stays_what_it_is(tmp_path):
+    bands = np.stack([X, np.full_like(X, 128)]).astype("u1")
+    path = write(tmp_path / "a.tif", bands, alpha="yes")
+    assert set(picture(path, size=40)[..., 3].ravel().tolist()) == {128}
+
+
+def test_bits_are_black_and_white(tmp_path):
+    bits = (X // 20 % 2).astype("u1")
+    path = write(tmp_path / "a.tif", bits, nbits=1, compress="CCITTFAX4")
+    np.testing.assert_array_equal(picture(path, size=160)[..., 0], bits * 255)
+
+
+def test_a_channel_that_is_chosen_keeps_its_colour_and_a_stretch_replaces_its_window(tmp_path):
+    stack = np.stack([X * 10, Y * 10]).astype("u2")
+    metadata = {"axes": "CYX", "SignificantBits": 12, "Channel": {"Color": [-16776961, 16711935]}}
+    tifffile.imwrite(tmp_path / "a.ome.tif", stack, metadata=metadata)
+    shown = picture(tmp_path / "a.ome.tif", size=160, at={"c": 1})
+    assert np.abs(shown[..., 1] - stack[1] / 4095 * 255).max() <= 1
+    assert not shown[..., (0, 2)].any()
+    shown = picture(tmp_path / "a.ome.tif", size=160, stretch="min,max")
+    assert (shown[0, -1, 0], shown[-1, 0, 1]) == (255, 255)
+
+
+def test_of_small_chunks_only_those_in_the_middle_are_read(tmp_path, http_server):
+    """Strips of a row each: of 32 that a row of the picture stands for, one is fetched."""
+    rows = np.random.default_rng(7).integers(0, 255, (1024, 4096), "u1")
+    tifffile.imwrite(tmp_path / "a.tif", rows, rowsperstrip=1, compression="zlib")
+    http_server.files["/a.tif"] = (tmp_path / "a.tif").read_bytes()
+    shown = jnrrdz.preview(f"{http_server.url}/a.tif", PreviewOptions(size=128)).rgba
+    centres = rows[np.arange(32) * 32 + 16].reshape(32, 128, 32)
+    spread = centres[..., [4, 12, 20, 28]].mean(axis=2)
+    assert np.abs(shown[..., 0] - spread).max() <= 1
+    assert http_server.body_bytes < rows.nbytes / 8
+
+
+def test_an_image_without_levels_is_read_once_whatever_its_bands(tmp_path, monkeypatch):
+    read = []
+    usual = ReferenceStore.get_sync
+    monkeypatch.setattr(
+        ReferenceStore, "get_sync", lambda store, key, **how: read.append(key) or usual(store, key, **how)
+    )
+    rgb = np.random.default_rng(1).integers(0, 255, (3, 1000, 1000), "u1")
+    path = write(
+        tmp_path / "a.tif", rgb, tiled=True, blockxsize=128, blockysize=128, interleave="pixel", compress="lzw"
+    )
+    assert picture(path, size=125).shape == (125, 125, 4)
+    chunks = [key for key in read if "/c/" in key]
+    assert len(chunks) == len(set(chunks)) == 64
+
+
+def test_segments_of_one_picture_have_no_seam(tmp_path):
+    """Two segments of 16 bits, one darker than the other, as long images are cut."""
+    ramp = np.add.outer(np.arange(80) * 30, np.arange(60)).astype("u2")
+    for number in range(2):
+        with rasterio.open(
+            tmp_path / "a.ntf",
+            "w",
+            driver="NITF",
+            count=1,
+            height=40,
+            width=60,
+            dtype="uint16",
+            **({"NUMI": 2} if number == 0 else {"APPEND_SUBDATASET": "YES", "IDLVL": 2, "IALVL": 1, "ILOCROW": 40}),
+        ) as target:
+            target.write(ramp[number * 40 : number * 40 + 40], 1)
+    shown = picture(tmp_path / "a.ntf", size=80, stretch="min,max")
+    expected = np.clip((ramp - ramp.min()) / (ramp.max() - ramp.min()), 0, 1) * 255
+    assert np.abs(shown[..., 0] - expected).max() <= 1
+
+
+def test_a_picture_that_takes_too_much_is_refused_before_it_is_read(tmp_path):
+    path = write(tmp_path / "a.tif", (X + Y).astype("u1"), blockysize=120)
+    with pytest.raises(jnrrdz.JnrrdzError, match="more than 19199 bytes"):
+        jnrrdz.preview(path, PreviewOptions(size=160, most_bytes=120 * 160 - 1))
+    assert jnrrdz.preview(path, PreviewOptions(size=160, most_bytes=120 * 160)).rgba.shape == (120, 160, 4)
+
+
+def embedded(html):
+    """Return the picture that a notebook shows, None where it shows none."""
+    found = re.match(r'<img alt="" src="data:image/png;base64,([^"]+)">', html)
+    return None if found is None else imagecodecs.png_decode(base64.b64decode(found[1]))
+
+
+def test_a_notebook_shows_a_picture_of_a_scan(tmp_path):
+    path = write(tmp_path / "a.tif", ((X + Y) % 256).astype("u1"))
+    html = jnrrdz.scan(path)._repr_html_()
+    np.testing.assert_array_equal(embedded(html)[..., 0], (X + Y) % 256)
+    assert "<td>(120, 160)</td>" in html
+
+
+def test_a_notebook_shows_a_table_where_no_picture_can_be_made(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.tif", ((X + Y) % 256).astype("u1"))
+    group = jnrrdz.scan(path)
+    path.unlink()
+    assert embedded(group._repr_html_()) is None
+    assert "<td>(120, 160)</td>" in group._repr_html_()
+    monkeypatch.setattr("jnrrdz.commands.preview.INLINE_BYTES", 1000)
+    group = jnrrdz.scan(write(tmp_path / "b.tif", ((X + Y) % 256).astype("u1")))
+    assert embedded(group._repr_html_()) is None
+
+
+def test_a_notebook_does_not_wait_for_a_slow_server(tmp_path, http_server, monkeypatch):
+    http_server.files["/a.tif"] = write(tmp_path / "a.tif", ((X + Y) % 256).astype("u1")).read_bytes()
+    group = jnrrdz.scan(f"{http_server.url}/a.tif")
+    monkeypatch.setattr("jnrrdz.commands.preview.INLINE_SECONDS", 0.1)
+    http_server.latency = 1.0
+    assert embedded(group._repr_html_()) is None
