@@ -40,7 +40,8 @@ def pytest_configure() -> None:
         del os.environ[name]
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("HOME", tempfile.gettempdir())
-    time.tzset()
+    if hasattr(time, "tzset"):  # Windows has none
+        time.tzset()
     # a busy machine is slow, which says nothing of the code
     settings.register_profile("anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("anywhere")

@@ -19,7 +19,7 @@ from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.tree import file_sizes, open_tree
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import local_path, slashed
 
 KNOWN = {
     b"\x89HDF": "HDF5",
@@ -97,7 +97,7 @@ def describe_in_place(text: str, options: ScanOptions, access: Access) -> Node:
 def literal(text: str) -> str:
     """Return a source as its manifest names it: by the real path, and no symbolic link on the way to it."""
     path = local_path(text)
-    return text if path is None else os.path.realpath(path)
+    return text if path is None else slashed(os.path.realpath(path))
 
 
 def is_tree(text: str) -> bool:

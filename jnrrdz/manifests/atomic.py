@@ -29,8 +29,10 @@ from fsspec.implementations.local import LocalFileSystem
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources import faults, filesystems
 
-with suppress(ImportError):  # Windows has none, and nothing is swept there
+try:
     import fcntl
+except ImportError:  # Windows has none, and nothing is swept there
+    fcntl = None  # type: ignore[assignment]
 
 DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
 """Whether an output is on the disk when it is done.  A batch, which finds and replaces broken outputs when
@@ -224,7 +226,7 @@ class _Unplaced:
 
     def _unnamed(self) -> int | None:
         """Return a file without a name, None where the system has none."""
-        if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_DESCRIPTORS):  # noqa: PTH112  see `locate`
+        if not hasattr(os, "O_TMPFILE") or not hasattr(os, "link") or not os.path.isdir(_DESCRIPTORS):  # noqa: PTH112  see `locate`
             return None
         try:
             return os.open(self._folder, os.O_RDWR | os.O_TMPFILE, 0o666)
@@ -254,6 +256,7 @@ class _Unplaced:
                 # a file system without links, where a name that is free has to be believed
                 if not self._has_name or error.errno not in _NO_LINKS or os.path.lexists(place.path):
                     raise
+                self._let_go()
                 os.rename(str(self._named), place.path)  # noqa: PTH104  see `locate`
             return
         if not self._has_name:
@@ -263,9 +266,17 @@ class _Unplaced:
                 with suppress(FileExistsError):
                     self._link(path)
                     break
+        self._let_go()
         os.replace(str(self._named), place.path)  # noqa: PTH105  see `locate`
 
+    def _let_go(self) -> None:
+        """Close the file where the system renames none that is open."""
+        if os.name == "nt":
+            self.stream.close()
+
     def _link(self, path: str) -> None:
+        if not hasattr(os, "link"):
+            raise OSError(errno.ENOSYS, "no links", path)
         if self._has_name:
             os.link(str(self._named), path)
         else:  # only where a directory is given does Python follow the link that a descriptor's name is
@@ -277,8 +288,9 @@ class _Unplaced:
     def __exit__(self, *_: object) -> None:
         try:
             # gone if it was renamed, and somebody else's if a link was refused
-            if self._named is not None and _is_at(self.stream.fileno(), self._named):
-                os.unlink(self._named)  # noqa: PTH108  see `locate`
+            if self._named is not None and (self.stream.closed or _is_at(self.stream.fileno(), self._named)):
+                with suppress(FileNotFoundError):
+                    os.unlink(self._named)  # noqa: PTH108  see `locate`
         finally:
             with suppress(OSError):  # bytes that were not flushed are of an output that is not there
                 self.stream.close()
@@ -315,7 +327,7 @@ def _free_names(folder: str, name: str) -> Iterator[str]:
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
     """Lock an open file or directory until it is closed, and return whether that could be."""
-    if os.name != "posix":
+    if fcntl is None:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

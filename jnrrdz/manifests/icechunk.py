@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +29,7 @@ from jnrrdz.manifests.atomic import exists_already, new_directory
 from jnrrdz.manifests.written_refs import Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
+from jnrrdz.sources.url import file_url
 
 BRANCH = "main"
 _LAST = "repo"
@@ -234,4 +234,4 @@ def _urls(root: VirtualGroup) -> list[str]:
 
 def _uri(url: str) -> str:
     """Return the URL of a source as Icechunk reads it: absolute, a local path percent-encoded."""
-    return Path(local_path(url)).as_uri() if is_local(url) else url
+    return file_url(local_path(url)) if is_local(url) else url

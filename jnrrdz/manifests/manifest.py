@@ -134,7 +134,8 @@ def write_form(group: VirtualGroup, target: str, options: WriteOptions) -> None:
 
 _recent: OrderedDict[tuple[object, ...], Manifest] = OrderedDict()
 _recent_lock = threading.Lock()
-os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock", threading.Lock()))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock", threading.Lock()))
 
 
 def load(url: str, *, storage_options: Options = None) -> Manifest:

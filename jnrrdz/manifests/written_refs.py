@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 from fsspec.utils import get_protocol
@@ -25,6 +25,7 @@ from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs, TreeFiles
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.redact import EVERYTHING, bare, dropped_names, is_share_link
+from jnrrdz.sources.url import file_url, has_drive
 
 _LOCAL = ("file", "local")
 
@@ -43,12 +44,8 @@ def placed(root: VirtualGroup, target: str | None, keep_query: Collection[str] =
     shared = shareable(root, keep_query)
     if target is not None:
         return relocate(shared, target)
-    odd = {url for url in named_urls(shared) if _UNSAID.search(url) and url.startswith("/")}
-    return (
-        moved(shared, {url: f"file://{quote(url)}" if url in odd else url for url in named_urls(shared)})
-        if odd
-        else shared
-    )
+    odd = {url for url in named_urls(shared) if has_drive(url) or (_UNSAID.search(url) and url.startswith("/"))}
+    return moved(shared, {url: file_url(url) if url in odd else url for url in named_urls(shared)}) if odd else shared
 
 
 def relocate(root: VirtualGroup, target: str) -> VirtualGroup:
@@ -143,7 +140,10 @@ def relative(url: str, target: str) -> str:
     if url.endswith("/"):
         return f"{relative(url.rstrip('/'), target)}/"
     if get_protocol(url) in _LOCAL and get_protocol(target) in _LOCAL:
-        path = Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
+        try:
+            path = Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
+        except ValueError as error:
+            raise UnrepresentableError(f"is on another drive than {target}; write absolute URLs", url=url) from error
         if _UNSAID.search(path):
             message = "a control character or {{ in the name, which a relative path cannot spell; write absolute URLs"
             raise UnrepresentableError(message, url=url)

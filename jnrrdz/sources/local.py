@@ -91,6 +91,21 @@ class LocalSource:
         self._open_file = None
 
 
+READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""How a file is opened: no child has it, and no line end is translated."""
+
+_seeking = threading.Lock()
+
+
+def read_at(descriptor: int, count: int, start: int) -> bytes:
+    """Return at most so many bytes from a place on."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, count, start)
+    with _seeking:  # Windows has one position for all threads
+        os.lseek(descriptor, start, os.SEEK_SET)
+        return os.read(descriptor, count)
+
+
 class _OpenFile:
     """A descriptor that closes itself when the last reader has let go of it."""
 
@@ -102,7 +117,7 @@ class _OpenFile:
             raise UnsupportedError("a directory where a file is read; name a file in it")
         if not stat.S_ISREG(mode):
             raise UnsupportedError("neither a file nor a directory (a pipe, socket or device)")
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.descriptor = os.open(path, READING)
         state = os.fstat(self.descriptor)
         self.validators = Validators(size=state.st_size, modified=modified_at(state))
         self._state = state.st_size, state.st_mtime_ns
@@ -111,9 +126,9 @@ class _OpenFile:
         """Return the bytes of one span; a file that ends before the size it had is an error."""
         stop = min(stop, self.validators.size)
         wanted = max(stop - start, 0)
-        data = os.pread(self.descriptor, wanted, start) if wanted else b""
+        data = read_at(self.descriptor, wanted, start) if wanted else b""
         while len(data) < wanted:  # Linux reads at most 2 GiB at once
-            more = os.pread(self.descriptor, wanted - len(data), start + len(data))
+            more = read_at(self.descriptor, wanted - len(data), start + len(data))
             if not more:
                 raise faults.shrunk(self.path, len(data), wanted, start)
             data += more

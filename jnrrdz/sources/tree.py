@@ -20,6 +20,7 @@ from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, Mark, Validators, is_absent, nanoseconds
 from jnrrdz.sources.fsspec import open_source, validators_of
 from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.local import READING, read_at
 
 type Page = tuple[list[str], list[int], list[Mark]]
 """Keys relative to the tree, the size of each object, and what tells its state."""
@@ -125,9 +126,9 @@ class LocalTree:
         heads: list[bytes] = []
         for key in keys:
             with faults.translate_errors(self.url + key, "reading"):
-                handle = os.open(f"{self._path}/{key}", os.O_RDONLY | os.O_CLOEXEC)
+                handle = os.open(f"{self._path}/{key}", READING)
                 try:
-                    heads.append(os.pread(handle, stop, 0))
+                    heads.append(read_at(handle, stop, 0))
                 finally:
                     os.close(handle)
             self.requests += 1

@@ -3,7 +3,8 @@
 `parse` reads a text once into a `Url`; the functions beside it give one member each.  `place` goes further, to where
 a URL leads: symbolic links followed, spellings of one object made equal.  Nothing is opened.  The parser of HTTP is
 the one that the HTTP client uses, so that what is compared is what is opened.
-RFC 3986 (URLs), RFC 8089 (file URLs); what has no `://` is a path, as in fsspec.
+RFC 3986 (URLs), RFC 8089 (file URLs); what has no `://` is a path, as in fsspec.  Paths of Windows have slashes here,
+and its file URLs drive letters (`file:///C:/a`) or hosts (`file://server/share/a`).
 """
 
 import os
@@ -25,10 +26,18 @@ _FILE = re.compile(r"(?:file|local):", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ONE_TREE = frozenset({"memory"})
 _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
+_DRIVE = re.compile(r"/[A-Za-z]:(?=/|$)")
 _BRACKETED_HOST = re.compile(r"^(https?://[^/?#]*?)\[[0-9A-Fa-f:.%]*\]", re.IGNORECASE)
 
 
 type Origin = tuple[str, str, int]
+
+_system = os.path
+"""The system's rules of paths; tests of other systems put theirs here."""
+
+
+def _is_windows() -> bool:
+    return _system.sep == "\\"
 
 
 @dataclass(frozen=True)
@@ -60,10 +69,12 @@ class Url:
         rest = self.text[match.end() :]
         if rest.startswith("//"):
             host, slash, path = rest[2:].partition("/")
-            if not slash or host.lower() not in {"", "localhost"}:
+            is_here = host.lower() in {"", "localhost"}
+            if not slash or not (is_here or _is_windows()):
                 raise JnrrdzError(f"a file URL on host {host!r}; file:///absolute/path would work", url=self.text)
-            rest = f"/{path}"
-        return unquote(rest)
+            rest = f"/{path}" if is_here else f"//{host}/{path}"
+        path = unquote(rest)
+        return path[1:] if _is_windows() and _DRIVE.match(path) else path
 
     @cached_property
     def origin(self) -> Origin | None:
@@ -105,7 +116,25 @@ def origin(url: str) -> Origin | None:
 
 def is_absolute(url: str) -> bool:
     """Whether the URL says by itself where it is."""
-    return _SCHEME.match(url) is not None or _FILE.match(url) is not None or url.startswith("/")
+    return _SCHEME.match(url) is not None or _FILE.match(url) is not None or url.startswith("/") or _system.isabs(url)
+
+
+def slashed(path: str) -> str:
+    """Return a local path with slashes, which Windows takes too."""
+    return path.replace("\\", "/") if _is_windows() else path
+
+
+def file_url(path: str) -> str:
+    """Return the URL of an absolute local path: what `local_path` reads back."""
+    rest = slashed(path)
+    if _is_windows() and rest.startswith("//"):
+        return f"file:{quote(rest)}"
+    return f"file://{quote(rest)}" if rest.startswith("/") else f"file:///{quote(rest, safe='/:')}"
+
+
+def has_drive(url: str) -> bool:
+    """Whether a path begins as only Windows' do: with a drive's letter, or the name of another machine."""
+    return _is_windows() and bool(_system.splitdrive(url)[0]) and not is_chained(url) and _SCHEME.match(url) is None
 
 
 def without_query(url: str) -> str:
@@ -182,8 +211,9 @@ class LocalFile:
     def of(cls, path: str) -> Self:
         """Return the file at a path, which need not exist."""
         # `..` is resolved before links, as in URLs; POSIX lets `//` at the start be another root
-        lexical = re.sub("^/+", "/", os.path.abspath(path))  # noqa: PTH100
-        return cls(lexical, os.path.realpath(lexical))
+        lexical = slashed(_system.abspath(path))
+        lexical = lexical if _is_windows() else re.sub("^/+", "/", lexical)
+        return cls(lexical, slashed(_system.realpath(lexical)))
 
     @property
     def text(self) -> str:
@@ -257,6 +287,8 @@ def is_same(path: str, other: str) -> bool:
 
 def is_under(path: str, directory: str) -> bool:
     """Whether a path is a directory or below it, in whole components."""
+    if _is_windows():  # one file by names in capitals and small letters
+        path, directory = slashed(_system.normcase(path)), slashed(_system.normcase(directory))
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
