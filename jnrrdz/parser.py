@@ -83,7 +83,7 @@ def to_manifest_store(
         _refuse_marks(url)
     root = shareable(root)
     # ManifestStore lists the keys of an array only where they are separated by dots
-    documents = tree_json(root, separator=".", consolidated=False)
+    documents = tree_json(root, separator=".", consolidated="nowhere")
     group = _group(root, "", documents, single_range=single_range)
     return ManifestStore(group, registry=registry)
 

@@ -14,6 +14,7 @@ from typing import Any
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
+from jnrrdz.core.georeference import WKT2
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -41,7 +42,10 @@ PLACE = {"multiscales", "AREA_OR_POINT"}
 PLACE_PREFIXES = ("proj:", "spatial:")
 """Attributes that say where a group lies."""
 
-GRID_MAPPINGS = {"grid_mapping_name", "crs_wkt", "spatial_ref", "GeoTransform"}
+WKT = "spatial_ref"
+"""GDAL's name for `crs_wkt`."""
+
+GRID_MAPPINGS = {"grid_mapping_name", "crs_wkt", WKT, "GeoTransform"}
 
 _WKT_NAME = re.compile(r'\s*\w+\s*\[\s*"([^"]*)"')
 
@@ -119,6 +123,8 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
     yield "fill value", document["fill_value"]
     yield from _codec_facts(document["codecs"])
     attributes = document["attributes"]
+    if attributes.get(WKT) == attributes.get("crs_wkt"):
+        attributes.pop(WKT, None)  # manifests of the first version say it twice
     for name, value in attributes.items():
         if role is Role.JOINED and is_per_band(name, array, dim):
             # these have as many entries as bands, and are joined as the bands are
@@ -153,10 +159,13 @@ def _codec_facts(codecs: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _group_facts(group: VirtualGroup) -> dict[str, Any]:
+    said = {child.attributes.get("crs_wkt") for child in group.children.values() if isinstance(child, VirtualArray)}
     return {"kind": "group"} | {
         f"attribute {name}": json_value(value)
         for name, value in group.attributes.items()
         if name in PLACE or name.startswith(PLACE_PREFIXES)
+        # its grid mapping says it, and in a pyramid the group of all levels
+        if name != WKT2 or value not in said
     }
 
 

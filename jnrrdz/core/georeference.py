@@ -45,6 +45,9 @@ PROJ = {"uuid": "f17cb550-5864-4468-aeb7-f3180cfb622f", "name": "proj:"}
 SPATIAL = {"uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "name": "spatial:"}
 """rioxarray finds `proj:` and `spatial:` by these names, colon included; GDAL and rio-tiler by the UUIDs."""
 
+WKT2 = "proj:wkt2"
+"""The attribute that says a CRS without a code."""
+
 
 @dataclass(frozen=True)
 class Georeference:
@@ -154,7 +157,7 @@ def grid_mapping(crs: Crs | None, affine: Affine | None, gcps: Iterable[Sequence
     """
     attributes: Attributes = {}
     if crs is not None:
-        attributes = cf_attributes(crs) | {"spatial_ref": crs.wkt}
+        attributes = cf_attributes(crs)
     if affine is not None:
         a, b, c, d, e, f = (float(number) for number in affine)
         attributes["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
@@ -211,7 +214,7 @@ def _declared(*conventions: dict[str, str]) -> list[dict[str, str]]:
 def _proj(crs: Crs | None) -> Attributes:
     if crs is None:
         return {}
-    return {"proj:wkt2": crs.wkt} if crs.code is None else {"proj:code": crs.code}
+    return {WKT2: crs.wkt} if crs.code is None else {"proj:code": crs.code}
 
 
 def _bbox(affine: Affine, shape_yx: tuple[int, int]) -> list[float]:

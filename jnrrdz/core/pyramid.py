@@ -6,13 +6,13 @@ docs/formats/jnrrd.md of attributes that tell of a level's tiles.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from jnrrdz.core import ome
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.crs import Crs
-from jnrrdz.core.georeference import MULTISCALES, Level, multiscales
+from jnrrdz.core.georeference import MULTISCALES, PROJ, WKT2, Level, multiscales
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 type Attributes = dict[str, Any]
@@ -36,8 +36,19 @@ def raster_pyramid(levels: Sequence[VirtualGroup], crs: Crs | None) -> VirtualGr
         )
         for number, (level, finer, shape) in enumerate(zip(levels, [shapes[0], *shapes], shapes, strict=False))
     ]
+    attributes = multiscales(layout, crs)
+    if WKT2 in attributes:  # said once: each level's grid mapping has it too
+        levels = [_without_wkt(level) for level in levels]
     children: dict[str, Node] = {str(number): level for number, level in enumerate(levels)}
-    return VirtualGroup(children, multiscales(layout, crs))
+    return VirtualGroup(children, attributes)
+
+
+def _without_wkt(level: VirtualGroup) -> VirtualGroup:
+    """Return a level's group without the CRS that its pyramid's group says."""
+    attributes = {name: value for name, value in level.attributes.items() if name != WKT2}
+    if WKT2 in level.attributes:
+        attributes["zarr_conventions"] = [entry for entry in attributes["zarr_conventions"] if entry != PROJ]
+    return replace(level, attributes=attributes)
 
 
 def level_shape(level: VirtualGroup) -> tuple[int, int]:

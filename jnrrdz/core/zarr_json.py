@@ -240,30 +240,49 @@ def array_json(array: VirtualArray, *, separator: Separator = "/", encoding: Enc
     }
 
 
+type Consolidated = Literal["root", "each", "nowhere"]
+"""Which groups' documents hold those of all that is below them."""
+
+
 def tree_json(
-    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
+    root: VirtualGroup,
+    *,
+    separator: Separator = "/",
+    encoding: Encoding = "default",
+    consolidated: Consolidated = "root",
 ) -> dict[str, dict[str, Any]]:
     """Return every document of a tree by its key, the root's first, parents before children.
 
-    Every group's document holds those of all that is below it, so that opening any group needs no listing.
+    The root's document holds those of all that is below it, so that opening the tree needs no listing.  With
+    `each`, every group's does, so that none does whose group is opened as a store of its own.
     """
-    documents = nodes_json(root, separator=separator, encoding=encoding, consolidated=consolidated)
-    if consolidated:
-        members = {path: {name: documents[at] for name, at in found} for path, found in below(documents).items()}
-        inline = {"kind": "inline", "must_understand": False}
-        documents = {
-            path: document | {"consolidated_metadata": inline | {"metadata": members[path]}}
-            if document["node_type"] == "group"
-            else document
-            for path, document in documents.items()
-        }
+    documents = nodes_json(root, separator=separator, encoding=encoding)
+    if consolidated != "nowhere":
+        plain = dict(documents)
+        for path, found in below(plain).items():
+            if plain[path]["node_type"] == "group" and (consolidated == "each" or not path):
+                documents[path] = consolidating(plain[path], {name: plain[at] for name, at in found})
     return {f"{path}/{ZARR_JSON}".lstrip("/"): document for path, document in documents.items()}
 
 
+def consolidating(document: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group's document with those of all that is below it, groups as zarr has them: without members."""
+    own = {
+        name: {**member, "consolidated_metadata": {**_INLINE, "metadata": {}}}
+        if member["node_type"] == "group"
+        else member
+        for name, member in members.items()
+    }
+    return {**document, "consolidated_metadata": {**_INLINE, "metadata": own}}
+
+
+_INLINE: dict[str, Any] = {"kind": "inline", "must_understand": False}
+
+
 def nodes_json(
-    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default", consolidated: bool = True
+    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default"
 ) -> dict[str, dict[str, Any]]:
-    """Return the document of every node by its path; consolidated metadata, where asked for, have no members yet."""
+    """Return the document of every node by its path, the root's first, parents before children."""
     below_root = root.walk()
     arrays = [node for _, node in below_root if isinstance(node, VirtualArray)]
     nodes: dict[str, dict[str, Any]] = {}
@@ -277,8 +296,6 @@ def nodes_json(
                 raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
         attributes = node.attributes if path else {**root.attributes, "jnrrdz": _provenance(root, arrays)}
         nodes[path] = {"attributes": json_value(attributes), "zarr_format": 3, "node_type": "group"}
-        if consolidated:
-            nodes[path]["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": {}}
     return nodes
 
 

@@ -169,7 +169,7 @@ def _container_store(prefix: str, options: dict[str, Any]) -> Any:
 
 
 def _fill(store: Any, root: VirtualGroup, found: Mapping[str, Spans]) -> None:
-    for key, document in tree_json(root, consolidated=False).items():
+    for key, document in tree_json(root, consolidated="nowhere").items():
         _set(store, key, dumps(document).encode("ascii"))
     records = {record.url: record for record in root.sources}
     for path, array in root.arrays():

@@ -59,7 +59,7 @@ def remove(url: str, *, storage_options: Options = None) -> list[str]:
 def _documents(root: Node) -> dict[str, dict[str, Any]]:
     if isinstance(root, VirtualArray):
         return {ZARR_JSON: array_json(_marked(root), encoding="v2", separator="/")}
-    found = tree_json(_marked_group(root), encoding="v2", separator="/")
+    found = tree_json(_marked_group(root), encoding="v2", separator="/", consolidated="each")
     found[ZARR_JSON]["attributes"]["jnrrdz"][MARK] = True  # the root's attribute is made anew there
     return found
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs
-from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, below, dumps, nodes_json
+from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
@@ -96,15 +96,16 @@ def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) ->
 
 
 def _documents(root: VirtualGroup) -> Iterator[tuple[str, str]]:
-    """Yield every key with its document, quoted: each is spelt once, however many groups consolidate it."""
+    """Yield every key with its document, quoted: each is spelt once, though the root consolidates them all."""
     nodes = nodes_json(root)
-    texts = {path: quoted(dumps(document)) for path, document in nodes.items()}
-    for path, members in below(nodes).items():
-        text = texts[path]
-        if members:
-            inside = ",".join(f"{_member(name)}:{texts[member][1:-1]}" for name, member in members)
-            text = f"{text.removesuffix(_END)}{inside}{_END}"
-        yield f"{path}/{ZARR_JSON}".lstrip("/"), text
+    texts = {path: quoted(dumps(document)) for path, document in nodes.items() if path}
+    members = (
+        f"{_member(path)}:{text[1:-2] + _NO_MEMBERS if nodes[path]['node_type'] == 'group' else text[1:-1]}"
+        for path, text in texts.items()
+    )
+    top = quoted(dumps(consolidating(nodes[""], {}))).removesuffix(_END)
+    yield ZARR_JSON, f"{top}{','.join(members)}{_END}"
+    yield from ((f"{path}/{ZARR_JSON}", text) for path, text in texts.items())
 
 
 @lru_cache(1024)
@@ -114,6 +115,8 @@ def _member(name: str) -> str:
 
 
 _END = f'{MEMBERS_END}"'
+_NO_MEMBERS = quoted("," + dumps(consolidating({}, {}))[1:])[1:-1]
+"""How the text of a group ends that says that its members are elsewhere."""
 
 
 def _lines(path: str, array: VirtualArray, found: Spans) -> Iterator[bytes]:

@@ -68,7 +68,7 @@ def test_the_documents_are_those_that_zarr_writes():
         warnings.simplefilter("ignore", zarr.errors.ZarrUserWarning)
         for path in ("0/deep", "0", ""):
             zarr.consolidate_metadata(store, path=path or None)
-    ours, theirs = tree_json(root), zarrs_own(store)
+    ours, theirs = tree_json(root, consolidated="each"), zarrs_own(store)
     assert ours["zarr.json"]["attributes"].pop("jnrrdz")["sources"] == []
     scalar = [theirs["0/deep/s/zarr.json"], *(_of(theirs, key) for key in ("", "0/", "0/deep/"))]
     for document in scalar:
@@ -83,20 +83,29 @@ def _of(documents, group):
 
 def test_no_consolidated_metadata_where_it_is_not_wanted():
     root = VirtualGroup({"0": VirtualGroup({"data": virtual()})})
-    documents = tree_json(root, consolidated=False)
+    documents = tree_json(root, consolidated="nowhere")
     assert list(documents) == ["zarr.json", "0/zarr.json", "0/data/zarr.json"]
     assert not any("consolidated_metadata" in document for document in documents.values())
     root = VirtualGroup({"0": VirtualGroup(attributes={"a": np.float32(1)})})
-    assert tree_json(root, consolidated=False)["0/zarr.json"] == {
+    assert tree_json(root, consolidated="nowhere")["0/zarr.json"] == {
         "attributes": {"a": 1.0},
         "zarr_format": 3,
         "node_type": "group",
     }
 
 
+def test_the_root_alone_consolidates():
+    root = VirtualGroup({"0": VirtualGroup({"a": virtual(), "1": VirtualGroup({"b": virtual()})})})
+    documents, each = tree_json(root), tree_json(root, consolidated="each")
+    assert documents["zarr.json"] == each["zarr.json"]
+    assert [key for key in documents if "consolidated_metadata" in documents[key]] == ["zarr.json"]
+    opened = zarr.open_group(store_of({"zarr.json": documents["zarr.json"]}), mode="r")
+    assert sorted(name for name, _ in opened.members(max_depth=None)) == ["0", "0/1", "0/1/b", "0/a"]
+
+
 def test_zarr_opens_the_tree_and_needs_no_listing():
     root = VirtualGroup({"0": VirtualGroup({"a": virtual(), "1": VirtualGroup({"b": virtual()})})})
-    documents = tree_json(root)
+    documents = tree_json(root, consolidated="each")
     opened = zarr.open_group(store_of({"zarr.json": documents["zarr.json"]}), mode="r")
     assert sorted(name for name, _ in opened.members(max_depth=None)) == ["0", "0/1", "0/1/b", "0/a"]
     level = zarr.open_group(store_of({"0/zarr.json": documents["0/zarr.json"]}), path="0", mode="r")

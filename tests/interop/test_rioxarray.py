@@ -3,6 +3,9 @@
 rioxarray's own `open_rasterio` on the same file says what is expected.
 """
 
+import json
+
+import fsspec
 import numpy as np
 import odc.geo.xr
 import pytest
@@ -10,12 +13,14 @@ import rasterio
 import rasterio.shutil
 import rioxarray
 import xarray as xr
+import zarr
 from rasterio.control import GroundControlPoint
 from rasterio.crs import CRS
 from rasterio.rpc import RPC
 from rasterio.transform import Affine
 
 import jnrrdz
+from tests import writers
 
 SHAPE = (60, 80)
 
@@ -178,3 +183,38 @@ def test_control_points_are_those_that_odc_geo_sees(tmp_path):
 def stacked(path):
     """Return rioxarray's dataset of a file."""
     return rioxarray.open_rasterio(path).squeeze("band").to_dataset(name="data")
+
+
+NAMED = CRS.from_epsg(32633)
+UNNAMED = CRS.from_proj4("+proj=laea +lat_0=46 +lon_0=15 +ellps=GRS80 +units=m +no_defs")
+
+
+@pytest.mark.filterwarnings("ignore:Object at .zarray:UserWarning")  # fsspec's way of reading Parquet
+@pytest.mark.filterwarnings("ignore:The 'fastparquet' engine")
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("crs", [NAMED, UNNAMED], ids=["with a code", "without"])
+def test_each_level_has_its_crs_for_stock_fsspec_and_zarr(tmp_path, crs, form):
+    pixels = (np.add.outer(np.arange(1024) * 20, np.arange(1024) * 11) % 60000).astype("u2")
+    path = writers.cog(tmp_path / "a.tif", pixels, {"crs": crs, "transform": Affine(10, 0, 3e5, 0, -10, 5e6)})
+    jnrrdz.index(path, tmp_path / f"refs.{form}")
+    for group, step in (("0", 10), ("1", 20)):
+        files = fsspec.filesystem("reference", fo=str(tmp_path / f"refs.{form}"), asynchronous=True)
+        store = zarr.storage.FsspecStore(files, read_only=True)
+        level = xr.open_dataset(store, engine="zarr", group=group)
+        assert level.rio.crs == crs
+        assert level["data"].rio.crs == crs
+        assert CRS.from_wkt(level["data"].odc.crs.wkt) == crs
+        assert level["data"].rio.transform().a == step
+
+
+def test_a_manifest_says_a_wkt_once_a_grid_mapping_and_consolidates_at_the_root(tmp_path):
+    pixels = np.zeros((1024, 1024), "u2")
+    path = writers.cog(tmp_path / "a.tif", pixels, {"crs": UNNAMED, "transform": Affine(10, 0, 3e5, 0, -10, 5e6)})
+    refs = json.loads(manifest(path).read_text())["refs"]
+    documents = {key: text for key, text in refs.items() if key.endswith("zarr.json")}
+    levels = [key for key in documents if key.endswith("spatial_ref/zarr.json")]
+    assert len(levels) > 1
+    assert all(documents[key].count("PROJCRS[") == 1 for key in levels)
+    assert documents["zarr.json"].count("PROJCRS[") == 1 + len(levels)  # `proj:wkt2`, and a copy of each level's
+    others = {key: text for key, text in documents.items() if key not in {"zarr.json", *levels}}
+    assert not any("PROJCRS[" in text or "consolidated_metadata" in text for text in others.values())

@@ -80,7 +80,7 @@ def test_few_chunks_and_many_give_the_same_file(tree, monkeypatch):
     assert dumped(root) == many
 
 
-def test_documents_are_those_of_the_tree_consolidated_by_each_group(tree):
+def test_documents_are_those_of_the_tree_consolidated_by_the_root(tree):
     root = group(tree[0])
     refs = json.loads(dumped(root))["refs"]
     expected = {key: json.dumps(document, separators=(",", ":")) for key, document in tree_json(root).items()}

@@ -171,7 +171,7 @@ def test_a_polar_cadrg_frame_is_in_the_projection_of_its_zone(opened, version, p
 
     group, path = opened(written(len(written(0)) - 64))
     assert_as_gdal(path, group)
-    assert ("equidistant" in group["image_0/spatial_ref"].attrs["spatial_ref"].lower()) == (
+    assert ("equidistant" in group["image_0/spatial_ref"].attrs["crs_wkt"].lower()) == (
         version == V20 and title[-1:] in b"9J"
     )
 

@@ -57,7 +57,7 @@ def assert_as_gdal(path, group):
         assert "GeoTransform" not in mapping
         return "nothing"
     assert [float(number) for number in mapping["GeoTransform"].split()] == pytest.approx(affine, rel=1e-12, abs=1e-9)
-    ours, theirs = CRS.from_wkt(mapping["spatial_ref"]), CRS.from_wkt(crs.to_wkt())
+    ours, theirs = CRS.from_wkt(mapping["crs_wkt"]), CRS.from_wkt(crs.to_wkt())
     assert ours.is_geographic == theirs.is_geographic
     grid = np.meshgrid(*(affine[0] + affine[1] * np.arange(3), affine[3] + affine[5] * np.arange(3)))
     there = [Transformer.from_crs(one, "EPSG:4326", always_xy=True).transform(*grid) for one in (ours, theirs)]
