@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jnrrdz.batches.run import Batch, batch
     from jnrrdz.batches.selection import Selection
     from jnrrdz.commands.convert import convert
+    from jnrrdz.commands.info import info
     from jnrrdz.commands.merge import Merged, merge
     from jnrrdz.commands.preview import Picture, PreviewOptions, preview
     from jnrrdz.commands.refresh import Refreshed, refresh
@@ -41,6 +42,7 @@ _HOMES = {
     "batches.run": "Batch batch",
     "batches.selection": "Selection",
     "commands.convert": "convert",
+    "commands.info": "info",
     "commands.merge": "Merged merge",
     "commands.preview": "Picture PreviewOptions preview",
     "commands.refresh": "Refreshed refresh",
@@ -92,6 +94,7 @@ __all__ = [
     "batch",
     "convert",
     "index",
+    "info",
     "make_app",
     "merge",
     "open_dataset",

@@ -18,7 +18,7 @@ from jnrrdz.cli.options import Reach, access_options, console_options, json_opti
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 
 if TYPE_CHECKING:
-    from jnrrdz.cli.facts import Facts
+    from jnrrdz.commands.facts import Facts
     from jnrrdz.formats import Format
 
 EPILOG = """\b
@@ -63,10 +63,10 @@ def codecs(console: Console, /, check: str | None, *, as_json: bool, reach: Reac
         available = survey()
         _tell(available, _survey_lines, as_json=as_json)
         return
-    from jnrrdz.cli.facts import Facts, opened  # noqa: PLC0415  see the package
+    from jnrrdz.commands.facts import Facts, opened  # noqa: PLC0415  see the package
 
     with console.warnings_told(check):
-        checked = verdicts(Facts(opened(check, reach).manifest))
+        checked = verdicts(Facts(opened(check, reach.access(check)).manifest))
     rows = [{"codec": v.entry, "arrays": v.arrays, "readable": v.reason is None, "reason": v.reason} for v in checked]
     _tell(rows, _check_lines, as_json=as_json)
     if not all(row["readable"] for row in rows):

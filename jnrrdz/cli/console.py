@@ -189,6 +189,8 @@ def codec(entry: Mapping[str, Any]) -> str:
         if isinstance(predictor, int) and predictor in Predictor and predictor != Predictor.NONE:
             words.append(f"predictor {Predictor(predictor).name}")
         return f"{name} ({', '.join(words)})"
-    plain = {key: value for key, value in configuration.items() if isinstance(value, str | int | float)}
+    # levels of JPEG 2000 differ by their number alone, which stands in their path
+    settings = ((key, value) for key, value in configuration.items() if key != "resolution_level")
+    plain = {key: value for key, value in settings if isinstance(value, str | int | float)}
     shown = ", ".join(f"{key} {value}" for key, value in plain.items() if len(str(value)) <= _LONGEST)
     return f"{name} ({shown})" if shown else name

@@ -1,5 +1,8 @@
 """`jnrrdz info`: what a source or a manifest holds; `jnrrdz ls`: its groups and arrays."""
 
+import json
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,10 +11,9 @@ import click
 from jnrrdz.cli import console as text
 from jnrrdz.cli.console import Console, console_of, echo_json, say
 from jnrrdz.cli.options import Reach, access_options, console_options, json_option
-from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
-    from jnrrdz.cli.facts import Facts, Node, Opened
+    from jnrrdz.commands.facts import Facts, Node
 
 EPILOG = """\b
 Examples:
@@ -22,88 +24,87 @@ Examples:
 SOURCES = 5
 """Sources that are shown to people; a mosaic has thousands."""
 
+IMAGES, BANDS = 12, 16
+"""Images, and bands of one, likewise."""
+
+PICTURE = 320
+"""Pixels along a side of the picture that a terminal shows."""
+
+SPLIT_SECOND = re.compile(r"\.\d+(?=Z)")
+"""What a time of modification has beyond seconds, which matters to machines."""
+
 type Json = dict[str, Any]
 
 
 @click.command(epilog=EPILOG, short_help="Show what an image or a manifest holds.")
 @click.argument("name", metavar="SRC|REFS", type=click.Path())
+@click.option("-a", "--all", "every", is_flag=True, help="Show every attribute too.")
+@click.option("--picture", is_flag=True, help="Show a small picture too, in kitty, iTerm2 or a terminal with sixels.")
 @json_option
 @access_options()
 @console_options
 @console_of
-def info(console: Console, /, name: str, *, as_json: bool, reach: Reach) -> None:
+def info(console: Console, /, name: str, *, reach: Reach, **how: bool) -> None:
     """Show what an image (SRC) or a manifest (REFS) holds.
 
-    Format, levels, shapes, types, chunks, codecs, CRS, nodata; for an image what reading its header took,
-    for a manifest the sources as they were when it was made.  No pixel is read.
+    Where it lies, when it was taken, bands, levels, shapes, types, chunks, codecs, nodata; for an image what
+    reading its header took, for a manifest the sources as they were when it was made.  No pixel is read.
     """
-    from jnrrdz.cli.facts import opened  # noqa: PLC0415  see the package
+    from jnrrdz.commands.facts import opened  # noqa: PLC0415  see the package
+    from jnrrdz.commands.info import summary  # noqa: PLC0415  the same
 
+    shown = _protocol(as_json=how["as_json"]) if how["picture"] else None
     with console.warnings_told(name):
-        found = summary(opened(name, reach))
-        if as_json:
+        found = summary(opened(name, reach.access(name)), attributes=how["every"])
+        if how["as_json"]:
             echo_json(found)
             return
         for line in _lines(found):
             say(line)
+        if shown is not None:
+            _show_picture(shown, name, reach)
 
 
-def summary(found: "Opened") -> Json:
-    """Return everything that is shown, as JSON has it."""
-    from jnrrdz.cli.facts import Facts  # noqa: PLC0415  see the package
+def _protocol(*, as_json: bool) -> str:
+    """Return how the terminal shows pictures; wrong usage where it shows none."""
+    from jnrrdz.cli.pictures import protocol  # noqa: PLC0415  it brings numpy
 
-    facts = Facts(found.manifest)
-    arrays = [_array(facts, node) for node in facts.arrays()]
-    whole: Json = {"name": hidden(found.name), "format": found.format}
-    if found.requests is not None:
-        whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
-    sizes = [array["stored_bytes"] for array in arrays]
-    return whole | {
-        "levels": 1 + max((array["level"] for array in arrays), default=-1),
-        "chunks": sum(array["chunks"] for array in arrays),
-        "missing": sum(array["missing"] for array in arrays),
-        "stored_bytes": None if None in sizes else sum(sizes),
-        "arrays": arrays,
-        "sources": [
-            {
-                "url": hidden(record.url),
-                "size": record.size,
-                "etag": record.etag,
-                "version_id": record.version,
-                "last_modified": record.modified,
-            }
-            for record in found.manifest.sources
-        ],
-    }
+    shown = protocol() if sys.stdout.isatty() and not as_json else None
+    if shown is None:
+        raise click.UsageError("--picture needs a terminal that shows some; jnrrdz preview SRC -o OUT writes a PNG.")
+    return shown
 
 
-def _array(facts: "Facts", node: "Node") -> Json:
-    crs, stored = facts.crs(node), facts.stored(node)
-    return {
-        "path": node.path,
-        "level": facts.level(node.path),
-        "shape": list(node.shape),
-        "data_type": node.data_type,
-        "dimension_names": node.dimension_names,
-        "chunk_shape": list(node.chunk_shape),
-        "codecs": node.codecs,
-        "crs": None if crs is None else {"code": crs.code, "name": crs.name},
-        "nodata": node.nodata,
-        "chunks": stored.chunks,
-        "missing": stored.missing,
-        "stored_bytes": stored.nbytes,
-    }
+def _show_picture(protocol: str, name: str, reach: Reach) -> None:
+    from jnrrdz.cli.pictures import shown  # noqa: PLC0415  the same
+    from jnrrdz.commands.preview import PreviewOptions, preview  # noqa: PLC0415  the same
+
+    picture = preview(name, PreviewOptions(PICTURE), access=reach.access(name))
+    click.echo(shown(protocol, picture.png, picture.rgba))
 
 
 # For people
 
 
 def _lines(found: Json) -> Iterator[str]:
-    """Yield what is true of the whole, then a table of the arrays."""
+    """Yield what is true of the whole, then of each image, then a table of the arrays."""
     yield from text.table(_head(found))
-    if not found["arrays"]:
-        return
-    yield ""
+    images = found["images"]
+    for image in images[:IMAGES] if len(images) > 1 else ():
+        yield from ("", image["path"])
+        rows = [("size", text.sides(image["shape"])), *_about(image)]
+        yield from (f"  {line}" for line in text.table(rows))
+    if len(images) > IMAGES:
+        yield from ("", f"and {len(images) - IMAGES:,} more images; --json shows them all")
+    if found["arrays"]:
+        yield ""
+        yield from _table(found["arrays"])
+    for path, attributes in found.get("attributes", {}).items():
+        yield from ("", path)
+        yield from (f"  {name}: {json.dumps(value)}" for name, value in attributes.items())
+
+
+def _table(arrays: Sequence[Json]) -> list[str]:
     header = ("array", "level", "shape", "chunk shape", "chunks", "missing", "stored")
     rows = [
         (
@@ -115,9 +116,9 @@ def _lines(found: Json) -> Iterator[str]:
             f"{array['missing']:,}",
             text.size(array["stored_bytes"]),
         )
-        for array in found["arrays"]
+        for array in arrays
     ]
-    yield from text.table([header, *rows], right=(4, 5, 6))
+    return text.table([header, *rows], right=(4, 5, 6))
 
 
 def _head(found: Json) -> Iterator[tuple[str, str]]:
@@ -125,6 +126,10 @@ def _head(found: Json) -> Iterator[tuple[str, str]]:
     yield "format", found["format"]
     if "requests" in found:
         yield "header", f"{text.counted(found['bytes_read'], 'byte')} in {text.counted(found['requests'], 'request')}"
+    yield from _file(found.get("nitf", {}))
+    images = found["images"]
+    if len(images) > 1:
+        yield "images", str(len(images))
     yield "levels", str(found["levels"])
     for label, value in (
         ("type", lambda array: array["data_type"]),
@@ -134,8 +139,114 @@ def _head(found: Json) -> Iterator[tuple[str, str]]:
         ("nodata", lambda array: "none" if array["nodata"] is None else str(array["nodata"])),
     ):
         yield from _distinct(label, found["arrays"], value)
+    if len(images) == 1:
+        yield from _about(images[0])
     yield "chunks", f"{found['chunks']:,}, {found['missing']:,} of them missing, {text.size(found['stored_bytes'])}"
     yield from _sources(found["sources"])
+
+
+def _file(nitf: Json) -> Iterator[tuple[str, str]]:
+    """Yield what a NITF's file header says."""
+    if nitf:
+        yield "version", nitf.get("version", "")
+        yield from _plain(nitf, ("title", "date", "classification", "station"))
+        if "tres" in nitf:
+            yield "TREs", ", ".join(nitf["tres"])
+
+
+def _plain(found: Json, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from ((name.replace("_", " "), str(found[name])) for name in names if name in found)
+
+
+def _about(image: Json) -> Iterator[tuple[str, str]]:
+    """Yield what is said of an image: the order is that in which people ask."""
+    yield from _plain(image, ("title", "date"))
+    yield from _place(image.get("place", {}))
+    yield from _bands(image.get("bands", []))
+    colours = image.get("colours", {})
+    if "table" in colours:
+        yield "palette", text.counted(len(colours["table"]), "colour")
+    for number, channel in enumerate(image.get("channels", ())):
+        window = channel.get("window", {})
+        shown = (channel.get("name"), f"#{channel.get('color', '')}", f"{window.get('start')} to {window.get('end')}")
+        yield "" if number else "channels", ", ".join(filter(None, shown))
+    sizes = image.get("pixel_size", {})
+    if sizes:
+        each = (f"{name} {_short(size['size'])} {size.get('unit', '')}".rstrip() for name, size in sizes.items())
+        yield "pixel size", ", ".join(each)
+    yield from _plain(image, ("magnification", "mask"))
+    if tiles := image.get("jpeg2000"):
+        kind = "reversible" if tiles["is_reversible"] else "irreversible"
+        yield "tiles", f"{tiles['tiles']:,} of {text.sides(tiles['tile_shape'])}"
+        counted = text.counted(tiles["resolutions"], "resolution"), text.counted(tiles["layers"], "layer")
+        yield "packets", ", ".join((tiles["progression"], *counted, kind))
+    yield from _segment(image.get("nitf", {}))
+    items = sum(len(items) if isinstance(items, dict) else 1 for items in image.get("metadata", {}).values())
+    if items:
+        yield "metadata", f"{text.counted(items, 'item')}; -a shows them"
+
+
+def _short(number: float | str) -> str:
+    """Return a number in as many digits as people look at."""
+    return f"{number:.10g}" if isinstance(number, int | float) else number
+
+
+def _place(place: Json) -> Iterator[tuple[str, str]]:
+    if bounds := place.get("bounds"):
+        left, bottom, right, top = map(_short, bounds)
+        yield "bounds", f"x {left} to {right}, y {bottom} to {top}"
+    if degrees := place.get("degrees"):
+        west, south, east, north = (f"{degree:.6f}" for degree in degrees["bounds"])
+        yield "degrees", f"longitude {west} to {east}, latitude {south} to {north}"
+    if "resolution" in place:
+        yield "resolution", " x ".join(map(_short, place["resolution"]))
+        yield "affine", ", ".join(map(_short, place["affine"]))
+    if points := place.get("control_points"):
+        yield "control points", str(len(points))
+    if rpc := place.get("rpc"):
+        middle = [_short(rpc[name]) for name in ("LONG_OFF", "LAT_OFF") if isinstance(rpc.get(name), int | float)]
+        yield "sensor model", f"RPC around longitude {' and latitude '.join(middle)}"
+    yield from _plain(place, ("georeference_refused", "georeference_remark"))
+
+
+def _bands(bands: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """Yield bands in one line where only colours are known, else one after the other."""
+    if all(not set(band) - {"number", "colour", "nodata"} for band in bands):
+        colours = [str(band["colour"]) for band in bands if "colour" in band]
+        shown = colours[:BANDS] + ([f"and {len(colours) - BANDS} more"] if len(colours) > BANDS else [])
+        if shown:
+            yield "bands", ", ".join(shown)
+        return
+    for number, band in enumerate(bands[:BANDS]):
+        statistics = band.get("statistics")
+        ranges = statistics if isinstance(statistics, dict) else {}
+        words = [
+            str(band.get("name", "")),
+            str(band.get("colour", "")),
+            str(band.get("unit", "")),
+            f"x {_short(band['scale'])}" if band.get("scale", 1) != 1 else "",
+            f"+ {_short(band['offset'])}" if band.get("offset", 0) != 0 else "",
+            f"{_short(ranges['minimum'])} to {_short(ranges['maximum'])}"
+            if {"minimum", "maximum"} <= set(ranges)
+            else "",
+        ]
+        yield "" if number else "bands", f"{band['number']}: {', '.join(filter(None, words)) or '-'}"
+    if len(bands) > BANDS:
+        yield "", f"and {len(bands) - BANDS:,} more; --json shows them all"
+
+
+def _segment(nitf: Json) -> Iterator[tuple[str, str]]:
+    """Yield what the header of a NITF's image segment says."""
+    yield from _plain(nitf, ("id", "classification"))
+    kinds = [str(nitf[name]) for name in ("representation", "category", "compression") if name in nitf]
+    if kinds:
+        yield "image", ", ".join(kinds)
+    if "location" in nitf:
+        row, column = nitf["location"]
+        below = f" of the image of level {nitf['attached_to']}" if nitf.get("attached_to") else ""
+        yield "location", f"row {row}, column {column}{below}; display level {nitf.get('display_level')}"
+    if "tres" in nitf:
+        yield "TREs", ", ".join(nitf["tres"])
 
 
 def _distinct(label: str, arrays: Sequence[Json], value: Callable[[Json], str]) -> Iterator[tuple[str, str]]:
@@ -153,8 +264,10 @@ def _sources(sources: Sequence[Json]) -> Iterator[tuple[str, str]]:
         facts = [] if source["size"] is None else [text.counted(source["size"], "byte")]
         facts += [f"ETag {source['etag']}"] if source["etag"] else []
         facts += [f"version {source['version_id']}"] if source["version_id"] else []
-        facts += [f"modified {source['last_modified']}"] if source["last_modified"] else []
-        yield "" if number else "sources", ", ".join([source["url"], *facts])
+        facts += [f"modified {SPLIT_SECOND.sub('', source['last_modified'])}"] if source["last_modified"] else []
+        yield "" if number else "sources", source["url"]
+        if facts:
+            yield "", f"  {', '.join(facts)}"
     if len(sources) > SOURCES:
         yield "", f"and {len(sources) - SOURCES:,} more; --json lists them all"
 
@@ -179,14 +292,15 @@ def ls(console: Console, /, name: str, *, reach: Reach, as_json: bool, **how: bo
 
     Groups end in a slash.  With --json a list of objects with everything that -l shows.
     """
-    from jnrrdz.cli.facts import Facts, opened  # noqa: PLC0415  imported where it is needed
+    from jnrrdz.commands.facts import Facts, opened  # noqa: PLC0415  imported where it is needed
+    from jnrrdz.commands.info import array_facts  # noqa: PLC0415  the same
 
     with console.warnings_told(name):
-        facts = Facts(opened(name, reach).manifest)
+        facts = Facts(opened(name, reach.access(name)).manifest)
         nodes = [node for node in facts.nodes.values() if node.path and (how["recursive"] or "/" not in node.path)]
         if as_json:
             listed = ("data_type", "shape", "chunk_shape", "chunks", "missing", "stored_bytes")
-            rows = [(node, {} if node.refs is None else _array(facts, node)) for node in nodes]
+            rows = [(node, {} if node.refs is None else array_facts(facts, node)) for node in nodes]
             echo_json(
                 [
                     {"path": node.path, "kind": "array" if row else "group"}

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from jnrrdz.core.crs_geographic import angular_unit, conversion, geocentric, geographic, shift_to_wgs84, with_ellipsoid
 from jnrrdz.core.crs_geokeys import (
     USER_DEFINED,
+    Affine,
     Json,
     Keys,
     citation,
@@ -282,3 +285,44 @@ def height_unit(crs: Crs) -> str | None:
     known = made(crs.wkt, "crs_wkt")
     axes = known.axis_info if known.is_compound else []
     return next((axis.unit_name for axis in axes if axis.direction in {"up", "down"}), None)
+
+
+# Places in degrees
+
+CODE = re.compile(r"[A-Za-z]{1,9}:\w{1,9}")
+
+EDGE = 21
+"""Points on an edge of an image that are looked at: the bounds of a curve are not those of its ends."""
+
+
+def ground(text: str, affine: Affine, shape: tuple[int, int]) -> dict[str, list[Any]] | None:
+    """Return the corners of an image as longitude and latitude, and the bounds of all its edges, by WKT or a code.
+
+    Corners go round from the upper left one by the lower left one.  An image across the antimeridian has a western
+    bound that is larger than the eastern one.  None where the CRS is not on the earth, or reaches nowhere there.
+    """
+    import pyproj  # noqa: PLC0415  see registered()
+    from pyproj.exceptions import CRSError, ProjError  # noqa: PLC0415
+
+    try:
+        crs = pyproj.CRS.from_authority(*text.split(":")) if CODE.fullmatch(text) else pyproj.CRS.from_wkt(text)
+        if not (crs.is_geographic or crs.is_projected):
+            return None
+        flat = crs.sub_crs_list[0] if crs.is_compound and crs.sub_crs_list else crs
+        transformer = pyproj.Transformer.from_crs(flat, "OGC:CRS84", always_xy=True)
+        rows, columns = shape
+        a, b, c, d, e, f = affine
+        steps = np.linspace(0.0, 1.0, EDGE)
+        column = np.concatenate([0 * steps, steps, 0 * steps + 1, steps[::-1]]) * columns
+        row = np.concatenate([steps, 0 * steps + 1, steps[::-1], 0 * steps]) * rows
+        x, y = a * column + b * row + c, d * column + e * row + f
+        longitude, latitude = transformer.transform(x, y)
+        corners = np.column_stack([longitude, latitude])[::EDGE]
+        bounds = [longitude.min(), latitude.min(), longitude.max(), latitude.max()]
+        if not b and not d and crs.is_projected:  # which looks at poles and at the antimeridian too
+            bounds = list(transformer.transform_bounds(x.min(), y.min(), x.max(), y.max(), densify_pts=EDGE))
+    except (CRSError, ProjError):
+        return None
+    if not np.isfinite(corners).all() or not np.isfinite(bounds).all():
+        return None
+    return {"corners": corners.tolist(), "bounds": [float(one) for one in bounds]}

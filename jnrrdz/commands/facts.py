@@ -1,9 +1,10 @@
 """What a command's argument leads to, and what its metadata and references say, as facts to print.
 
 A manifest may come from anywhere: its attributes are taken where they have the form that jnrrdz writes, and left out
-where they have another.  Imported inside commands only: it costs what xarray and zarr cost.
+where they have another.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,14 +14,14 @@ import numpy as np
 
 from jnrrdz import api
 from jnrrdz.batches.selection import Kind, kind_of
-from jnrrdz.cli.options import Reach
+from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, from_group
-from jnrrdz.options import ScanOptions
+from jnrrdz.options import Access, ScanOptions
 
 type Json = dict[str, Any]
 
@@ -134,22 +135,73 @@ class Facts:
             path = path.rpartition("/")[0]
         return self._levels.get(path, 0)
 
-    def crs(self, node: Node) -> Crs | None:
-        """Return the CRS of an array."""
-        parent = self.nodes.get(node.path.rpartition("/")[0])
-        group = {} if parent is None else parent.attributes
+    def pyramid(self, group: str) -> str:
+        """Return the group that holds the levels of which a group is one; itself where it is none."""
+        return group.rpartition("/")[0] if group in self._levels else group
+
+    def said(self, node: Node) -> Json:
+        """Return the attributes of a node, and those of the groups above it: the nearest one counts."""
+        parts = node.path.split("/")[:-1]
+        above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+        found: Json = {}
+        for path in above:
+            found |= self.nodes[path].attributes if path in self.nodes else {}
+        return found | node.attributes
+
+    def mapping(self, node: Node) -> Json:
+        """Return the attributes of an array's grid mapping."""
         named = node.attributes.get("grid_mapping")
         sibling = self.nodes.get(f"{node.path.rpartition('/')[0]}/{named}".lstrip("/"))
-        mapping = {} if sibling is None else sibling.attributes
+        return {} if sibling is None else sibling.attributes
+
+    def beside(self, node: Node, name: str) -> str | None:
+        """Return the path of an array in the same group, None where there is none."""
+        path = f"{node.path.rpartition('/')[0]}/{name}".lstrip("/")
+        found = self.nodes.get(path)
+        return path if found is not None and found.refs is not None and found is not node else None
+
+    def wkt(self, node: Node) -> str:
+        """Return the CRS of an array as WKT, nothing where it has none."""
+        group, mapping = self._group(node), self.mapping(node)
         texts = [mapping.get("crs_wkt"), mapping.get("spatial_ref"), node.attributes.get("proj:wkt2")]
-        wkt = next((text for text in [*texts, group.get("proj:wkt2")] if isinstance(text, str)), "")
-        code = node.attributes.get("proj:code", group.get("proj:code"))
+        return next((text for text in [*texts, group.get("proj:wkt2")] if isinstance(text, str)), "")
+
+    def crs(self, node: Node) -> Crs | None:
+        """Return the CRS of an array."""
+        wkt = self.wkt(node)
+        code = node.attributes.get("proj:code", self._group(node).get("proj:code"))
         if not isinstance(code, str):
             found = _WKT_CODE.search(wkt)
             code = None if found is None else f"{found[1]}:{found[2]}"
         called = _WKT_NAME.match(wkt)
         name = None if called is None else called[1].replace('""', '"')
         return None if code is None and name is None else Crs(code, name)
+
+    def affine(self, node: Node) -> list[float]:
+        """Return the affine of an array as rasterio orders it, nothing where it has none."""
+        if numbers := geo_transform(self.mapping(node)):
+            c, a, b, f, d, e = numbers
+            return [a, b, c, d, e, f]
+        found = self._group(node).get("spatial:transform")
+        if not isinstance(found, list) or len(found) != GEO_TRANSFORM:
+            return []
+        return found if all(isinstance(one, int | float) for one in found) else []
+
+    def control_points(self, node: Node) -> list[Json]:
+        """Return the ground control points of an array: row and column from its corner, x, y and z."""
+        try:
+            found = json.loads(str(self.mapping(node).get("gcps", "{}")))
+            return [
+                {"row": point["properties"]["row"], "column": point["properties"]["col"]}
+                | dict(zip("xyz", point["geometry"]["coordinates"], strict=False))
+                for point in found.get("features", [])
+            ]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return []  # not as jnrrdz writes them
+
+    def _group(self, node: Node) -> Json:
+        parent = self.nodes.get(node.path.rpartition("/")[0])
+        return {} if parent is None else parent.attributes
 
     def stored(self, node: Node) -> Stored:
         """Return how many chunks an array has and how large they are together."""
@@ -201,14 +253,14 @@ class Opened:
     bytes_read: int | None = None
 
 
-def opened(name: str, reach: Reach) -> Opened:
+def opened(name: str, access: Access, options: ScanOptions | None = None) -> Opened:
     """Return what a path or URL holds."""
     kind = kind_of(name)
     if kind is Kind.REPOSITORY:
         raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
     if kind is Kind.MANIFEST:
-        store = api.open_stored(name, access=reach.access(name))
+        store = api.open_stored(name, access=access)
         form = "Parquet manifest" if store.manifest.form == "parquet" else "JSON manifest"
         return Opened(name, form, store.manifest)
-    found = scanning.scan(name, ScanOptions(), reach.access(name))
+    found = scanning.scan(name, options or ScanOptions(), access)
     return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)

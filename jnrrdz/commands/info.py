@@ -1,0 +1,395 @@
+"""What a source or a manifest holds, as one JSON document: docs/info.md explains it, `info.schema.json` checks it.
+
+It says what people ask first: where an image lies, what its bands are, when it was taken, how large a pixel is, which
+levels there are.  All of it comes from metadata; no pixel is read.  Attributes that do not have the form that jnrrdz
+writes are left out, and no number that JSON has not (NaN, infinity) is written but as text.
+"""
+
+import base64
+import binascii
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Unpack
+
+from jnrrdz.commands.facts import Facts, Node, Opened, opened
+from jnrrdz.core.crs import ground
+from jnrrdz.errors import JnrrdzError
+from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
+from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
+from jnrrdz.redact import hidden
+
+type Json = dict[str, Any]
+
+VERSION = 1
+"""Of the schema; members are added without a new one."""
+
+PLANE = ("y", "x")
+BANDS = ("band", "c")
+PLAIN = re.compile(r"\d{14}|\d{8}")
+"""Dates of NITF 2.1: CCYYMMDDhhmmss, of which a part may be hyphens."""
+
+
+def info(
+    src: str | os.PathLike[str],
+    *,
+    options: ScanOptions | None = None,
+    access: Access | None = None,
+    attributes: bool = False,
+    **choices: Unpack[OpenChoices],
+) -> Json:
+    """Return what a source or manifest holds, as the document that `jnrrdz info --json` prints.
+
+    `attributes` adds every attribute of every group and array.  Keywords are the members of `Access` and `ScanOptions`.
+    """
+    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
+    return summary(opened(os.fspath(src), reach, wanted), attributes=attributes)
+
+
+def summary(found: Opened, *, attributes: bool = False) -> Json:
+    """Return what was found as JSON has it."""
+    facts = Facts(found.manifest)
+    arrays = [array_facts(facts, node) for node in facts.arrays()]
+    whole: Json = {"version": VERSION, "name": hidden(found.name), "format": found.format}
+    if found.requests is not None:
+        whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
+    sizes = [array["stored_bytes"] for array in arrays]
+    images = [_image(facts, nodes) for nodes in _images(facts)]
+    whole |= {
+        "levels": 1 + max((array["level"] for array in arrays), default=-1),
+        "chunks": sum(array["chunks"] for array in arrays),
+        "missing": sum(array["missing"] for array in arrays),
+        "stored_bytes": None if None in sizes else sum(sizes),
+        **_without_none({"nitf": _nitf_file(facts), "date": next((i["date"] for i in images if "date" in i), None)}),
+        "images": images,
+        "arrays": arrays,
+        "sources": [
+            {
+                "url": hidden(record.url),
+                "size": record.size,
+                "etag": record.etag,
+                "version_id": record.version,
+                "last_modified": record.modified,
+            }
+            for record in found.manifest.sources
+        ],
+    }
+    if attributes:
+        whole["attributes"] = {path or "/": node.attributes for path, node in facts.nodes.items() if node.attributes}
+    plain: Json = finite(whole)
+    return plain
+
+
+def finite(value: Any) -> Any:
+    """Return JSON whose numbers are all JSON's: others as Zarr spells them."""
+    if isinstance(value, dict):
+        return {name: finite(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(member) for member in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _without_none(members: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in members.items() if value is not None and value not in ([], {})}
+
+
+def array_facts(facts: Facts, node: Node) -> Json:
+    """Return what an array is and what is stored of it."""
+    crs, stored = facts.crs(node), facts.stored(node)
+    return {
+        "path": node.path,
+        "level": facts.level(node.path),
+        "shape": list(node.shape),
+        "data_type": node.data_type,
+        "dimension_names": node.dimension_names,
+        "chunk_shape": list(node.chunk_shape),
+        "codecs": node.codecs,
+        "crs": None if crs is None else {"code": crs.code, "name": crs.name},
+        "nodata": node.nodata,
+        "chunks": stored.chunks,
+        "missing": stored.missing,
+        "stored_bytes": stored.nbytes,
+    }
+
+
+# Images
+
+
+def _images(facts: Facts) -> Iterator[list[Node]]:
+    """Yield each image: its array at every level, the finest first; no masks, no coordinates."""
+    groups: dict[tuple[str, str], list[Node]] = {}
+    for node in facts.arrays():
+        parent, _, name = node.path.rpartition("/")
+        if len(node.shape) < len(PLANE) or name == "mask":
+            continue
+        home = facts.pyramid(parent)
+        groups.setdefault((home, name), []).append(node)
+    for nodes in groups.values():
+        yield sorted(nodes, key=lambda node: facts.level(node.path))
+
+
+def _image(facts: Facts, levels: Sequence[Node]) -> Json:
+    node = levels[0]
+    said = facts.said(node)
+    place = _place(facts, node, said)
+    return {
+        "path": node.path,
+        "shape": list(node.shape),
+        "dimension_names": node.dimension_names,
+        "data_type": node.data_type,
+        "levels": [{"path": level.path, "shape": list(level.shape)} for level in levels],
+        **_without_none(
+            {
+                "title": _title(said),
+                "date": _date(said),
+                "place": place,
+                "bands": _bands(node, said),
+                "colours": _colours(said),
+                "channels": _channels(said),
+                "pixel_size": _pixel_size(node, said),
+                "magnification": _number(said.get("magnification")),
+                "mask": facts.beside(node, "mask"),
+                "jpeg2000": _jpeg2000(node),
+                "nitf": _nitf_image(said),
+                "n5": said.get("n5") if isinstance(said.get("n5"), dict) else None,
+                "metadata": _metadata(said),
+            }
+        ),
+    }
+
+
+def _number(value: Any) -> float | int | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _numbers(value: Any, count: int) -> list[float] | None:
+    found = value if isinstance(value, list | tuple) and len(value) == count else []
+    return list(found) if found and all(_number(one) is not None for one in found) else None
+
+
+def _objects(value: Any) -> list[Json]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _title(said: Json) -> str | None:
+    nitf = said["nitf"] if isinstance(said.get("nitf"), dict) else {}
+    ome = said["ome"] if isinstance(said.get("ome"), dict) else {}
+    names = [nitf.get("IID2"), nitf.get("ITITLE"), *(one.get("name") for one in _objects(ome.get("multiscales")))]
+    found = next((name for name in names if isinstance(name, str) and name.strip()), None)
+    return None if found is None else found.strip()
+
+
+def _date(said: Json) -> str | None:
+    """Return when an image was taken, else made: what the format's own attribute says, or a NITF header's IDATIM."""
+    if isinstance(said.get("datetime"), str):
+        return str(said["datetime"])
+    nitf = said["nitf"] if isinstance(said.get("nitf"), dict) else {}
+    return moment(nitf.get("IDATIM"))
+
+
+def moment(text: Any) -> str | None:
+    """Return a date of NITF 2.1 in ISO 8601, as far as it is known; another one as it stands."""
+    if not isinstance(text, str) or not text.strip(" -"):
+        return None
+    if not PLAIN.fullmatch(text.replace("-", "0")):
+        return text.strip()
+    digits = text.partition("-")[0]
+    day = "-".join(filter(None, (digits[:4], digits[4:6], digits[6:8])))
+    clock = ":".join(filter(None, (digits[8:10], digits[10:12], digits[12:14])))
+    return f"{day}T{clock}Z" if clock else day
+
+
+def _place(facts: Facts, node: Node, said: Json) -> Json:
+    """Return where an image lies: CRS, affine, bounds there and in degrees, control points, the sensor's model."""
+    crs, wkt, affine = facts.crs(node), facts.wkt(node), facts.affine(node)
+    place: Json = {}
+    if crs is not None:
+        place["crs"] = {"code": crs.code, "name": crs.name, "wkt": wkt or None}
+    if affine:
+        rows, columns = (node.shape[axis] for axis in _plane(node))
+        a, b, c, d, e, f = affine
+        corners = [
+            [a * x + b * y + c, d * x + e * y + f] for x, y in ((0, 0), (0, rows), (columns, rows), (columns, 0))
+        ]
+        xs, ys = zip(*corners, strict=True)
+        place |= {"affine": affine, "resolution": [math.hypot(a, d), math.hypot(b, e)]}
+        place |= {"bounds": [min(xs), min(ys), max(xs), max(ys)], "corners": corners}
+        if crs is not None and (degrees := ground(wkt or crs.code or "", (a, b, c, d, e, f), (rows, columns))):
+            place["degrees"] = degrees
+    said_of = {"area_or_point": said.get("AREA_OR_POINT"), "georeference_refused": said.get("georeference_refused")}
+    said_of["georeference_remark"] = said.get("georeference_remark")
+    rpc = said.get("rpc") if isinstance(said.get("rpc"), dict) else None
+    return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **said_of})
+
+
+def _plane(node: Node) -> tuple[int, int]:
+    names = node.dimension_names
+    if set(PLANE) <= set(names):
+        return names.index("y"), names.index("x")
+    return len(names) - 2, len(names) - 1
+
+
+def _bands(node: Node, said: Json) -> list[Json]:
+    """Return what is said of each band, from the first; of one band where an image has no axis of bands."""
+    axis = next((axis for axis, name in enumerate(node.dimension_names) if name in BANDS), None)
+    count = 1 if axis is None else node.shape[axis]
+    lists = {
+        "name": "band_names",
+        "colour": "colorinterp",
+        "scale": "scales",
+        "offset": "offsets",
+        "unit": "band_units",
+        "statistics": "statistics",
+        "metadata": "band_metadata",
+        "bits": "bits_per_sample",
+    }
+    known = {member: said[name] for member, name in lists.items() if _is_list(said.get(name), count)}
+    if not known and node.nodata is None and "units" not in said:
+        return []
+    bands = []
+    for number in range(count):
+        band = {"number": number + 1, "nodata": node.nodata, "unit": said.get("units")}
+        band |= {member: values[number] for member, values in known.items() if values[number] != ""}
+        bands.append(_without_none(band))
+    return bands
+
+
+def _is_list(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count
+
+
+def _colours(said: Json) -> Json:
+    table = said.get("color_table")
+    return _without_none(
+        {
+            "photometric": said.get("photometric"),
+            "space": said.get("color_space"),
+            "table": table if isinstance(table, list) else None,
+        }
+    )
+
+
+# Microscopes
+
+
+def _channels(said: Json) -> list[Json]:
+    ome = said["ome"] if isinstance(said.get("ome"), dict) else {}
+    omero = ome["omero"] if isinstance(ome.get("omero"), dict) else {}
+    return [
+        _without_none({"name": one.get("label"), "color": one.get("color"), "window": one.get("window")})
+        for one in _objects(omero.get("channels"))
+    ]
+
+
+def _pixel_size(node: Node, said: Json) -> Json:
+    """Return the distance of neighbours along each axis, and its unit, where an image has a physical scale."""
+    axes = said["axes"] if isinstance(said.get("axes"), dict) else {}
+    steps = {
+        name: _without_none({"size": meaning.get("step"), "unit": meaning.get("unit")})
+        for name, meaning in axes.items()
+        if name in node.dimension_names and isinstance(meaning, dict) and _number(meaning.get("step")) is not None
+    }
+    return steps or _ome_size(said["ome"] if isinstance(said.get("ome"), dict) else {})
+
+
+def _ome_size(ome: Json) -> Json:
+    """Return the same of OME-Zarr's attributes, whose axes without a unit count elements."""
+    for scales in _objects(ome.get("multiscales"))[:1]:
+        axes, datasets = _objects(scales.get("axes")), _objects(scales.get("datasets"))
+        moves = _objects(datasets[0].get("coordinateTransformations")) if datasets else []
+        scale = next((_numbers(move.get("scale"), len(axes)) for move in moves if move.get("type") == "scale"), None)
+        return {
+            str(axis.get("name")): {"size": size, "unit": axis["unit"]}
+            for axis, size in zip(axes, scale or (), strict=False)
+            if isinstance(axis.get("unit"), str)
+        }
+    return {}
+
+
+# Formats' own
+
+
+def _jpeg2000(node: Node) -> Json | None:
+    """Return what the main header in the codec says: tiles, resolutions, order of packets."""
+    codec = next((entry for entry in node.codecs if "main_header" in entry.get("configuration", {})), None)
+    if codec is None:
+        return None
+    try:
+        header = base64.b64decode(str(codec["configuration"]["main_header"]), validate=True)
+        found = {segment.marker: segment.data for segment in segments(header)}
+        siz, style = parse_siz(found[Marker.SIZ]), parse_cod(found[Marker.COD])
+        order = Progression(style.progression).name
+    except (binascii.Error, KeyError, ValueError, JnrrdzError):
+        return None
+    return {
+        "tile_shape": [siz.y.tile, siz.x.tile],
+        "tiles": siz.tiles,
+        "resolutions": style.levels + 1,
+        "progression": order,
+        "layers": style.layers,
+        "is_reversible": style.reversible,
+    }
+
+
+def _nitf_file(facts: Facts) -> Json | None:
+    """Return what a NITF's file header says first."""
+    said = facts.nodes[""].attributes if "" in facts.nodes else {}
+    header = said.get("nitf")
+    if not isinstance(header, dict) or "FHDR" not in header:
+        return None
+    security = said["security"] if isinstance(said.get("security"), dict) else {}
+    version = "".join(str(header.get(name, "")) for name in ("FHDR", "FVER"))
+    others = {name: len(_objects(said.get(name))) or None for name in ("graphics", "labels", "texts")}
+    return _without_none(
+        {
+            "version": version,
+            "title": header.get("FTITLE"),
+            "date": moment(header.get("FDT")),
+            "classification": security.get("FSCLAS"),
+            "station": header.get("OSTAID"),
+            "tres": _tres(said),
+            **others,
+        }
+    )
+
+
+def _nitf_image(said: Json) -> Json | None:
+    """Return what an image segment's header says first, and where it lies among the others."""
+    header = said.get("nitf")
+    if not isinstance(header, dict) or "NROWS" not in header:
+        return None
+    security = said["security"] if isinstance(said.get("security"), dict) else {}
+    place = str(header.get("ILOC", ""))
+    digits = (place[:5], place[5:10])
+    location = [int(part) for part in digits] if all(re.fullmatch(r"[+-]?\d+", part) for part in digits) else None
+    named = {
+        "id": "IID1",
+        "compression": "IC",
+        "representation": "IREP",
+        "category": "ICAT",
+        "display_level": "IDLVL",
+        "attached_to": "IALVL",
+        "magnification": "IMAG",
+        "source": "ISORCE",
+    }
+    return _without_none(
+        {member: header.get(name) for member, name in named.items()}
+        | {"classification": security.get("ISCLAS"), "location": location, "tres": _tres(said)}
+    )
+
+
+def _tres(said: Json) -> list[str]:
+    return [str(one["tag"]) for one in _objects(said.get("tres")) if "tag" in one]
+
+
+def _metadata(said: Json) -> Json:
+    """Return the texts that a file has of itself: items by domain, and tags and comments in the domain without name."""
+    domains = said["gdal_metadata"] if isinstance(said.get("gdal_metadata"), dict) else {}
+    found = {str(name): items for name, items in domains.items() if isinstance(items, dict | str)}
+    own = {name: value for name, value in said.items() if name.startswith("TIFFTAG_")}
+    own |= {name: said[name] for name in ("comments", "capture_resolution", "display_resolution") if name in said}
+    first = found.get("", {})
+    return _without_none({**found, "": {**own, **(first if isinstance(first, dict) else {})}})
