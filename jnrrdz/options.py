@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict
 
 type PrecinctWindows = Literal["auto", "always", "never"]
+type Codecs = Literal["auto", "proposal", "standard"]
 type StorageOptions = Mapping[str, Any] | None
 type StorageOptionsOf = StorageOptions | Callable[[str], StorageOptions]
 """fsspec's options, or a function of a URL that gives them; it has to pickle."""
@@ -23,6 +24,7 @@ class ScanChoices(TypedDict, total=False):
     expand_palette: bool
     physical: bool
     sidecars: bool
+    codecs: Codecs
     chain: str | None
     stack_timepoints: bool
     precinct_windows: PrecinctWindows | None
@@ -243,6 +245,11 @@ class ScanOptions:
 
     sidecars: bool = False
     """Look for files beside the source that say where it lies and what it means."""
+
+    codecs: Codecs = "auto"
+    """Which codecs say how chunks are read: Zarr's own wherever they are exact (`auto`), Zarr's own or an error
+    that says what they cannot (`standard`), or those of the format's proposal, one family for a whole archive
+    (`proposal`)."""
 
     chain: str | None = None
     """Codecs that take the headers of N5 blocks: offset, pad, n5_default; by default what reads them right."""

@@ -135,6 +135,12 @@ CHOICES = (
     ),
     click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, local or remote."),
     click.option(
+        "--codecs",
+        type=click.Choice(["auto", "proposal", "standard"]),
+        default="auto",
+        help="Zarr's own codecs where they are exact, those of the format's proposal, or Zarr's own and no others.",
+    ),
+    click.option(
         "--chain",
         type=click.Choice(["auto", "offset", "pad", "n5_default"]),
         help="Codecs for the headers of N5 blocks; by default those that read them right.",

@@ -464,6 +464,8 @@ class TiffTileConfig(Configuration):
     jpeg_tables: bytes | None = field(default=None, metadata=literal())
     jpeg_header: bytes | None = field(default=None, metadata=literal())
     palette: bytes | None = field(default=None, metadata=literal())
+    is_tiled: bool = False
+    """Whether segments are tiles, whole at every edge; known where a file is scanned, never in metadata."""
 
     NAME: ClassVar[str] = TIFF_TILE
     ALWAYS: ClassVar[frozenset[str]] = frozenset(

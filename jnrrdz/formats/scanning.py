@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from jnrrdz.core.arrays import Node, VirtualGroup
+from jnrrdz.core.standard import with_standard_codecs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.format import Format
@@ -144,6 +145,8 @@ def _group(fmt: Format, options: ScanOptions, url: str, *source: Any) -> Virtual
                 raise UnsupportedError(f"{name} is for {other.name}{kind}", url=url, field=name)
     try:
         group: VirtualGroup = fmt.call("scan", *source)
+        if options.codecs != "proposal":
+            group = with_standard_codecs(group, is_strict=options.codecs == "standard")
         if not options.physical:
             return group
         from jnrrdz.core.physical import physical  # noqa: PLC0415  few scans need it

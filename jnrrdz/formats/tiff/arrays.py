@@ -100,6 +100,9 @@ def _nearest(number: float, dtype: np.dtype[Any]) -> Any:
 
 
 MERGED_BYTES = 512 * 1024
+EVEN = 4
+"""How many times smaller than wished for chunks may be that are all of one size."""
+
 MAX_CHUNK_BYTES = 1 << 31
 MISSING_SIDE = 1 << 16
 MISSING_SEGMENTS = 1 << 16
@@ -197,10 +200,21 @@ def _merge_strips(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
     planes = raw_planes(image, ranges.offsets, ranges.lengths) if times > 1 else None
     if planes is None or not planes.all():
         return rows, ranges
-    first = np.arange(0, strips, times)
-    starts, nbytes = (column.reshape(-1, strips) for column in (ranges.offsets, ranges.lengths))
-    offsets, lengths = starts[:, first].ravel(), np.add.reduceat(nbytes, first, axis=1).ravel()
-    return rows * times, Segments(offsets, lengths, offsets == 0)
+    height = even_rows(image.length, rows * times)
+    tops = np.arange(0, image.length, height, dtype=np.int64)
+    nbytes = np.minimum(height, image.length - tops) * image.row_bytes
+    offsets = np.where(planes[:, :, None] > 0, planes[:, :, None] + tops * image.row_bytes, 0).ravel()
+    return height, Segments(offsets, np.tile(nbytes, planes.size), offsets == 0)
+
+
+def even_rows(length: int, wish: int) -> int:
+    """Return rows of a chunk of raw pixels, so many or fewer: all chunks alike where that does not cost many more.
+
+    Where none is short, Zarr's own codecs read them.
+    """
+    wish = min(wish, length)
+    even = next(rows for rows in range(wish, 0, -1) if length % rows == 0)
+    return even if EVEN * even >= wish else wish
 
 
 def raw_planes(image: TiffImage, offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -254,6 +268,7 @@ def _tile_config(
         lerc_parameters=layout.ints(ifd, Tag.LERCParameters) if scheme == Compression.LERC else (),
         jpeg_tables=layout.raw(ifd, Tag.JPEGTables) if scheme in JPEGS_WITH_TABLES else None,
         jpeg_header=old_jpeg_header(layout, image, int(present[0])) if len(present) else None,
+        is_tiled=image.tiled,
     )
 
 

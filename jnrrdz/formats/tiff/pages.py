@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import Codec, TiffTileConfig, bytes_
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
+from jnrrdz.formats.tiff.arrays import even_rows, own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segments, tiff_image
 from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Compression, SampleFormat, Tag
 
@@ -370,7 +370,7 @@ def _chunked(level: Level) -> _Chunked:
         first = starts[::together]
         raw = bytes_(None if key.alone.dtype.itemsize == 1 else key.config.byte_order)
         return _Chunked(together, key.image.length, raw, first, np.full_like(first, together * plane))
-    rows = min(max(CHUNK_BYTES // max(key.image.row_bytes, 1), 1), key.image.length)
+    rows = even_rows(key.image.length, max(CHUNK_BYTES // max(key.image.row_bytes, 1), 1))
     tops = np.arange(0, key.image.length, rows) * key.image.row_bytes
     nbytes = np.minimum(rows * key.image.row_bytes, plane - tops)
     offsets = np.where(starts[..., None] > 0, starts[..., None] + tops, 0)

@@ -1,0 +1,238 @@
+"""What Zarr's own codecs say of chunks that a codec of a proposal reads: the same bytes, read by more readers.
+
+`tiff-tile` and `jbp-block` say how a format packs its pixels.  Where the pixels are whole bytes in a row, plain or
+compressed by a scheme that Zarr knows, `transpose`, `bytes` and a compressor say the same, and nobody needs jnrrdz to
+read them.  Nothing is said so that is not exactly so: a chunk of another length than its pixels have, samples of
+odd bits, a predictor keep the proposal's codec.  The rules: docs/decisions/027-standard-chains.md.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import (
+    BLOSC,
+    BYTE_BITS,
+    BYTES,
+    BZ2,
+    CAST_VALUE,
+    GZIP,
+    JBP_BLOCK,
+    LZMA,
+    SCALE_OFFSET,
+    TIFF_TILE,
+    TRANSPOSE,
+    ZLIB,
+    ZSTD,
+    Codec,
+    CodecSpec,
+    Configuration,
+    JbpBlockConfig,
+    TiffTileConfig,
+    bytes_,
+)
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+
+type Axes = tuple[int, ...]
+
+CORE = frozenset({BYTES, TRANSPOSE, GZIP, ZSTD, BLOSC, "crc32c", "sharding_indexed"})
+"""Codecs of the Zarr specification, which every reader of Zarr v3 is to have (`zstd` most have)."""
+
+NUMCODECS = frozenset({ZLIB, BZ2, LZMA})
+"""Codecs that zarr-python has by itself, and few others."""
+
+STANDARD = CORE | NUMCODECS | {SCALE_OFFSET, CAST_VALUE}
+"""Codecs that are nobody's but Zarr's."""
+
+PACKED: Mapping[int, tuple[CodecSpec, ...]] = {
+    1: (),
+    8: (CodecSpec(ZLIB, {"level": 6}),),
+    32946: (CodecSpec(ZLIB, {"level": 6}),),
+    50013: (CodecSpec(ZLIB, {"level": 6}),),
+    34926: (CodecSpec(ZSTD, {"level": 3, "checksum": False}),),
+    50000: (CodecSpec(ZSTD, {"level": 3, "checksum": False}),),
+}
+"""By TIFF's number of a compression: none, deflate by three numbers, ZSTD by two.  Levels matter to writers alone."""
+
+TIFF_KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
+"""SampleFormat: unsigned, signed, float, undefined, complex float."""
+
+YCBCR = 6
+SEPARATE = 2
+
+NITF_KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
+"""PVTYPE."""
+
+NITF_ORDERS = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
+"""IMODE: the axes of a block as stored: band, row (height), column (width)."""
+
+
+def standard_codecs(array: VirtualArray) -> tuple[Codec, ...]:
+    """Return codecs of Zarr's own that read an array's chunks as its codecs do; an error says why there are none."""
+    codecs: list[Codec] = []
+    for codec in array.codecs:
+        if codec.name in STANDARD:
+            codecs.append(codec)
+            continue
+        said = _SAID.get(codec.name)
+        if said is None or not isinstance(codec, Configuration) or len(array.codecs) > 1:
+            raise UnrepresentableError(f"no codec of Zarr's own does what {codec.name} does")
+        codecs += said(codec, array)
+    return tuple(codecs)
+
+
+def with_standard_codecs(group: VirtualGroup, *, is_strict: bool = False, path: str = "") -> VirtualGroup:
+    """Return a group whose arrays have codecs of Zarr's own where these are exact.
+
+    `is_strict` refuses an array that has none.
+    """
+    children: dict[str, Node] = {}
+    for name, child in group.children.items():
+        if isinstance(child, VirtualGroup):
+            children[name] = with_standard_codecs(child, is_strict=is_strict, path=f"{path}{name}/")
+            continue
+        try:
+            children[name] = replace(child, codecs=standard_codecs(child))
+        except UnrepresentableError as error:
+            if is_strict:
+                raise refusal(f"{path}{name}", error) from None
+            children[name] = child
+    return replace(group, children=children)
+
+
+def refusal(path: str, error: JnrrdzError) -> UnsupportedError:
+    """Return the error of an array that has no chain of Zarr's own, where one is asked for."""
+    message = f"{error.message}; --codecs auto takes the codec that reads it, which needs jnrrdz"
+    return UnsupportedError(message, field=path)
+
+
+def _refuse(reasons: Sequence[tuple[bool, str]]) -> None:
+    """Refuse with the first reason that holds."""
+    for holds, reason in reasons:
+        if holds:
+            raise UnrepresentableError(reason)
+
+
+def _of_tiff_tile(config: TiffTileConfig, array: VirtualArray) -> tuple[Codec, ...]:
+    packed = PACKED.get(config.compression)
+    kinds = {TIFF_KINDS.get(number) for number in config.sample_format}
+    widths = sorted(set(config.bits_per_sample))
+    rest = config.image_height % config.tile_height
+    _refuse(
+        (
+            (config.palette is not None, "colours are looked up in a palette"),
+            (packed is None, f"TIFF compression {config.compression}, which is no codec of Zarr's own"),
+            (config.predictor != 1, f"predictor {config.predictor}, which no codec of Zarr's own undoes"),
+            (config.fill_order != 1, "bytes whose bits are in reverse order (FillOrder 2)"),
+            (config.photometric == YCBCR, "YCbCr, which becomes red, green and blue"),
+            (
+                widths != [array.dtype.itemsize * BYTE_BITS] or kinds != {array.dtype.kind},
+                f"samples of {', '.join(map(str, widths))} bits that are no {array.dtype} as stored",
+            ),
+            (bool(packed) and not config.is_tiled and rest > 0, f"a last strip of {rest} rows, the others have more"),
+        )
+    )
+    if not packed:
+        _check_lengths(array)
+    stored = "bhw" if config.planar_config == SEPARATE else "hwb"
+    for_gdal = all(codec.name in CORE for codec in packed or ())
+    order = _order(array.chunks, stored, for_gdal=for_gdal)
+    return (*order, _bytes(array, config.byte_order), *(packed or ()))
+
+
+def _of_jbp_block(config: JbpBlockConfig, array: VirtualArray) -> tuple[Codec, ...]:
+    width = config.bits_per_pixel * (2 if config.complex_pairs else 1)
+    kind = "c" if config.complex_pairs else NITF_KINDS[config.pixel_type]
+    is_exact = (width, kind) == (array.dtype.itemsize * BYTE_BITS, array.dtype.kind)
+    _refuse(
+        (
+            (config.palette is not None, "colours are looked up in a palette"),
+            (not is_exact, f"samples of {config.bits_per_pixel} bits that are no {array.dtype} as stored"),
+            (
+                config.complex_pairs and config.interleave != "P",
+                "real and imaginary parts that do not stand side by side",
+            ),
+        )
+    )
+    _check_lengths(array)
+    order = _order(array.chunks, NITF_ORDERS[config.interleave], for_gdal=True)
+    return (*order, _bytes(array, "big"))
+
+
+_SAID: Mapping[str, Callable[[Any, VirtualArray], tuple[Codec, ...]]] = {
+    TIFF_TILE: _of_tiff_tile,
+    JBP_BLOCK: _of_jbp_block,
+}
+
+
+def _bytes(array: VirtualArray, endian: str) -> CodecSpec:
+    return bytes_(None if array.dtype.itemsize == 1 else endian)
+
+
+def _order(chunk: Sequence[int], stored: str, *, for_gdal: bool) -> tuple[CodecSpec, ...]:
+    """Return the transposition to the order in which bands, rows and columns of a chunk are stored, if it takes one."""
+    *lead, rows, columns = range(len(chunk))
+    bands = [axis for axis in lead if chunk[axis] > 1]
+    if len(bands) > 1:
+        raise UnrepresentableError(f"chunks of {tuple(chunk)}, of several axes beside rows and columns")
+    place = {"b": bands, "h": [rows], "w": [columns]}
+    order = [axis for letter in stored for axis in place[letter]]
+    orders = transpositions(tuple(chunk), tuple(axis for axis in order if chunk[axis] > 1), for_gdal=for_gdal)
+    return tuple(CodecSpec(TRANSPOSE, {"order": list(order)}) for order in orders)
+
+
+MOST_AXES = 6
+"""Of a chunk whose orders are tried one by one."""
+
+
+@lru_cache(64)
+def transpositions(chunk: Axes, stored: Axes, *, for_gdal: bool) -> tuple[Axes, ...]:
+    """Return orders of axes that bring a chunk into the order in which its axes of several places are stored.
+
+    GDAL (3.12) takes the inverse of an order, and reads wrong pixels without a word where the two differ; zarrita.js
+    (0.7) takes the first of several and leaves out the others.  One order that is its own inverse is right for both.
+    Where there is none, two of them are right for GDAL, and one that is not for zarrita.js, which matters where GDAL
+    does not read the chunk anyway.
+    """
+    if list(stored) == sorted(stored):
+        return ()
+    plain = (*(axis for axis in range(len(chunk)) if axis not in stored), *stored)
+    if len(chunk) > MOST_AXES:
+        return (plain,)
+    swaps = [order for order in permutations(range(len(chunk))) if is_own_inverse(order)]
+    single = next((order for order in swaps if tuple(axis for axis in order if axis in stored) == stored), None)
+    if single is not None or not for_gdal:
+        return (single or plain,)
+    # the second is what the first leaves to be done
+    pairs = ((first, tuple(first[axis] for axis in plain)) for first in swaps)
+    return next(pair for pair in pairs if is_own_inverse(pair[1]))
+
+
+def is_own_inverse(order: Sequence[int]) -> bool:
+    """Whether a permutation swaps axes only."""
+    return all(order[moved] == axis for axis, moved in enumerate(order))
+
+
+def _check_lengths(array: VirtualArray) -> None:
+    """Refuse chunks that are stored in other than the bytes that their pixels have."""
+    size = math.prod(array.chunks) * array.dtype.itemsize
+    lengths = stored_lengths(array.refs)
+    if len(lengths) and (lengths.min() != size or lengths.max() != size):
+        other = int(lengths[lengths != size][0])
+        raise UnrepresentableError(f"chunks of {other} bytes where {size} are whole ones")
+
+
+def stored_lengths(refs: ChunkRefs) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the bytes of each chunk that is there, those of all its ranges together."""
+    lengths = refs.length
+    if not refs.is_single:
+        lengths = np.add.reduceat(refs.length, refs.indptr[:-1][refs.counts > 0])
+    inline = [len(data) for data in refs.inline.values()]
+    return np.concatenate((lengths, np.array(inline, np.int64))) if inline else lengths
