@@ -1,0 +1,171 @@
+// What a served Zarr hierarchy holds: images with their levels, axes, channels, colours and place.
+//
+// All of it stands in the consolidated metadata of the root: one request.  Levels are told by the multiscales
+// convention or by OME-Zarr 0.5; an array that no group claims as a level is an image of one level.
+
+const BAND_NAMES = ['band', 's', 'sample', 'c', 'channel'];
+
+export class Refused extends Error {}
+
+export async function openDataset(url) {
+  const answer = await fetch(`${url}/zarr.json`);
+  if (!answer.ok) throw new Refused(`${answer.status}: ${(await answer.text()).trim()}`);
+  const root = await answer.json();
+  const below = root.consolidated_metadata?.metadata ?? {};
+  const nodes = new Map([['', root], ...Object.entries(below).sort(([a], [b]) => (a < b ? -1 : 1))]);
+  return {url, nodes, images: imagesOf(url, nodes)};
+}
+
+const join = (...parts) => parts.filter(Boolean).join('/');
+const parentOf = (path) => path.slice(0, Math.max(path.lastIndexOf('/'), 0));
+const isPicture = (node) => node?.node_type === 'array' && node.shape.length >= 2 && node.shape.every((size) => size > 0);
+
+function imagesOf(url, nodes) {
+  const claimed = new Set();
+  const images = [];
+  const claim = (group, paths, extra) => {
+    const levels = paths.filter((path) => isPicture(nodes.get(path)));
+    if (!levels.length || levels.some((path) => claimed.has(path))) return;
+    levels.forEach((path) => claimed.add(path));
+    images.push(describe(url, nodes, group, levels, extra));
+  };
+  for (const [path, node] of nodes) {
+    if (node.node_type !== 'group') continue;
+    const layout = node.attributes?.multiscales?.layout ?? [];
+    for (const variable of variablesOf(nodes, path, layout)) {
+      claim(path, layout.map(({asset}) => join(path, asset, variable)), {layout, variable});
+    }
+    for (const scale of node.attributes?.ome?.multiscales ?? []) {
+      claim(path, scale.datasets.map((level) => join(path, level.path)), {scale});
+    }
+  }
+  for (const [path, node] of nodes) {
+    if (isPicture(node) && !claimed.has(path)) claim(parentOf(path), [path], {variable: path.slice(path.lastIndexOf('/') + 1)});
+  }
+  return images.sort((a, b) => a.order - b.order);
+}
+
+// Names of the arrays that the finest level of a layout has; '' where a level is an array itself.
+function variablesOf(nodes, group, layout) {
+  if (!layout.length) return [];
+  const finest = join(group, layout[0].asset);
+  if (isPicture(nodes.get(finest))) return [''];
+  return [...nodes.keys()]
+    .filter((path) => path.startsWith(`${finest}/`) && !path.slice(finest.length + 1).includes('/') && isPicture(nodes.get(path)))
+    .map((path) => path.slice(finest.length + 1));
+}
+
+function describe(url, nodes, group, paths, {layout, scale, variable}) {
+  const node = nodes.get(paths[0]);
+  const names = node.dimension_names?.map(String) ?? node.shape.map((_, axis) => `axis ${axis}`);
+  const has = names.includes('y') && names.includes('x');
+  const [y, x] = has ? [names.lastIndexOf('y'), names.lastIndexOf('x')] : [names.length - 2, names.length - 1];
+  const rest = names.map((_, axis) => axis).filter((axis) => axis !== y && axis !== x);
+  const channel = BAND_NAMES.map((name) => rest.find((axis) => names[axis] === name)).find((axis) => axis !== undefined) ?? -1;
+  const attributes = node.attributes ?? {};
+  const above = nodes.get(group)?.attributes ?? {};
+  const around = nodes.get(parentOf(paths[0]))?.attributes ?? {};
+  const levels = paths.map((path) => ({path, shape: nodes.get(path).shape, chunks: nodes.get(path).chunk_grid.configuration.chunk_shape}));
+  const image = {
+    url,
+    group,
+    variable,
+    path: paths[0],
+    label: labelOf(group, paths[0], variable, above, scale),
+    order: [...nodes.keys()].indexOf(paths[0]),
+    levels,
+    names,
+    y,
+    x,
+    channel,
+    sliders: rest.filter((axis) => axis !== channel && node.shape[axis] > 1),
+    shape: node.shape,
+    dtype: node.data_type,
+    nodata: noData(attributes._FillValue),
+    attributes,
+    axes: physicalAxes(names, attributes, scale),
+    channels: channelsOf(node, channel, attributes, above.omero ?? above.ome?.omero),
+    crs: crsOf(nodes, parentOf(paths[0]), above, around),
+    conventions: Boolean(above['spatial:bbox'] && (above['proj:code'] || above['proj:wkt2'] || above['proj:projjson'])),
+  };
+  placeLevels(image, layout ?? [], around);
+  return image;
+}
+
+function labelOf(group, path, variable, above, scale) {
+  const place = variable && variable !== 'data' ? join(group, variable) : group || (variable ? '' : path);
+  const title = scale?.name ?? above.nitf?.IID2 ?? above.nitf?.IID1;
+  return [place, title].filter(Boolean).join(' — ') || 'image';
+}
+
+// `_FillValue` as a number; NaN is nodata anyhow.
+function noData(value) {
+  const number = typeof value === 'string' ? Number(value) : value;
+  return typeof number === 'number' && Number.isFinite(number) ? number : null;
+}
+
+// Steps and units of axes: OME-Zarr's scale, or the `axes` attribute.
+function physicalAxes(names, attributes, scale) {
+  const steps = scale?.datasets?.[0]?.coordinateTransformations?.find((one) => one.type === 'scale')?.scale;
+  return names.map((name, axis) => {
+    const own = attributes.axes?.[name] ?? {};
+    const ome = scale?.axes?.[axis];
+    return {name, step: own.step ?? steps?.[axis] ?? 1, start: own.start ?? 0, unit: own.unit ?? ome?.unit ?? '', labels: own.labels};
+  });
+}
+
+function channelsOf(node, axis, attributes, omero) {
+  const count = axis < 0 ? 1 : node.shape[axis];
+  const labels = attributes.axes?.[node.dimension_names?.[axis]]?.labels;
+  return Array.from({length: count}, (_, index) => {
+    const told = omero?.channels?.[index];
+    const roles = attributes.colorinterp ?? [];
+    const role = roles[index] ?? (count > 1 ? undefined : roles[0]);
+    const name = told?.label ?? labels?.[index] ?? attributes.band_names?.[index] ?? '';
+    return {index, role, name: String(name || ''), color: told?.color, window: told?.window, active: told?.active ?? true};
+  });
+}
+
+// The CRS by code and by definition: no definition is asked for from anywhere else.
+function crsOf(nodes, level, above, around) {
+  const variable = nodes.get(join(level, 'spatial_ref')) ?? nodes.get('spatial_ref');
+  const code = around['proj:code'] ?? above['proj:code'] ?? null;
+  const wkt = variable?.attributes?.crs_wkt ?? around['proj:wkt2'] ?? above['proj:wkt2'] ?? null;
+  return code || wkt ? {code, wkt} : null;
+}
+
+// Each level's affine from columns and rows to the map; without one, to columns and rows of the finest level.
+function placeLevels(image, layout, around) {
+  const own = around['spatial:transform'] ?? layout[0]?.['spatial:transform'];
+  image.isPlaced = Boolean(image.crs && own?.length >= 6);
+  const finest = image.levels[0];
+  const base = image.isPlaced ? own : [1, 0, 0, 0, -1, 0];
+  image.levels.forEach((level) => {
+    const told = layout.find(({asset}) => join(image.group, asset, image.variable) === level.path)?.['spatial:transform'];
+    const across = finest.shape[image.x] / level.shape[image.x];
+    const down = finest.shape[image.y] / level.shape[image.y];
+    const [a, b, c, d, e, f] = base;
+    level.affine = (image.isPlaced && told) || [a * across, b * down, c, d * across, e * down, f];
+  });
+  image.extent = extentOf(image);
+}
+
+function extentOf({levels: [level], x, y}) {
+  const [a, b, c, d, e, f] = level.affine;
+  const [columns, rows] = [level.shape[x], level.shape[y]];
+  const corners = [[0, 0], [columns, 0], [0, rows], [columns, rows]].map(([i, j]) => [a * i + b * j + c, d * i + e * j + f]);
+  const [xs, ys] = [corners.map(([its]) => its), corners.map(([, its]) => its)];
+  return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
+}
+
+// Whether cross-sections say more than a plane: another axis of space has some depth.
+export function isVolume(image) {
+  return depthAxis(image) >= 0;
+}
+
+export function depthAxis(image) {
+  const named = image.sliders.find((axis) => image.names[axis] === 'z');
+  if (named !== undefined) return named;
+  const unknown = image.sliders.filter((axis) => !['t', 'time'].includes(image.names[axis]));
+  return image.channel < 0 && image.names.length === 3 && unknown.length ? unknown[0] : -1;
+}
