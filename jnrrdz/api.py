@@ -15,7 +15,7 @@ from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests import in_place
-from jnrrdz.manifests.manifest import ENDINGS, format_of, from_group, is_reference_manifest, write_form
+from jnrrdz.manifests.manifest import format_of, from_group, manifest_form, write_form
 from jnrrdz.options import (
     Access,
     IndexChoices,
@@ -28,7 +28,7 @@ from jnrrdz.options import (
     with_choices,
 )
 from jnrrdz.redact import record_repr
-from jnrrdz.sources.url import is_same, local_path, without_query
+from jnrrdz.sources.url import is_same, local_path
 from jnrrdz.store.computed_levels import with_pyramids
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
@@ -175,7 +175,7 @@ def open_stored(
         group = physical_values(refs) if wanted.physical else refs
         return ReferenceStore(from_group(group), source_options=reach.source_options, allow=("*",))
     url = os.fspath(refs)
-    if names_manifest(url):
+    if manifest_form(url) is not None:
         if changed := wanted.changed():
             named = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             raise UnsupportedError(
@@ -192,13 +192,6 @@ def open_stored(
     group = scanning.scan(url, wanted, reach).group
     own = reach.source_options if reach.source_options is not None else reach.storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
-
-
-def names_manifest(text: str) -> bool:
-    """Whether references are opened, not a source; a remote one is told by its name."""
-    endings = (".json", *ENDINGS)
-    by_name = text.rstrip("/").endswith(endings) or without_query(text).rstrip("/").endswith(endings)
-    return by_name or (local_path(text) is not None and is_reference_manifest(text))
 
 
 def open_group(

@@ -556,7 +556,7 @@ def _client(scheduler: str) -> Iterator[Any]:
         distributed = importlib.import_module("distributed")
     except ImportError as error:
         raise UnsupportedError(
-            f"dask.distributed is not installed ({error}); pip install 'jnrrdz[dask]'", field="--scheduler"
+            f"dask.distributed is not installed ({error}); pip install 'jnrrdz[dask]'", field="scheduler"
         ) from error
     if scheduler == LOCAL:
         options = {"n_workers": cores(), "threads_per_worker": 1, "dashboard_address": None}
@@ -566,7 +566,7 @@ def _client(scheduler: str) -> Iterator[Any]:
     try:
         client = distributed.Client(scheduler)
     except (OSError, ValueError, ImportError) as error:
-        raise JnrrdzError(f"no scheduler answers: {error}", url=scheduler, field="--scheduler") from error
+        raise JnrrdzError(f"no scheduler answers: {error}", url=scheduler, field="scheduler") from error
     with client:
         yield client
 

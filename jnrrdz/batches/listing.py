@@ -1,5 +1,8 @@
 """What lies below a prefix, found page by page: names with size, ETag and time of modification.
 
+A directory that is one thing (an N5 container, a Parquet manifest, an Icechunk repository) is found as a whole, and
+what is in it is not; a Zarr store is passed over.  On this machine its content tells, elsewhere its name.
+
 Nothing of a page stays once it is passed on, so that a listing of a million objects costs no more memory than one
 page; S3's LIST takes a prefix and, where only one level is asked for, a delimiter.
 """
@@ -13,7 +16,12 @@ from typing import Any, NamedTuple
 from fsspec.utils import glob_translate
 
 from jnrrdz.batches.item import Found
+from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.formats import FORMATS
+from jnrrdz.formats.n5.listing import ATTRIBUTES
+from jnrrdz.manifests.documents import METADATA
+from jnrrdz.manifests.manifest import ENDINGS, is_repository
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import rfc3339
@@ -23,6 +31,31 @@ from jnrrdz.sources.tree import entries_of, has_pages, pages_of
 type Options = Mapping[str, Any] | None
 
 MAGIC = re.compile(r"[*?\[]")
+
+CONTAINERS = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
+WHOLE = (*CONTAINERS, *(ending for ending in ENDINGS if ending != ".json"))
+"""Endings of directories that are one thing."""
+_ZARR = ".zarr"
+_ZARR_FILES = (ZARR_JSON, ".zgroup", ".zarray")
+
+
+def is_container(path: str) -> bool:
+    """Whether a local directory is a container of a format (N5)."""
+    return path.rstrip("/").lower().endswith(CONTAINERS) or os.path.isfile(f"{path}/{ATTRIBUTES}")  # noqa: PTH113
+
+
+def is_whole(path: str) -> bool:
+    """Whether a local directory is one thing: a container or a manifest."""
+    return is_container(path) or is_repository(path) or is_parquet(path)
+
+
+def is_parquet(path: str) -> bool:
+    """Whether a local directory is a Parquet manifest; a Zarr store may have a file of that name too."""
+    return os.path.isfile(f"{path}/{METADATA}") and not _is_zarr(path)  # noqa: PTH113
+
+
+def _is_zarr(path: str) -> bool:
+    return any(os.path.isfile(f"{path}/{name}") for name in _ZARR_FILES)  # noqa: PTH113
 
 
 class Within(NamedTuple):
@@ -85,7 +118,14 @@ def listed(wanted: Within, storage_options: Options = None) -> Iterator[Found]:
 
 def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Found]:
     """Yield the files that are asked for with what a file system's entries say of them."""
+    last = ""
     for path, entry in entries:
+        whole = _whole_part(path, is_folder=entry["type"] == "directory")
+        if whole is not None:
+            if whole != last and not whole.lower().endswith(_ZARR) and wanted.takes(whole):
+                yield Found(_below(wanted.folder, whole), path=whole)
+            last = whole
+            continue
         if entry["type"] != "file" or not path or path.endswith("/") or not wanted.takes(path):
             continue
         size, etag = entry.get("size"), entry.get("ETag") or entry.get("etag")
@@ -99,6 +139,17 @@ def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> 
         )
 
 
+def _whole_part(path: str, *, is_folder: bool) -> str | None:
+    """Return the path of the outermost directory on the way that is one thing or a Zarr store by its name."""
+    folder = path.rstrip("/") if is_folder else path.rpartition("/")[0]
+    if "." not in folder:
+        return None
+    parts = folder.split("/")
+    ends = (number for number, part in enumerate(parts, 1) if part.lower().endswith((*WHOLE, _ZARR)))
+    number = next(ends, None)
+    return None if number is None else "/".join(parts[:number])
+
+
 def _local(wanted: Within, root: str) -> Iterator[Found]:
     """Yield the files below a directory; links to directories are not followed."""
     if not os.path.isdir(root):  # noqa: PTH112  the path is literal
@@ -109,17 +160,22 @@ def _local(wanted: Within, root: str) -> Iterator[Found]:
         folder = os.path.join(root, below)  # noqa: PTH118  the same
         with faults.translate_errors(f"{wanted.folder}/{below}", "listing"), os.scandir(folder) as entries:
             kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
-        folders = [f"{below}{name}/" for name, is_folder, _ in kinds if is_folder]
-        waiting += reversed([name for name in folders if _may_hold(wanted, name)])
+        folders = []
         for name, is_folder, is_file in kinds:
-            path = below + name
+            path, place = below + name, os.path.join(folder, name)  # noqa: PTH118  the same
+            if is_folder and is_whole(place):
+                if wanted.takes(path):
+                    yield Found(_below(wanted.folder, path), path=path)
+            elif is_folder and _may_hold(wanted, f"{path}/") and not _is_zarr(place):
+                folders.append(f"{path}/")
             if is_folder or not is_file or not wanted.takes(path):
                 continue
             try:
-                stat = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  the same
+                stat = os.stat(place)  # noqa: PTH116  the same
             except FileNotFoundError:  # gone since it was listed
                 continue
             yield Found(_below(wanted.folder, path), stat.st_size, None, modified_at(stat), path)
+        waiting += reversed(folders)
 
 
 def _may_hold(wanted: Within, folder: str) -> bool:

@@ -23,7 +23,8 @@ from xxhash import xxh3_128_intdigest
 
 from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads, on_cluster
 from jnrrdz.batches.item import Found, Job, Outcome, State, exists
-from jnrrdz.batches.selection import Selection, Template
+from jnrrdz.batches.selection import Selection
+from jnrrdz.batches.template import Template
 from jnrrdz.batches.work import Plan, failed
 from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
@@ -347,7 +348,7 @@ class _Run:
             raise UnrepresentableError(
                 "one output for several sources; a placeholder such as {stem} gives each its own",
                 url=self.jobs.template.text,
-                field="output",
+                field="--output",
             )
         jobs = self.jobs.of(chain(few, first))
         if self.plan.work.dry_run:
@@ -367,7 +368,9 @@ class _Run:
             other = first.setdefault(output, source.url)
             if other != source.url:
                 raise UnrepresentableError(
-                    f"becomes {output}, and so does {other}; use {{path}} or {{index}}", url=source.url, field="output"
+                    f"becomes {output}, and so does {other}; use {{path}} or {{index}}",
+                    url=source.url,
+                    field="--output",
                 )
 
     def _executor(self, *, few: bool) -> Callable[[Ahead, threading.Event], Iterator[Outcome]]:

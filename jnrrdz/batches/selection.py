@@ -1,41 +1,46 @@
-"""What a name stands for, which sources a batch has, and how their outputs are called.
+"""What you name, resolved to sources and manifests: the one place that every command asks.
 
-`kind_of` is what every command asks of a name that you give: a list, a pattern, a folder, a STAC document, a manifest
-or a source.  `Selection` finds the sources of a batch one after another, each once.  `Template` names an output for
-every source, such as `s3://out/{path}.json`; what fills a placeholder may come from a listing or a STAC item that
-someone else wrote, and is never a way out of the folder that the template names.
+`kind_of` says what a name stands for: a list, a pattern, a folder, a STAC document, a manifest or a source.
+`resolve` gives all that the names of a command stand for.  `Selection` finds the sources of a batch one after another,
+each once, by more than their names.
 """
 
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import fsspec
 from fsspec.utils import glob_translate
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from jnrrdz.batches import listing
-from jnrrdz.batches.item import Found, is_since, moment
+from jnrrdz.batches.item import Found, exists, is_since, moment
 from jnrrdz.batches.stac import LARGEST, Assets, Reader, found_in_rows, named_by
-from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.batches.template import source_path
+from jnrrdz.core.zarr_json import ZARR_JSON
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
+from jnrrdz.formats.n5.listing import ATTRIBUTES
+from jnrrdz.manifests.documents import METADATA
+from jnrrdz.manifests.manifest import ENDINGS, REPOSITORY, is_reference_manifest, manifest_form
 from jnrrdz.manifests.trust import check_named
 from jnrrdz.redact import record_repr
 from jnrrdz.sources import faults
 from jnrrdz.sources.fsspec import read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of
-from jnrrdz.sources.url import HTTP, is_absolute, local_path, origin, parse, scheme
+from jnrrdz.sources.url import below, local_path, origin
 
 _STAC = (".json", ".geojson")
 _TABLES = (".parquet", ".geoparquet", ".parq")
+_IMAGES = tuple(ending for fmt in FORMATS for ending in fmt.endings)
 
 
 class Kind(StrEnum):
@@ -45,26 +50,64 @@ class Kind(StrEnum):
     """`-` or `@FILE`: a source on each line."""
     PATTERN = "pattern"
     FOLDER = "folder"
-    """A prefix, or a local directory, that is no container."""
+    """A prefix, or a local directory, that is no container and no manifest."""
     STAC = "STAC document"
     TABLE = "stac-geoparquet table"
-    REPOSITORY = "Icechunk repository"
     MANIFEST = "manifest"
     SOURCE = "source"
 
 
-def kind_of(name: str, *, many: bool = False) -> Kind:
-    """Return what a name stands for: one thing, or, where `many` sources are asked for, where they are found.
+class Wanted(StrEnum):
+    """What a command takes of a folder; what you name by itself, or by a pattern, is taken as it is."""
 
-    A remote name is told by its text alone.  Among many, JSON is a STAC document and Parquet a table of STAC items.
+    IMAGES = "images"
+    MANIFESTS = "manifests"
+    MANIFESTS_FIRST = "manifests, or images where there are none"
+    BOTH = "images and manifests"
+
+
+class Held(StrEnum):
+    """What a file or directory in a folder is by its name, and on this machine by its content."""
+
+    IMAGE = "image"
+    DATASET = "dataset"
+    """A directory of N5 that may be a container, or a part of one."""
+    MANIFEST = "manifest"
+    ATTRIBUTES = "attributes"
+    """Elsewhere, what makes a folder a data set of N5."""
+    OTHER = "other"
+
+
+_TAKEN = {
+    Wanted.IMAGES: {Held.IMAGE},
+    Wanted.MANIFESTS: {Held.MANIFEST},
+    Wanted.MANIFESTS_FIRST: {Held.MANIFEST},
+    Wanted.BOTH: {Held.IMAGE, Held.MANIFEST},
+}
+
+
+def _held(found: Found) -> Held:
+    """Return what a file or a whole directory of a folder is."""
+    name = found.url.lower()
+    if name.endswith(_IMAGES):
+        return Held.IMAGE
+    is_file, is_here = found.size is not None, local_path(found.url) is not None
+    if is_file and name.endswith(f"/{ATTRIBUTES}"):
+        return Held.OTHER if is_here else Held.ATTRIBUTES
+    if is_file and (not name.endswith(".json") or name.endswith(f"/{ZARR_JSON}")):
+        return Held.OTHER
+    if is_reference_manifest(found.url) if is_here else name.endswith(tuple(ENDINGS)):
+        return Held.MANIFEST
+    return Held.OTHER if is_file else Held.DATASET
+
+
+def kind_of(name: str, *, stac: bool = False) -> Kind:
+    """Return what a name stands for.
+
+    What lies on this machine is told by its content, what lies elsewhere by its name alone.  With `stac` JSON that is
+    no manifest is a STAC document, and a Parquet file a table of STAC items.
     """
     path = local_path(name)
-    if not many:
-        from jnrrdz.api import names_manifest  # noqa: PLC0415  it brings zarr, which a batch need not wait for
-
-        if name.rstrip("/").endswith(".icechunk") if path is None else (Path(path) / "repo").is_file():
-            return Kind.REPOSITORY
-        return Kind.MANIFEST if names_manifest(name) else Kind.SOURCE
     if name == STDIN or name.startswith("@"):
         return Kind.LIST
     if listing.MAGIC.search(name) is not None:
@@ -72,12 +115,36 @@ def kind_of(name: str, *, many: bool = False) -> Kind:
         is_literal = Path(path).exists() if path is not None else origin(name) is not None and "*" not in name
         if not is_literal:
             return Kind.PATTERN
-    if name.endswith("/") if path is None else Path(path).is_dir():
-        containers = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
-        if not name.rstrip("/").lower().endswith(containers):
-            return Kind.FOLDER
+    if path is not None and Path(path).is_dir():
+        if listing.is_container(path):
+            return Kind.SOURCE
+        return Kind.FOLDER if manifest_form(name) is None else Kind.MANIFEST
+    return _kind_of_file(name, stac=stac and not (path is not None and is_reference_manifest(name)))
+
+
+def _kind_of_file(name: str, *, stac: bool) -> Kind:
+    """Return what a local file, or anything elsewhere, stands for."""
     key = source_path(name).lower()
-    return Kind.STAC if key.endswith(_STAC) else Kind.TABLE if key.endswith(_TABLES) else Kind.SOURCE
+    if stac and key.endswith((*_STAC, *_TABLES)):
+        return Kind.STAC if key.endswith(_STAC) else Kind.TABLE
+    if manifest_form(name) is not None:
+        return Kind.MANIFEST
+    # HTTP has no folders to list: what ends in a slash there is a container
+    is_folder = local_path(name) is None and name.endswith("/") and origin(name) is None
+    return Kind.FOLDER if is_folder and not key.endswith(listing.CONTAINERS) else Kind.SOURCE
+
+
+def resolve(names: Iterable[str], wanted: Wanted, options: "OptionsOf", *, may_be_empty: bool = False) -> list[Found]:
+    """Return what the names of a command stand for, each once, in their order.
+
+    `options` gives fsspec's options for a URL.  A list may be a local file or stdin.  Nothing at all is an error,
+    unless it `may_be_empty`: what is not there now may be there later.
+    """
+    finder = _Finder(wanted, options, may_be_empty=may_be_empty)
+    found = {each.url: each for name in names for each in finder.one(name)}
+    if not found and not may_be_empty:
+        raise JnrrdzError("names nothing", url=" ".join(names) or "the list")
+    return list(found.values())
 
 
 STDIN = "-"
@@ -119,122 +186,6 @@ def _lines(stream: Any, name: str) -> Iterator[str]:
             yield text
 
 
-PLACEHOLDERS = {
-    "stem": "the source's name without its last ending",
-    "name": "the source's name",
-    "path": "the path below the prefix or pattern that found it (else its whole path), without its last ending",
-    "parent": "the name of the directory that holds it",
-    "index": "its number in the order of the batch, from 0, at least six digits",
-    "id": "of a STAC item",
-    "collection": "of a STAC item",
-    "asset": "the key of a STAC item's asset",
-}
-_FIELD = re.compile(r"\{([^{}]*)\}")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
-_HOME = re.compile(r"(?:(?:file|local):)?(?://)?~[^/]*\{", re.IGNORECASE)
-_SCHEME = re.compile(r"(?:\A|::)[^/:]*\{[^/]*:(?::|//)")
-_AUTHORITY = re.compile(r"(?<!file)(?<!local)(?<!memory)(?<!zip)(?<!tar)://[^/]*\Z")
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_COLONS = re.compile(r"\A:|:\Z|:(?=:)|(?<=:):")
-_ESCAPED = re.compile(r"%(?=7E|3A|25)")
-
-
-class Template:
-    """A name with placeholders, checked when it is made."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.names = tuple(_FIELD.findall(text))
-        left = _FIELD.sub("", text)
-        if "{" in left or "}" in left:
-            raise UnsupportedError("a brace that belongs to no placeholder", url=text, field="output")
-        for name in self.names:
-            if name not in PLACEHOLDERS:
-                known = ", ".join(f"{{{known}}}" for known in PLACEHOLDERS)
-                raise UnsupportedError(f"no placeholder {{{name}}}; there are {known}", url=text, field="output")
-        if _HOME.match(text):
-            raise UnsupportedError("a placeholder after `~` would name a user's home", url=text, field="output")
-        if _SCHEME.search(text):
-            raise UnsupportedError("a placeholder in place of a scheme", url=text, field="output")
-        sample = parse(_FIELD.sub("x", text))
-        self._leads = (sample.scheme, sample.is_chained, is_absolute(sample.text))
-        self._decodes = sample.scheme in HTTP or text.lower().startswith(("file:", "local:"))
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether every source would have the same output."""
-        return not self.names
-
-    def filled(self, found: Found, number: int) -> str:
-        """Return the output of one source."""
-        whole = source_path(found.url)
-        folder, _, name = whole.rpartition("/")
-        values = {
-            "name": name,
-            "stem": _without_ending(name),
-            "path": _without_ending((whole if found.path is None else found.path).strip("/")),
-            "parent": folder.rpartition("/")[2],
-            "index": f"{number:06}",
-            **dict(found.names),
-        }
-
-        output, done = "", 0
-        for match in _FIELD.finditer(self.text):
-            if match[1] not in values:
-                raise UnrepresentableError(f"{{{match[1]}}} is known of STAC items only", url=found.url, field="output")
-            output += self.text[done : match.start()]
-            done = match.end()
-            safe = _escaped(_safe(values[match[1]], match[1], found.url), output)
-            if _AUTHORITY.search(output) and not _HOST.fullmatch(safe):
-                message = f"{{{match[1]}}} is {safe!r}, which is no name of a host or bucket"
-                raise UnrepresentableError(message, url=found.url, field="output")
-            output += safe.replace("%", "%25") if self._decodes else safe
-        output += self.text[done:]
-        where = parse(output)
-        if (where.scheme, where.is_chained, is_absolute(output)) != self._leads:
-            raise UnrepresentableError(f"{output} would lead out of {self.text}", url=found.url, field="output")
-        return output
-
-
-def source_path(url: str) -> str:
-    """Return the path of a source: the key in a bucket, the decoded path of an HTTP URL; no slash at its end."""
-    kind = scheme(url)
-    if kind in HTTP:
-        return unquote(urlsplit(url).path).rstrip("/")
-    if "://" not in url:
-        return url.rstrip("/")
-    path = url.partition("://")[2].rstrip("/")
-    return path if kind == "file" else path.partition("/")[2]
-
-
-def _without_ending(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    stem = name.rpartition(".")[0] or name
-    return f"{folder}{slash}{stem}"
-
-
-def _safe(value: str, name: str, url: str) -> str:
-    """Return a value that stays where the template puts it: no empty name, `..`, backslash or control character."""
-    parts = value.split("/")
-    slashed = len(parts) > 1 and name != "path"
-    if slashed or "\\" in value or _UNSAFE.search(value) or any(part in {"", ".", ".."} for part in parts):
-        raise UnrepresentableError(f"{{{name}}} is {value!r}, which is no name for an output", url=url, field="output")
-    return value
-
-
-def _escaped(value: str, before: str) -> str:
-    """Return a value in which nothing names a home, a scheme or a chain, whatever stands before it.
-
-    `~` and `:` are percent-encoded where they could, and a percent sign where it would look like that.
-    """
-    value = _ESCAPED.sub("%25", value)
-    if "/" not in before:
-        value = value.replace(":", "%3A")
-    if not before or before.endswith((":", "//")):
-        value = re.sub("^~", "%7E", value)
-    return _COLONS.sub("%3A", value)
-
-
 type OptionsOf = Callable[[str], Mapping[str, Any] | None]
 
 
@@ -269,7 +220,7 @@ class Selection:
     def is_plain(self) -> bool:
         """Whether all sources are named one by one."""
         return not (self.lists or self.stac) and all(
-            kind_of(source, many=True) is Kind.SOURCE for source in self.sources
+            kind_of(source, stac=True) is Kind.SOURCE for source in self.sources
         )
 
     def found(self, options: OptionsOf, allow: Sequence[str] = ()) -> Iterator[Found]:
@@ -292,7 +243,7 @@ class Selection:
                 yield found
 
     def _all(self, options: OptionsOf, allow: Sequence[str]) -> Iterator[Found]:
-        finder = _Finder(self, options, allow)
+        finder = _Finder(Wanted.IMAGES, options, allow, Assets(self.assets), bool(self.include))
         for source in self.sources:
             yield from finder.one(source)
         for name in self.lists:
@@ -310,9 +261,15 @@ MOST_LISTS = 64
 class _Finder:
     """Finds what names stand for."""
 
-    selection: Selection
+    wanted: Wanted
     options: OptionsOf
-    allow: Sequence[str]
+    allow: Sequence[str] = ()
+    assets: Assets | None = None
+    """Of STAC items; None where no command but a batch follows STAC, nor lists from afar."""
+    any_file: bool = False
+    """Whether files of a folder are taken whatever their names end in, since patterns choose among them."""
+    may_be_empty: bool = False
+    """Whether a folder or pattern may hold nothing."""
     lists: set[str] = field(default_factory=set)
     """Those that were read."""
 
@@ -321,12 +278,15 @@ class _Finder:
         if name in self.lists:
             return
         self.lists.add(name)
+        is_here = name == STDIN or local_path(name) is not None
+        if self.assets is None and not is_here:
+            raise UnsupportedError("a list from elsewhere is for batch; fetch it, and name what it is here", url=name)
         if by and len(self.lists) > MOST_LISTS:
             raise UnsupportedError(f"more than {MOST_LISTS} lists in lists", url=name)
         for source in lines(name, self.options(name), guard_of(name, by, self.allow)):
-            if name == STDIN or local_path(name) is not None:
+            if is_here:
                 yield from self.one(source)
-            elif kind_of(source, many=True) is Kind.SOURCE:
+            elif kind_of(source, stac=True) is Kind.SOURCE:
                 yield Found(source, **named_by(name))
             else:
                 list_mark = "@" if source.startswith("@") else ""
@@ -336,28 +296,72 @@ class _Finder:
 
     def one(self, source: str, by: str = "") -> Iterator[Found]:
         """Yield what one source stands for; `by` is the list from afar that names it."""
-        kind = kind_of(source, many=True)
+        kind = kind_of(source, stac=self.assets is not None)
         if kind is Kind.LIST:
             yield from self.of_list(source.removeprefix("@"), by)
         elif kind is Kind.PATTERN:
             found = listing.listed(listing.within(source), self.options(source))
             first = next(found, None)
-            if first is None:  # more likely a mistake than meant
+            if first is not None:
+                yield from chain([first], found)
+            elif not self.may_be_empty:  # more likely a mistake than meant
                 raise JnrrdzError("nothing is found by this pattern", url=source)
-            yield from chain([first], found)
         elif kind is Kind.FOLDER:
-            endings = tuple(ending for fmt in FORMATS if not fmt.is_directory for ending in fmt.endings)
-            for below in listing.listed(listing.within(source), self.options(source)):
-                if self.selection.include or below.url.lower().endswith(endings):
-                    yield below
-        elif kind is Kind.SOURCE:
-            yield Found(source)
-        else:
+            yield from self.of_folder(source)
+        elif kind in {Kind.STAC, Kind.TABLE}:
             yield from self.of_stac(source, kind, by)
+        elif kind is Kind.MANIFEST and self.wanted is Wanted.IMAGES:
+            raise UnsupportedError(
+                f"is a manifest already; jnrrdz convert {source} -o OUT writes it in another form", url=source
+            )
+        else:
+            yield Found(source)
+
+    def of_folder(self, source: str) -> Iterator[Found]:
+        """Yield what a folder holds that is asked for; one that is a container or a manifest itself is that."""
+        if local_path(source) is None and self._is_whole(source):
+            yield Found(source)
+            return
+        takes = _TAKEN[self.wanted]
+        counts: Counter[Held] = Counter()
+        later: list[Found] = []
+        for each in listing.listed(listing.within(source), self.options(source)):
+            held = Held.IMAGE if self.any_file else _held(each)
+            counts[held] += 1
+            if held in takes:
+                yield each
+            elif held in {Held.IMAGE, Held.DATASET}:
+                later.append(each)
+        if counts.keys() & takes:
+            yield from later if Held.IMAGE in takes else ()
+        elif self.wanted is Wanted.MANIFESTS or not (later or counts[Held.ATTRIBUTES]):
+            if not self.may_be_empty:
+                raise self._nothing(source, counts)
+        elif counts[Held.IMAGE]:
+            yield from later
+        else:  # nothing but data sets of N5, which are one container
+            yield Found(source)
+
+    def _is_whole(self, source: str) -> bool:
+        """Whether a remote folder is a container or a manifest, by the file that makes it one."""
+        marks = [] if self.wanted is Wanted.IMAGES else [METADATA, REPOSITORY]
+        marks += [] if self.wanted is Wanted.MANIFESTS else [ATTRIBUTES]
+        return any(exists(below(source, mark), self.options(source)) for mark in marks)
+
+    def _nothing(self, source: str, counts: Mapping["Held", int]) -> JnrrdzError:
+        """Return the error for a folder that holds nothing of what is asked for."""
+        wanted = "manifest" if self.wanted is Wanted.MANIFESTS else "image"
+        if self.wanted is Wanted.MANIFESTS and (counts[Held.IMAGE] or counts[Held.DATASET]):
+            told = f", but images; jnrrdz batch {source} -o 'OUT/{{path}}.json' makes a manifest of each"
+        elif self.wanted is Wanted.IMAGES and counts[Held.MANIFEST]:
+            told = ", but manifests; jnrrdz convert writes those in another form"
+        else:
+            told = f" whose name says so; a pattern such as '{source.rstrip('/')}/*' takes files of any name"
+        return JnrrdzError(f"the folder holds no {wanted}{told}", url=source)
 
     def of_stac(self, url: str, kind: Kind, by: str = "") -> Iterator[Found]:
         """Yield the sources that a STAC document, or a table of items, names."""
-        assets = Assets(self.selection.assets)
+        assets = self.assets or Assets()
         if kind is Kind.TABLE:
             yield from found_in_rows(url, assets, self.options(url), guard_of(url, by, self.allow))
         else:

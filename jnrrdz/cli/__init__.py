@@ -14,7 +14,7 @@ import click
 
 from jnrrdz.cli.batch import batch
 from jnrrdz.cli.codecs import codecs
-from jnrrdz.cli.console import FAILURE, INTERRUPTED, Console, guard_terminal, say
+from jnrrdz.cli.console import FAILURE, INTERRUPTED, USAGE, Console, guard_terminal, is_usage, say
 from jnrrdz.cli.index import index
 from jnrrdz.cli.info import info, ls
 from jnrrdz.cli.manifests import convert, merge, refresh, verify
@@ -59,7 +59,7 @@ class Program(click.Group):
                 sys.stdout.flush()
             except OSError:  # what a full disk did not take: Python would fail on it again at its end, with code 120
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(FAILURE)
+            ctx.exit(USAGE if is_usage(error) else FAILURE)
         except KeyboardInterrupt:
             say("interrupted", err=True)
             ctx.exit(INTERRUPTED)

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from jnrrdz.cli.console import SOME_FAILED, Console, console_of, say
-from jnrrdz.cli.options import Reach, ScanCommand, console_options, index_options
+from jnrrdz.cli.console import SOME_FAILED, Console, annotate, console_of, echo_json, say, step_summary
+from jnrrdz.cli.options import STDOUT, Reach, ScanCommand, console_options, index_options, json_option
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
     from jnrrdz.batches.item import Outcome
     from jnrrdz.batches.run import Batch
+
+ANNOTATED = 10
+"""Failures that are shown beside a workflow's run: no more of a step are."""
 
 EVERY = 5.0
 """Seconds between two lines of progress."""
@@ -69,7 +72,8 @@ class Shard(click.ParamType[tuple[int, int]]):
 @click.option("--resume", is_flag=True, help="Leave what is done and whose source has not changed.")
 @click.option("--overwrite", is_flag=True, help="Replace manifests that exist.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written.")
-@click.option("--report", type=click.Path(), metavar="FILE", help="Write a line of JSON for each source.")
+@click.option("--report", type=click.Path(), metavar="FILE", help="Write what --json writes to a file; - is stdout.")
+@json_option
 @index_options
 @console_options
 @console_of
@@ -82,6 +86,8 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
     from jnrrdz.batches import run  # noqa: PLC0415  see the package
     from jnrrdz.batches.selection import Selection  # noqa: PLC0415  the same
 
+    if options["report"] == STDOUT:
+        console.as_json, options["report"] = True, None
     names = [each.name for each in fields(Selection) if each.name != "sources"]
     selected = {name: options.pop(name) for name in names}
     if not (sources or selected["lists"] or selected["stac"]):
@@ -102,20 +108,27 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
         console.note(f"left out {reason}")
     if result.stopped is not None:
         console.note(f"stopped: {result.stopped}")
+    step_summary(f"jnrrdz batch: {counts}", ((each["source"], each["message"]) for each in result.failures))
     if result.failed:
         raise Exit(SOME_FAILED)
 
 
 def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
+    from jnrrdz.batches.run import redacted_record  # noqa: PLC0415  see the package
+
     start = last = time.monotonic()
 
     def tell(outcome: "Outcome", so_far: "Batch") -> None:
         nonlocal last
         url = hidden(outcome.job.found.url)
-        if dry_run:
+        if console.as_json:
+            echo_json(redacted_record(outcome))
+        elif dry_run:
             say(f"{url} -> {hidden(outcome.job.output)}")
         if outcome.message is not None:
             console.note(f"failed: {url}: {outcome.message}")
+            if so_far.failed <= ANNOTATED:
+                annotate(outcome.message, url)
         for warning in outcome.warnings:
             console.note(f"warning: {url}: {warning}")
         if time.monotonic() - last > EVERY:

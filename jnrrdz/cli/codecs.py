@@ -4,7 +4,7 @@ A decoder counts as there if the library that would be called says so, not becau
 """
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -54,31 +54,32 @@ NUMCODECS = "numcodecs."
 @access_options()
 @console_options
 @console_of
-def codecs(console: Console, /, check: str | None, *, as_json: bool, reach: Reach) -> None:
+def codecs(console: Console, /, check: str | None, *, reach: Reach) -> None:
     """Show which codecs and compressions of TIFF and NITF can be read here, and what would add more.
 
     With --check the exit code is 1 if any codec of the manifest cannot be read.
     """
     if check is None:
         available = survey()
-        _tell(available, _survey_lines, as_json=as_json)
+        if console.as_json:
+            echo_json(available)
+            return
+        for line in _survey_lines(available):
+            say(line)
         return
     from jnrrdz.commands.facts import Facts, opened  # noqa: PLC0415  see the package
 
+    check = reach.source(check)
     with console.warnings_told(check):
         checked = verdicts(Facts(opened(check, reach.access(check)).manifest))
     rows = [{"codec": v.entry, "arrays": v.arrays, "readable": v.reason is None, "reason": v.reason} for v in checked]
-    _tell(rows, _check_lines, as_json=as_json)
+    if console.as_json:
+        console.tell_json(check, {"codecs": rows})
+    else:
+        for line in _check_lines(rows):
+            say(line)
     if not all(row["readable"] for row in rows):
         raise Exit(FAILURE)
-
-
-def _tell(found: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
-    if as_json:
-        echo_json(found)
-        return
-    for line in lines(found):
-        say(line)
 
 
 def _check_lines(rows: Sequence[Json]) -> list[str]:

@@ -12,16 +12,19 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
+from itertools import islice
 from typing import Any
 
 import click
 from click.exceptions import Exit
 
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.redact import hidden, printable
+from jnrrdz.redact import hidden, printable, redacted
 
 FAILURE = 1
+USAGE = 2
 SOME_FAILED = 3
 NOT_VERIFIED = 4
 INTERRUPTED = 130
@@ -29,7 +32,50 @@ INTERRUPTED = 130
 
 def say(text: str, *, err: bool = False, label: str = "") -> None:
     """Print one line: nothing of it drives a terminal or shows a secret.  All that is no JSON is printed here."""
-    click.echo(f"{label} {printable(text)}" if label else printable(text), err=err)
+    shown = _inert(printable(text))
+    click.echo(f"{label} {shown}" if label else shown, err=err)
+
+
+def in_github() -> bool:
+    """Whether this runs as a step of GitHub Actions, whose runner reads commands in what a step prints.
+
+    https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+    """
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def _inert(text: str) -> str:
+    """Return a line in which that runner reads no command: what is printed may be a stranger's."""
+    if not in_github():
+        return text
+    return f"\\{text}" if text.lstrip().startswith("::") else text.replace("##[", "#\\#[")
+
+
+def annotate(text: str, source: str = "") -> None:
+    """Show an error beside the run of a workflow, where there is one."""
+    if in_github():
+        data = printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        place = printable(hidden(source)).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
+        click.echo(f"::error {f'file={place},' if source else ''}title=jnrrdz::{data}", err=True)
+
+
+MOST_ROWS = 100
+"""Rows of a summary, which may have a megabyte."""
+
+
+def step_summary(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Append a table of what failed to the summary of a workflow's job, where there is one; all of it escaped."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path or not in_github():
+        return
+    shown = [[escape(printable(cell))[:LONGEST_CELL] for cell in row] for row in islice(rows, MOST_ROWS)]
+    body = "".join(f"<tr><td>{source}</td><td>{what}</td></tr>" for source, what in shown)
+    table_of = f"<table><tr><th>source</th><th>what</th></tr>{body}</table>\n" if shown else ""
+    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123  the path is the runner's
+        file.write(f"<p>{escape(printable(title))}</p>\n{table_of}\n")
+
+
+LONGEST_CELL = 2000
 
 
 def say_traceback(error: BaseException) -> None:
@@ -47,6 +93,17 @@ def guard_terminal() -> None:
         logging.lastResort.setFormatter(_PrintableLog())
 
 
+def is_usage(error: Exception) -> bool:
+    """Whether an error is about what an option says, and not about a source."""
+    return isinstance(error, JnrrdzError) and (error.field or "").startswith("--")
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:  # with the file first, as ours have it
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
 class _PrintableLog(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -58,37 +115,57 @@ class Console:
 
     quiet: bool = False
     verbose: bool = False
+    as_json: bool = False
+    """Whether results are lines of JSON: one for each source, with `source` and `state`."""
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """Sources that failed, and why."""
 
     def note(self, text: str) -> None:
         """Say what was done, unless `-q`."""
         if not self.quiet:
             say(text, err=True)
 
-    def error(self, error: Exception) -> None:
+    def error(self, error: Exception, source: str = "") -> None:
         """Say what went wrong; with `-v` after the traceback."""
         if self.verbose:
             say_traceback(error)
-        text = str(error) or type(error).__name__
-        if isinstance(error, OSError) and error.strerror:  # with the file first, as ours have it
-            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        text = _text_of(error)
         say(text, err=True, label=click.style("error:", fg="red", bold=True))
+        annotate(text, source)
+
+    def tell_json(self, source: str, members: Mapping[str, Any], state: str = "ok") -> None:
+        """Write the line of JSON about a source, or about the one output of several."""
+        echo_json({"source": hidden(source), "state": state, **members})
+
+    def fail_json(self, source: str, error: Exception) -> None:
+        """Write the line of a source that failed, where JSON is asked for."""
+        if self.as_json:
+            message = redacted(error.message if isinstance(error, JnrrdzError) else str(error))
+            self.tell_json(source, {"error": type(error).__name__, "message": message}, "failed")
 
     def each(self, names: Iterable[str], work: Callable[[str], None]) -> int:
         """Do some work for each name, its warnings told, and return how many failed: none stops the others."""
-        failed = 0
+        self.failures.clear()
         for name in names:
             try:
                 with self.warnings_told(name):
                     work(name)
             except (JnrrdzError, OSError) as error:
-                self.error(error)
-                failed += 1
-        return failed
+                if is_usage(error):  # the same for every source
+                    raise
+                self.error(error, name)
+                self.fail_json(name, error)
+                self.failures.append((hidden(name), _text_of(error)))
+        return len(self.failures)
 
     def end_each(self, names: Sequence[str], work: Callable[[str], None]) -> None:
         """Do the same, and end the program with its code if any failed."""
-        if self.each(names, work):
-            raise Exit(SOME_FAILED if len(names) > 1 else FAILURE)
+        self.end(self.each(names, work), len(names))
+
+    def end(self, failed: int, of: int) -> None:
+        """End the program with its code if any of some sources failed."""
+        if failed:
+            raise Exit(SOME_FAILED if of > 1 else FAILURE)
 
     def hush_icechunk(self, form: str | None) -> None:
         """Keep Icechunk's own lines back, which are in colour and concern its developers, unless `-v`."""
@@ -140,8 +217,8 @@ def counts(**numbers: int) -> str:
 
 
 def echo_json(value: Any) -> None:
-    """Write one JSON document to stdout, in ASCII that no terminal obeys."""
-    click.echo(json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
+    """Write one line of JSON to stdout, in ASCII that no terminal obeys."""
+    click.echo(json.dumps(value).replace("\x7f", "\\u007f"))
 
 
 def size(nbytes: int | None) -> str:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jnrrdz.cli import console as text
-from jnrrdz.cli.console import Console, console_of, echo_json, say
-from jnrrdz.cli.options import Reach, access_options, console_options, json_option
+from jnrrdz.cli.console import Console, console_of, say
+from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, json_option
+from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
     from jnrrdz.commands.facts import Facts, Node
@@ -37,14 +38,14 @@ type Json = dict[str, Any]
 
 
 @click.command(epilog=EPILOG, short_help="Show what an image or a manifest holds.")
-@click.argument("name", metavar="SRC|REFS", type=click.Path())
+@click.argument("names", nargs=-1, required=True, metavar="SRC|REFS...", type=click.Path())
 @click.option("-a", "--all", "every", is_flag=True, help="Show every attribute too.")
 @click.option("--picture", is_flag=True, help="Show a small picture too, in kitty, iTerm2 or a terminal with sixels.")
 @json_option
 @access_options()
 @console_options
 @console_of
-def info(console: Console, /, name: str, *, reach: Reach, **how: bool) -> None:
+def info(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool) -> None:
     """Show what an image (SRC) or a manifest (REFS) holds.
 
     Where it lies, when it was taken, bands, levels, shapes, types, chunks, codecs, nodata; for an image what
@@ -53,16 +54,22 @@ def info(console: Console, /, name: str, *, reach: Reach, **how: bool) -> None:
     from jnrrdz.commands.facts import opened  # noqa: PLC0415  see the package
     from jnrrdz.commands.info import summary  # noqa: PLC0415  the same
 
-    shown = _protocol(as_json=how["as_json"]) if how["picture"] else None
-    with console.warnings_told(name):
+    shown = _protocol(as_json=console.as_json) if how["picture"] else None
+    sources = reach.sources(names, BOTH)
+
+    def show(name: str) -> None:
         found = summary(opened(name, reach.access(name)), attributes=how["every"])
-        if how["as_json"]:
-            echo_json(found)
+        if console.as_json:
+            console.tell_json(name, found)
             return
         for line in _lines(found):
             say(line)
         if shown is not None:
             _show_picture(shown, name, reach)
+        if name != sources[-1]:
+            say("")
+
+    console.end_each(sources, show)
 
 
 def _protocol(*, as_json: bool) -> str:
@@ -280,37 +287,46 @@ Examples:
 
 
 @click.command(epilog=LS_EPILOG, short_help="List groups and arrays.")
-@click.argument("name", metavar="REFS|SRC", type=click.Path())
+@click.argument("names", nargs=-1, required=True, metavar="REFS|SRC...", type=click.Path())
 @click.option("-r", "--recursive", is_flag=True, help="Go down into groups.")
 @click.option("-l", "--long", "details", is_flag=True, help="Show type, shape, chunk shape and stored bytes.")
 @json_option
 @access_options()
 @console_options
 @console_of
-def ls(console: Console, /, name: str, *, reach: Reach, as_json: bool, **how: bool) -> None:
+def ls(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool) -> None:
     """List the groups and arrays of a manifest (REFS) or of an image (SRC).
 
-    Groups end in a slash.  With --json a list of objects with everything that -l shows.
+    Groups end in a slash.  With --json everything that -l shows.
     """
     from jnrrdz.commands.facts import Facts, opened  # noqa: PLC0415  imported where it is needed
-    from jnrrdz.commands.info import array_facts  # noqa: PLC0415  the same
 
-    with console.warnings_told(name):
+    sources = reach.sources(names, BOTH)
+
+    def show(name: str) -> None:
         facts = Facts(opened(name, reach.access(name)).manifest)
         nodes = [node for node in facts.nodes.values() if node.path and (how["recursive"] or "/" not in node.path)]
-        if as_json:
-            listed = ("data_type", "shape", "chunk_shape", "chunks", "missing", "stored_bytes")
-            rows = [(node, {} if node.refs is None else array_facts(facts, node)) for node in nodes]
-            echo_json(
-                [
-                    {"path": node.path, "kind": "array" if row else "group"}
-                    | {name: row[name] for name in listed if row}
-                    for node, row in rows
-                ]
-            )
+        if console.as_json:
+            console.tell_json(name, {"nodes": [_listed(facts, node) for node in nodes]})
             return
+        if len(sources) > 1:
+            say(f"{hidden(name)}:")
         for line in _long(facts, nodes) if how["details"] else map(_name, nodes):
             say(line)
+        if name != sources[-1]:
+            say("")
+
+    console.end_each(sources, show)
+
+
+def _listed(facts: "Facts", node: "Node") -> Json:
+    from jnrrdz.commands.info import array_facts  # noqa: PLC0415  see the package
+
+    if node.refs is None:
+        return {"path": node.path, "kind": "group"}
+    row = array_facts(facts, node)
+    shown = ("data_type", "shape", "chunk_shape", "chunks", "missing", "stored_bytes")
+    return {"path": node.path, "kind": "array"} | {name: row[name] for name in shown}
 
 
 def _name(node: "Node") -> str:

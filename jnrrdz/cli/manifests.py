@@ -2,16 +2,49 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
 
-from jnrrdz.cli.console import FAILURE, NOT_VERIFIED, Console, console_of, counted, counts, echo_json, say, table
-from jnrrdz.cli.options import Reach, access_options, console_options, form_options, json_option
+from jnrrdz.cli.console import (
+    FAILURE,
+    NOT_VERIFIED,
+    Console,
+    annotate,
+    console_of,
+    counted,
+    counts,
+    say,
+    step_summary,
+    table,
+)
+from jnrrdz.cli.options import (
+    ENDINGS,
+    FORM,
+    MANIFESTS,
+    MANIFESTS_FIRST,
+    ONE,
+    STDOUT,
+    Reach,
+    access_options,
+    as_file,
+    check_form,
+    console_options,
+    folder_made,
+    form_options,
+    json_option,
+    planned_manifests,
+)
+from jnrrdz.options import WriteOptions, with_choices
+from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
     from jnrrdz.commands.verify import Verification
+
+ANNOTATED = 10
+"""Findings that are shown beside a workflow's run: no more of a step are."""
 
 EPILOG = """\b
 Examples:
@@ -32,6 +65,7 @@ Examples:
 )
 @click.option("--keep-order", is_flag=True, help="Keep the order of REFS, and values that are there twice.")
 @click.option("--skip-mismatched", is_flag=True, help="Leave out what does not fit, with a warning for each.")
+@json_option
 @form_options
 @access_options()
 @console_options
@@ -44,14 +78,28 @@ def merge(console: Console, /, refs: Sequence[str], output: str, *, reach: Reach
     """
     from jnrrdz.commands.merge import merge as run  # noqa: PLC0415  see the package
 
-    console.hush_icechunk(options["format"])
+    refs = reach.sources(refs, MANIFESTS_FIRST)
+    (form,) = with_choices({name: options.pop(name) for name in FORM}, WriteOptions())
+    check_form(form, output, as_json=console.as_json)
+    console.hush_icechunk(form.format)
     with console.warnings_told(output):
-        made = run(refs, output, access=reach.access(*refs), target_options=reach.options(output), **options)
+        with as_file(output) as out:
+            made = run(
+                refs,
+                out,
+                access=reach.access(*refs),
+                form=replace(form, target_options=reach.options(output)),
+                **options,
+            )
         for reason in made.left_out:
             warnings.warn(f"left out {reason}", stacklevel=1)
+    if console.as_json:
+        members = [hidden(member) for member in made.members]
+        told = {"format": made.format, "members": members, "left_out": made.left_out, "dropped": made.dropped}
+        console.tell_json(output, told | {"arrays": made.arrays, "chunks": made.chunks})
     if made.dropped:
         console.note(f"attributes that differ are not in it: {', '.join(made.dropped)}")
-    console.note(f"{made.output}: {counts(manifest=len(made.members), array=made.arrays, chunk=made.chunks)}")
+    console.note(f"{output}: {counts(manifest=len(made.members), array=made.arrays, chunk=made.chunks)}")
 
 
 CONVERT_EPILOG = """\b
@@ -61,9 +109,9 @@ Examples:
 """
 
 
-@click.command(epilog=CONVERT_EPILOG, short_help="Write a manifest in another form, or for moved sources.")
-@click.argument("refs", metavar="REFS", type=click.Path())
-@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The manifest to write.")
+@click.command(epilog=CONVERT_EPILOG, short_help="Write manifests in another form, or for moved sources.")
+@click.argument("names", nargs=-1, required=True, metavar="REFS...", type=click.Path())
+@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
 @click.option(
     "--rewrite-prefix",
     "rules",
@@ -71,31 +119,51 @@ Examples:
     metavar="OLD=NEW",
     help="Sources below OLD are below NEW now. Repeatable; the longest OLD that fits is used.",
 )
+@json_option
 @form_options
 @access_options()
 @console_options
 @console_of
-def convert(console: Console, /, refs: str, output: str, *, rules: Sequence[str], reach: Reach, **options: Any) -> None:
+def convert(
+    console: Console,
+    /,
+    names: Sequence[str],
+    output: str,
+    *,
+    rules: Sequence[str],
+    reach: Reach,
+    **options: Any,
+) -> None:
     """Write what the manifest REFS says as OUT; no source is opened.
 
-    Sources that moved keep their size in the table of sources, which reading compares; run
-    `jnrrdz verify` to look at them in their new place.
+    With several, OUT is a directory and gets one manifest for each.  Sources that moved keep their size in the
+    table of sources, which reading compares; run `jnrrdz verify` to look at them in their new place.
     """
     from jnrrdz.commands.convert import convert as run  # noqa: PLC0415  see the package
     from jnrrdz.commands.convert import prefix_of  # noqa: PLC0415  the same
+    from jnrrdz.manifests.manifest import format_of  # noqa: PLC0415  the same
 
-    with console.warnings_told(refs):
-        group = run(
-            refs,
-            output,
-            rewrite_prefix=dict(map(prefix_of, rules)),
-            access=reach.access(refs),
-            target_options=reach.options(output),
-            **options,
-        )
-    arrays = [array for _, array in group.arrays() if array.shape]
-    numbers = counts(array=len(arrays), chunk=sum(array.refs.chunks for array in arrays))
-    console.note(f"{output}: {numbers} of {counts(source=len(group.sources))}")
+    prefixes = dict(map(prefix_of, rules))
+    found = reach.sources(names, MANIFESTS)
+    (form,) = with_choices(options, WriteOptions())
+    places = dict(planned_manifests(found, output, form, as_json=console.as_json))
+
+    def rewrite(name: str) -> None:
+        place = places[name]
+        console.hush_icechunk(form.format or format_of(ENDINGS["json"] if place == STDOUT else place))
+        output = replace(form, target_options=reach.options(place))
+        with as_file(place) as out:
+            group = run(name, out, rewrite_prefix=prefixes, access=reach.access(name), form=output)
+        arrays = [array for _, array in group.arrays() if array.shape]
+        chunks = sum(array.refs.chunks for array in arrays)
+        if console.as_json:
+            told = {"output": hidden(place), "arrays": len(arrays), "chunks": chunks}
+            console.tell_json(name, told | {"sources": len(group.sources)})
+        numbers = counts(array=len(arrays), chunk=chunks)
+        console.note(f"{place}: {numbers} of {counts(source=len(group.sources))}")
+
+    with folder_made(found, output, ONE):
+        console.end_each(found, rewrite)
 
 
 REFRESH_EPILOG = """\b
@@ -109,6 +177,7 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="REFS...", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Say what changed, and write nothing.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=32, show_default=True, help="Sources at a time.")
+@json_option
 @access_options()
 @console_options
 @console_of
@@ -122,12 +191,19 @@ def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, **option
 
     def renew(name: str) -> None:
         made = run(name, access=reach.access(name), **options)
+        if console.as_json:
+            changed = [hidden(url) for url in made.changed]
+            told = {"sources": made.sources, "changed": changed, "written": bool(changed) and not options["dry_run"]}
+            console.tell_json(name, told)
         verb = "changed" if options["dry_run"] else "scanned again"
         console.note(
             f"{name}: {f'{len(made.changed)} of {made.sources} sources {verb}' if made.changed else 'as it was'}"
         )
 
-    console.end_each(names, renew)
+    found = reach.sources(names, MANIFESTS)
+    failed = console.each(found, renew)
+    step_summary(f"jnrrdz refresh: {counts(manifest=len(found))}, {failed} failed", console.failures)
+    console.end(failed, len(found))
 
 
 VERIFY_EPILOG = """\b
@@ -147,7 +223,7 @@ Examples:
 @access_options()
 @console_options
 @console_of
-def verify(console: Console, /, names: Sequence[str], *, as_json: bool, reach: Reach, **options: Any) -> None:
+def verify(console: Console, /, names: Sequence[str], *, reach: Reach, **options: Any) -> None:
     """Tell whether manifests (REFS) still say what is in their sources.
 
     Looked at are the state of every source, every range, the tables of the files, and some chunks of each
@@ -167,14 +243,20 @@ def verify(console: Console, /, names: Sequence[str], *, as_json: bool, reach: R
         parts += [counted(result.ranges, "range")] if result.ranges else []
         parts += [f"{counted(result.chunks, 'chunk')} read"] if result.chunks else []
         parts += [counted(result.checksums, "checksum")] if result.checksums else []
+        if console.as_json:
+            console.tell_json(name, result.to_json())
         verdict = "fine" if result.ok else counted(len(result.findings), "finding")
         console.note(f"{result.refs}: {verdict} ({', '.join(parts)})")
 
-    failed = console.each(names, look)
-    rows = [(result.refs, found.kind, found.place, found.message) for result in results for found in result.findings]
-    if as_json:
-        echo_json([result.to_json() for result in results])
-    elif rows:
+    found = reach.sources(names, MANIFESTS_FIRST)
+    failed = console.each(found, look)
+    rows = [(each.refs, one.kind, one.place, one.message) for each in results for one in each.findings]
+    wrong = [(refs, f"{kind}: {place}: {message}") for refs, kind, place, message in rows]
+    for refs, text in wrong[:ANNOTATED]:
+        annotate(text, refs)
+    told = f"jnrrdz verify: {counts(manifest=len(found), finding=len(rows))}, {failed} failed"
+    step_summary(told, [*console.failures, *wrong])
+    if rows and not console.as_json:
         for line in table(rows):
             say(line)
     if failed:

@@ -8,15 +8,24 @@ The S3 options become fsspec's storage options, for `s3://` URLs only, and are i
 """
 
 import functools
-from collections.abc import Callable, Sequence
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
-from jnrrdz.options import Access
+from jnrrdz.options import Access, WriteOptions
+from jnrrdz.sources.url import local_path
 
 S3 = ("s3://", "s3a://")
 
@@ -53,6 +62,19 @@ class Reach:
         # fsspec takes the options of a link of a chain (zip://a.tif::s3://bucket/b.zip) by its protocol
         links = [link.partition("://")[0] for link in url.split("::")[1:] if link.startswith(S3)]
         return {links[0]: given} if links else None
+
+    def sources(self, names: Sequence[str], wanted: str) -> list[str]:
+        """Return what the names of a command stand for: files, folders, patterns, lists, each resolved."""
+        from jnrrdz.batches.selection import Wanted, resolve  # noqa: PLC0415  see the package
+
+        return [found.url for found in resolve(names, Wanted(wanted), self.options)]
+
+    def source(self, name: str) -> str:
+        """Return the one source or manifest that a name stands for."""
+        found = self.sources([name], BOTH)
+        if len(found) > 1:
+            raise click.UsageError(f"{name} stands for {len(found)} files, such as {found[0]}; name one of them.")
+        return found[0]
 
     def access(self, *names: str) -> Access:
         """Return how manifests, or sources, and the sources that they name are reached."""
@@ -102,7 +124,121 @@ def console_options(command: Command) -> Command:
     return _with((quiet, verbose), command)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write one JSON document to stdout.")
+IMAGES, MANIFESTS, BOTH = "images", "manifests", "images and manifests"
+MANIFESTS_FIRST = "manifests, or images where there are none"
+"""What a command takes of a folder: `jnrrdz.batches.selection.Wanted`."""
+
+STDOUT = "-"
+
+FORM = ("format", "single_range", "relative", "keep_query", "overwrite")
+"""What the options of `form_options` are called."""
+
+ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
+ONE = (*ENDINGS.values(), ".parq")
+"""What the name of one manifest ends in."""
+
+
+def is_folder(sources: Sequence[str], output: str, one: Sequence[str]) -> bool:
+    """Whether OUT holds an output for each source; the name of `one` output may end in a slash too."""
+    is_one = output.rstrip("/").lower().endswith(tuple(one))
+    if len(sources) > 1 and is_one:
+        raise click.UsageError(
+            f"{output} is one output, and there are {len(sources)} sources; name a directory for OUT, such as out/."
+        )
+    return not is_one and (len(sources) > 1 or output.endswith("/") or Path(output).is_dir())
+
+
+def planned(sources: Sequence[str], output: str, ending: str, one: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the output of every source; two sources for one output are an error."""
+    if not is_folder(sources, output, one):
+        return [(sources[0], output)]
+    pairs = [(source, f"{output.rstrip('/') or '/'}/{_stem(source)}{ending}") for source in sources]
+    for place, times in Counter(place for _, place in pairs).items():
+        if times > 1:
+            twins = " and ".join(source for source, own in pairs if own == place)
+            raise click.UsageError(
+                f"{twins} would all become {place}; use different directories, or jnrrdz batch -o 'OUT/{{path}}.json'."
+            )
+    return pairs
+
+
+def check_form(form: WriteOptions, output: str, *, as_json: bool = False) -> None:
+    """Refuse what stdout does not take: it has no place, and holds one file."""
+    if output == STDOUT and form.format not in {None, "json"}:
+        raise click.UsageError(f"{form.format} is a directory and cannot go to stdout; json can.")
+    if output == STDOUT and as_json:
+        raise click.UsageError("--json and -o - would both write to stdout; name a file for OUT.")
+    if output == STDOUT and form.relative:
+        raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
+
+
+def planned_manifests(
+    sources: Sequence[str], output: str, form: WriteOptions, *, as_json: bool = False
+) -> list[tuple[str, str]]:
+    """Return the manifest for every source; stdout takes one, of JSON."""
+    check_form(form, output, as_json=as_json)
+    if output == STDOUT:
+        if len(sources) > 1:
+            raise click.UsageError("Several sources need a directory for OUT; stdout takes one manifest.")
+        return [(sources[0], STDOUT)]
+    pairs = planned(sources, output, ENDINGS[form.format or "json"], ONE)
+    own = {os.path.realpath(source) for source in sources}
+    for _, place in pairs:
+        if os.path.exists(place) and os.path.realpath(place) in own:  # noqa: PTH110  URLs come here too
+            raise click.UsageError(f"{place} is a source itself and would be replaced; name another OUT.")
+    return pairs
+
+
+@contextmanager
+def as_file(output: str) -> Iterator[str]:
+    """Yield the name of a file to write OUT to; what is meant for stdout goes there once it is whole."""
+    if output != STDOUT:
+        yield output
+        return
+    with tempfile.TemporaryDirectory(prefix="jnrrdz-stdout-") as folder:
+        path = Path(folder) / "stdout.json"
+        yield str(path)
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def folder_made(sources: Sequence[str], output: str, one: Sequence[str]) -> Iterator[None]:
+    """Make the directory OUT where it has to be one; it goes again if nothing is in it."""
+    path = local_path(output)  # stores make theirs as they need them
+    made = None
+    if output != STDOUT and path is not None and is_folder(sources, output, one) and not Path(path).is_dir():
+        made = Path(path)
+        made.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        if made is not None and not any(made.iterdir()):
+            made.rmdir()
+
+
+def _stem(source: str) -> str:
+    """Return a source's name without its ending."""
+    path = urlsplit(source).path if source.startswith(("http://", "https://")) else source
+    name = PurePosixPath(path).stem
+    if name in {"", ".", ".."}:
+        raise click.UsageError(f"{source} names no file.")
+    return name
+
+
+def _keep_json(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  click's signature
+    context.find_root().ensure_object(Console).as_json = value
+
+
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_json,
+    help="Write a line of JSON for each source.",
+)
 
 
 FORMATS = ("json", "parquet", "icechunk")

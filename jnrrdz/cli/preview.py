@@ -4,13 +4,15 @@ A module of its own, short as it is: each command stands in one, and imports wha
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from jnrrdz.cli.console import Console, console_of
-from jnrrdz.cli.options import Reach, access_options, console_options
+from jnrrdz.cli.options import BOTH, STDOUT, Reach, access_options, console_options, folder_made, json_option, planned
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import hidden
 
 EPILOG = """\b
 Examples:
@@ -19,6 +21,7 @@ Examples:
   jnrrdz preview stack.ome.tif -o stack.png --at t=3,z=10
 """
 
+PNG = (".png",)
 USAGE = {"size", "bands", "stretch", "at"}
 """Fields whose values are the command line's own."""
 
@@ -50,39 +53,63 @@ class Indices(click.ParamType[dict[str, int]]):
 
 
 @click.command(epilog=EPILOG, short_help="Draw a small picture of an image.")
-@click.argument("src", metavar="SRC", type=click.Path())
-@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The PNG to write; - for stdout.")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="PNG, directory, or -.")
 @click.option("--size", type=int, default=512, show_default=True, help="Pixels along the longer side.")
 @click.option("--bands", type=Bands(), help="One band, or three for red, green and blue, counted from 1.")
 @click.option("--group", metavar="PATH", help="Show this group, not the first image.")
 @click.option("--stretch", metavar="LOW,HIGH", help="Per cent of the pixels, or min,max; 2,98 but for bytes.")
 @click.option("--at", type=Indices(), help="Where along further axes; else the first, and the middle of z.")
 @click.option("--overwrite", is_flag=True, help="Replace a picture that exists.")
+@json_option
 @access_options()
 @console_options
 @console_of
-def preview(console: Console, /, src: str, output: str, *, overwrite: bool, reach: Reach, **how: Any) -> None:
-    """Draw a picture of SRC, an image or a manifest.
+def preview(
+    console: Console,
+    /,
+    sources: Sequence[str],
+    output: str,
+    *,
+    overwrite: bool,
+    reach: Reach,
+    **how: Any,
+) -> None:
+    """Draw a picture of SRC, an image or a manifest; of several one each, in the directory OUT.
 
     It is read from the coarsest level that suffices, and shown in its own colours; what has no data is transparent.
     """
     from jnrrdz.commands import preview as pictures  # noqa: PLC0415  see the package
     from jnrrdz.manifests.atomic import new_file  # noqa: PLC0415  the same
 
-    try:
-        with console.warnings_told(src):
-            picture = pictures.preview(
-                src, pictures.PreviewOptions(**how | {"at": how["at"] or {}}), access=reach.access(src)
-            )
-    except JnrrdzError as error:
-        if error.field in USAGE:
-            raise click.UsageError(f"--{error.field}: {error.message}") from error
-        raise
-    if output == "-":
-        sys.stdout.buffer.write(picture.png)
-        return
+    sources = reach.sources(sources, BOTH)
+    if output == STDOUT and console.as_json:
+        raise click.UsageError("--json and -o - would both write to stdout; name a file for OUT.")
+    if output == STDOUT and len(sources) > 1:
+        raise click.UsageError("Several sources need a directory for OUT; stdout takes one picture.")
+    places = {sources[0]: STDOUT} if output == STDOUT else dict(planned(sources, output, PNG[0], PNG))
+    if not all(place == STDOUT or place.lower().endswith(PNG) for place in places.values()):
+        raise click.UsageError(f"{output}: a picture is a PNG; let OUT end in .png, or in a slash.")
     replaces = pictures.is_picture if overwrite else None
-    with new_file(output, replaces=replaces, storage_options=reach.options(output)) as file:
-        file.write(picture.png)
-    height, width, _ = picture.rgba.shape
-    console.note(f"{output}: {width} x {height} pixels")
+
+    def draw(source: str) -> None:
+        place = places[source]
+        try:
+            wanted = pictures.PreviewOptions(**{**how, "at": how["at"] or {}})
+            picture = pictures.preview(source, wanted, access=reach.access(source))
+        except JnrrdzError as error:
+            if error.field in USAGE:
+                raise click.UsageError(f"--{error.field}: {error.message}") from error
+            raise
+        if place == STDOUT:
+            sys.stdout.buffer.write(picture.png)
+            return
+        with new_file(place, replaces=replaces, storage_options=reach.options(place)) as file:
+            file.write(picture.png)
+        height, width, _ = picture.rgba.shape
+        if console.as_json:
+            console.tell_json(source, {"output": hidden(place), "width": width, "height": height})
+        console.note(f"{place}: {width} x {height} pixels")
+
+    with folder_made(sources, output, PNG):
+        console.end_each(list(places), draw)

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from jnrrdz.cli.console import Console, console_of, counts
-from jnrrdz.cli.options import Reach, access_options, console_options
+from jnrrdz.cli.options import Reach, access_options, console_options, json_option
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.redact import hidden
 
 COMPRESSIONS = ["raw", "gzip", "bzip2", "zstd", "lz4"]
 METHODS = ["average", "gaussian", "lanczos", "max", "min", "mode"]
@@ -49,11 +50,19 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @click.option("--group", metavar="PATH", help="Tile this group or array, not the full-resolution image.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=2, show_default=True, help="Tiles packed at once.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that exists.")
+@json_option
 @access_options()
 @console_options
 @console_of
 def tile(
-    console: Console, /, src: str, output: str, *, tile_sizes: Sequence[int], reach: Reach, **options: Any
+    console: Console,
+    /,
+    src: str,
+    output: str,
+    *,
+    tile_sizes: Sequence[int],
+    reach: Reach,
+    **options: Any,
 ) -> None:
     """Write the image of SRC as a tiled JNRRD.
 
@@ -61,6 +70,9 @@ def tile(
     """
     from jnrrdz.commands.tile import tile as run  # noqa: PLC0415  see the package
 
+    if not output.lower().endswith(".jnrrd"):
+        raise click.UsageError(f"{output}: a JNRRD is written; let OUT end in .jnrrd.")
+    src = reach.source(src)
     try:
         with console.warnings_told(src), _progress(console) as progress:
             made = run(
@@ -76,6 +88,9 @@ def tile(
         if error.field in USAGE:
             raise click.UsageError(f"--{error.field}: {error.message}") from error
         raise
+    if console.as_json:
+        told = {"output": hidden(output), "sizes": list(made.sizes), "levels": made.levels}
+        console.tell_json(src, told | {"tiles": made.tiles, "nbytes": made.nbytes})
     numbers = counts(level=made.levels, tile=made.tiles)
     console.note(f"{output}: {'x'.join(map(str, made.sizes))}, {numbers}, {made.nbytes} bytes of tiles")
 

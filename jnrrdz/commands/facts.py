@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 
 from jnrrdz import api
-from jnrrdz.batches.selection import Kind, kind_of
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import MalformedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
-from jnrrdz.manifests.manifest import Manifest, from_group
+from jnrrdz.manifests.manifest import Manifest, from_group, manifest_form
 from jnrrdz.options import Access, ScanOptions
 
 type Json = dict[str, Any]
+
+FORMS = {"json": "JSON manifest", "parquet": "Parquet manifest", "icechunk": "Icechunk repository"}
 
 _WKT_NAME = re.compile(r'\s*\w+\[\s*"((?:[^"]|"")*)"')
 _WKT_CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\]\s*\Z')
@@ -255,12 +256,9 @@ class Opened:
 
 def opened(name: str, access: Access, options: ScanOptions | None = None) -> Opened:
     """Return what a path or URL holds."""
-    kind = kind_of(name)
-    if kind is Kind.REPOSITORY:
-        raise UnsupportedError("an Icechunk repository, which the icechunk package opens", url=name)
-    if kind is Kind.MANIFEST:
+    form = manifest_form(name)
+    if form is not None:
         store = api.open_stored(name, access=access)
-        form = "Parquet manifest" if store.manifest.form == "parquet" else "JSON manifest"
-        return Opened(name, form, store.manifest)
+        return Opened(name, FORMS[store.manifest.form or form], store.manifest)
     found = scanning.scan(name, options or ScanOptions(), access)
     return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)

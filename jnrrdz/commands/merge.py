@@ -33,7 +33,6 @@ from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import format_of
-from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, MergeChoices, MergeOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import ByteSource, ReadAhead
@@ -200,9 +199,9 @@ def _read(access: Access, ref: Ref) -> tuple[VirtualGroup, Mapping[str, AddressG
         return ref, {}
     manifest = api.open_stored(ref, access=access).manifest
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
-    if manifest.url is None:
+    trust = manifest.trust(access.allow)
+    if trust is None:
         return group, {}
-    trust = Trust(manifest.url, tuple(record.url for record in manifest.sources), tuple(access.allow))
     return group, {record.url: trust.guard_for(record.url) for record in group.sources}
 
 

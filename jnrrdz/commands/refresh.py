@@ -10,15 +10,13 @@ from dataclasses import dataclass, fields
 from typing import Unpack
 
 from jnrrdz import api
-from jnrrdz.batches.selection import Kind, kind_of
 from jnrrdz.commands.verify import states
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_member
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.trust import Trust
+from jnrrdz.manifests.manifest import Manifest, manifest_form
 from jnrrdz.options import Access, AccessChoices, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.fsspec import open_source
@@ -55,8 +53,8 @@ def refresh(
     """
     (reach,) = with_choices(choices, access or Access())
     name = os.fspath(refs)
-    if kind_of(name) is not Kind.MANIFEST or name.rstrip("/").endswith(".icechunk"):
-        raise UnsupportedError("no manifest of JSON or Parquet, which a refresh writes anew", url=name)
+    if manifest_form(name) is None:
+        raise UnsupportedError("is no manifest; a refresh writes manifests anew", url=name)
     manifest = api.open_store(name, access=reach).manifest
     pool = SourcePool(manifest, options=reach.source_options, allow=reach.allow, opener=open_source)
     changed = _changed(manifest, pool, jobs)
@@ -89,7 +87,9 @@ def _changed(manifest: Manifest, pool: SourcePool, jobs: int) -> list[str]:
 
 def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> VirtualGroup:
     """Return what the manifest should say now."""
-    trust = Trust(manifest.url or "", tuple(record.url for record in manifest.sources), tuple(access.allow))
+    trust = manifest.trust(access.allow)
+    if trust is None:
+        raise UnsupportedError("was scanned, and is no manifest")
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
     origin = group.origin
     asked = origin.get("options")

@@ -32,7 +32,6 @@ from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, AccessChoices, with_choices
 from jnrrdz.redact import hidden, record_repr, redacted
 from jnrrdz.sources.base import ObjectState, Validators, seen_in_listing, since_listed, since_scanned
@@ -249,9 +248,7 @@ def tree_states(manifest: Manifest, columns: Mapping[str, ChunkRefs], access: Ac
     answers = States()
     recorded = _recorded_objects(columns)
     records = {record.url: record for record in manifest.sources}
-    trust = None
-    if manifest.url is not None:
-        trust = Trust(manifest.url, tuple(records), tuple(access.allow))
+    trust = manifest.trust(access.allow)
     for tree in filter(is_folder, records):
         files = {url for url in (*recorded, *records) if url.startswith(tree) and url != tree}
         new = TreeKeys()

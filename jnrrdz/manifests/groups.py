@@ -23,7 +23,6 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import read_indices
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.trust import Trust
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
 
@@ -58,7 +57,7 @@ class _Reader:
         self._options = options
         self._records = {record.url: record for record in manifest.sources}
         # what was scanned was named by the user, as in read.pool
-        self._trust = None if manifest.url is None else Trust(manifest.url, tuple(self._records), tuple(allow))
+        self._trust = manifest.trust(allow)
         self._places: dict[str, str] = {}
 
     def root(self) -> VirtualGroup:

@@ -1,4 +1,8 @@
-"""A tree of virtual arrays as a commit of an Icechunk repository.
+"""A tree of virtual arrays as a commit of an Icechunk repository, and a version of a repository as a manifest.
+
+A version is named `REPO@branch.NAME`, `REPO@tag.NAME` or `REPO@SNAPSHOT`; a repository by itself means its branch
+`main`.  References are read as columns, a hundred thousand in a batch; what a manifest records of its sources stands
+in the root's attribute `jnrrdz`, as in the other forms.
 
 Follows https://icechunk.io/en/stable/guides/virtual/.  The repository names the directory of every source as a
 container of virtual chunks; its reader has to authorise them (`authorize_virtual_chunk_access`).  Every
@@ -8,8 +12,10 @@ Icechunk refuses to read a source that is no longer in it.
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,18 +29,19 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.refs import ChunkRefs, TreeFiles
-from jnrrdz.core.zarr_json import dumps, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import exists_already, new_directory
+from jnrrdz.manifests.columns import MOST_CHUNKS, ColumnarRefs, Columns, Piece
+from jnrrdz.manifests.documents import ChunkKeys, Documents
+from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
 from jnrrdz.manifests.written_refs import Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
 from jnrrdz.sources.url import file_url
 
 BRANCH = "main"
-_LAST = "repo"
-"""The file that makes a directory a repository."""
-_FILES = {_LAST, "config.yaml"}
+_FILES = {REPOSITORY, "config.yaml"}
 _FOLDERS = {"snapshots", "manifests", "transactions", "chunks", "overwritten", "refs"}
 """Names below a repository's prefix: https://icechunk.io/en/stable/reference/spec/."""
 
@@ -52,8 +59,13 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
         raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
     root = shareable(root, wanted.keep_query)
     found = {path: _single(array, path, single_range=wanted.single_range) for path, array in root.arrays()}
-    with _repository(root, target, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
-        session = repository.writable_session(BRANCH)
+    place, version = split_version(target)
+    kind, _, branch = (version or f"branch.{BRANCH}").partition(".")
+    if kind != "branch":
+        raise UnrepresentableError("a tag and a snapshot stay what they are; name a branch", url=target)
+    with _repository(root, place, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
+        _require(branch, repository.list_branches(), "branch", target)
+        session = repository.writable_session(branch)
         sync(get_loop(), session.store.clear)
         _fill(session.store, root, found)
         session.commit(f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz")
@@ -91,7 +103,7 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
         elif is_local(target):
             if not overwrite and os.path.lexists(local_path(target)):
                 raise exists_already(target)
-            with new_directory(target, last=_LAST) as work:
+            with new_directory(target, last=REPOSITORY) as work:
                 yield _new(icechunk.local_filesystem_storage(str(work)), containers)
         else:
             with _new_remote(storage, containers, target, options) as repository:
@@ -235,3 +247,123 @@ def _urls(root: VirtualGroup) -> list[str]:
 def _uri(url: str) -> str:
     """Return the URL of a source as Icechunk reads it: absolute, a local path percent-encoded."""
     return file_url(local_path(url)) if is_local(url) else url
+
+
+# Reading
+
+NATIVE, INLINE = 1, 3
+"""Kinds of chunks by their numbers: https://icechunk.io/en/stable/reference/spec/."""
+CHUNKS = "chunks/"
+"""Below a repository: the chunks that it holds itself, each an object of nothing but its bytes."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a repository, opened."""
+
+    url: str
+    """The repository and its snapshot, which never changes: `REPO@SNAPSHOT`."""
+    repository: str
+    session: Any
+    options: Mapping[str, Any] | None
+
+    def manifest(self) -> Manifest:
+        """Return what the version holds."""
+        with _told(self.url):
+            documents = Documents(sync(get_loop(), _read_documents, self.session.store))
+            documents.require_v3()
+            urls: dict[str, int] = {}
+            columns = {
+                path: sync(get_loop(), _read_columns, self.session.store, path, keys, self._chunks, urls)
+                for path, keys in documents.array_keys(list(documents)).items()
+            }
+        sources = tuple(local_path(url) if url.startswith("file:") else url for url in urls)
+        arrays: dict[str, ColumnarRefs] = {path: found.build(sources) for path, found in columns.items()}
+        return Manifest(self.url, documents, arrays, documents.sources(), "icechunk", (self._chunks, self.options))
+
+    @property
+    def _chunks(self) -> str:
+        return f"{self.repository.rstrip('/')}/{CHUNKS}"
+
+
+def open_version(url: str, storage_options: Mapping[str, Any] | None = None) -> Version:
+    """Return the version of a repository that a name asks for, its branch `main` where it asks for none."""
+    place, version = split_version(url)
+    kind, _, name = (version or f"branch.{BRANCH}").partition(".")
+    options = dict(storage_options or {})
+    with _told(url):
+        repository = icechunk.Repository.open(_storage(place, options))
+        if not name:
+            session = repository.readonly_session(snapshot_id=kind)
+        elif kind == "tag":
+            _require(name, repository.list_tags(), kind, url)
+            session = repository.readonly_session(tag=name)
+        else:
+            _require(name, repository.list_branches(), kind, url)
+            session = repository.readonly_session(name)
+        held = sum(file.num_chunk_refs for file in repository.list_manifest_files(session.snapshot_id))
+    if held > MOST_CHUNKS:
+        raise UnsupportedError(f"{held} chunks; no more than {MOST_CHUNKS} are taken at once", url=url)
+    where = os.path.abspath(local_path(place)) if is_local(place) else place.rstrip("/")  # noqa: PTH100
+    return Version(f"{where}@{session.snapshot_id}", where, session, storage_options)
+
+
+def _require(name: str, known: set[str], kind: str, url: str) -> None:
+    if name not in known:
+        there = ", ".join(sorted(known)) or "none"
+        raise JnrrdzError(f"no {kind} {name!r}; there are {there}", url=url, field=kind)
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Turn Icechunk's errors to ours; what follows the first line of theirs is about its own code."""
+    try:
+        yield
+    except icechunk.IcechunkError as error:
+        reason = next((line.strip() for line in str(error.message).splitlines() if line.strip()), "unknown")
+        raise JnrrdzError(f"Icechunk: {reason}", url=url) from error
+    except JnrrdzError as error:
+        raise error.at(url=url) from error.__cause__
+
+
+async def _read_documents(store: Any) -> dict[str, bytes]:
+    """Return the documents of every node; what is below an array is not listed, for it has as many keys as chunks."""
+    found: dict[str, bytes] = {}
+    waiting = [""]
+    while waiting:
+        path = waiting.pop()
+        buffer = await store.get(f"{path}{ZARR_JSON}", default_buffer_prototype())
+        if buffer is None:
+            continue
+        found[f"{path}{ZARR_JSON}"] = buffer.to_bytes()
+        if Documents(found).parsed(f"{path}{ZARR_JSON}").get("node_type") == "group":
+            names = [name async for name in store.list_dir(path.rstrip("/")) if name != ZARR_JSON]
+            # Icechunk keeps no order: 2 comes before 10, for the first image is what is opened
+            waiting += [f"{path}{name}/" for name in sorted(names, key=_by_number, reverse=True)]
+    return found
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]
+
+
+async def _read_columns(store: Any, path: str, keys: ChunkKeys, own: str, urls: dict[str, int]) -> Columns:
+    """Return the references of an array; `urls` gets a number for each source."""
+    columns = Columns(keys)
+    grid = np.array(keys.grid, np.int64)
+    async for index, kinds, places, offsets, lengths, inlined in store.array_chunk_iterator(path):
+        inside = (index < grid).all(axis=1)  # an array that was made smaller may keep chunks
+        numbers = index.astype(np.int64) @ np.array(keys.strides, np.int64)
+        for row, data in inlined.items():
+            if inside[row]:
+                columns.add_inline(int(numbers[row]), data)
+        if len(offsets) and max(int(offsets.max()), int(lengths.max())) > np.iinfo(np.int64).max >> 1:
+            raise MalformedError("a range beyond any file's end", field=path)
+        kept = np.flatnonzero(inside & (kinds != INLINE))
+        native = set(np.flatnonzero(kinds == NATIVE).tolist())
+        named = [f"{own}{places[row]}" if row in native else places[row] for row in kept.tolist()]
+        source = np.fromiter((urls.setdefault(place, len(urls)) for place in named), np.int32, len(named))
+        columns.pieces.append(
+            Piece(numbers[kept], source, offsets[kept].astype(np.int64), lengths[kept].astype(np.int64))
+        )
+    return columns

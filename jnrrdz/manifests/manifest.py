@@ -1,15 +1,16 @@
 """A manifest: Zarr v3 documents, and for every array where its chunks' bytes are.
 
-`load` reads JSON and Parquet (https://fsspec.github.io/kerchunk/spec.html) with Zarr v3 keys, `from_group` takes
-what a scanner found, and `write_form` writes that as one of the forms.
+`load` reads JSON and Parquet (https://fsspec.github.io/kerchunk/spec.html) with Zarr v3 keys and Icechunk
+repositories, `from_group` takes what a scanner found, and `write_form` writes that as one of the forms.
 """
 
 import os
 import pickle
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
 from jnrrdz.manifests.json import read_json
+from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
 from jnrrdz.redact import bare, record_repr
@@ -29,10 +31,18 @@ from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import below, local_path, without_query
 
 FORMATS = ("json", "parquet", "icechunk")
-ENDINGS = {".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
+ENDINGS = {".json": "json", ".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
+REPOSITORY = "repo"
+"""The file that makes a directory an Icechunk repository."""
+_ICECHUNK = "ICE🧊CHUNK".encode()
+"""What it begins with."""
+_FIRST_VERSION = "refs/branch.main/ref.json"
+"""What a repository of the first version of its format has in place of that file."""
+_VERSION = re.compile(r"(?P<repository>.+)@(?P<version>(?:branch|tag)\.[^/@]+|[0-9A-HJKMNP-TV-Z]{20})", re.DOTALL)
+
 _SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
 _SNIFFED_FAR = 1 << 16
-_REMOTE_NAMES = (".json", ".parquet", ".parq")
+_REMOTE_NAMES = (".json", ".parquet", ".parq", ".icechunk")
 _KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not each read theirs
 
 type Options = Mapping[str, Any] | None
@@ -51,9 +61,18 @@ class Manifest:
     sources: tuple[SourceRecord, ...] = ()
     """The sources as they were when they were scanned, from the root attribute `jnrrdz`."""
     form: str | None = None
-    """The format of what was loaded: `json` or `parquet`."""
+    """The format of what was loaded: `json`, `parquet` or `icechunk`."""
+    own_chunks: tuple[str, Options] | None = field(default=None, repr=False)
+    """The folder of chunks that the manifest itself holds (Icechunk's native ones), and fsspec's options for it."""
 
     __repr__ = record_repr
+
+    def trust(self, allow: Sequence[str] = ()) -> Trust | None:
+        """Return which sources may be opened; None where it was scanned, for those were named by the user."""
+        if self.url is None:
+            return None
+        own = () if self.own_chunks is None else (self.own_chunks[0],)
+        return Trust(self.url, (*(record.url for record in self.sources), *own), tuple(allow))
 
     def array_path(self, key: str) -> str | None:
         """Return the path of the array that a key is inside of, None where it is in none."""
@@ -109,8 +128,17 @@ def _documents(root: VirtualGroup) -> Documents:
 
 
 def format_of(out: str) -> str:
-    """Return the manifest format that an output's name asks for."""
-    return next((name for ending, name in ENDINGS.items() if out.rstrip("/").endswith(ending)), "json")
+    """Return the manifest format that an output's name asks for: JSON where it has no ending, one of the known else."""
+    name = without_query(split_version(out)[0]).rstrip("/").rpartition("/")[2].lower()
+    ending = f".{name.rpartition('.')[2]}" if "." in name.lstrip(".") else ".json"
+    if ending not in ENDINGS:
+        raise UnsupportedError(
+            f"no form of a manifest is called {ending}; {', '.join(ENDINGS)} are, and --format (format=) names one "
+            "for any other ending",
+            url=out,
+            field="--output",
+        )
+    return ENDINGS[ending]
 
 
 def form_module(name: str) -> ModuleType:
@@ -143,11 +171,14 @@ def load(url: str, *, storage_options: Options = None) -> Manifest:
 
     Where nothing but its size tells whether it has, it is read again.
     """
+    if manifest_form(url) == "icechunk":
+        version = form_module("icechunk").open_version(url, storage_options)
+        snapshot = (version.url, pickle.dumps(storage_options))
+        return _kept(snapshot) or _keep(snapshot, version.manifest())
     source, is_parquet = _open(url, storage_options)
     seen = source.validators
     state = (url, seen, pickle.dumps(storage_options))
-    with _recent_lock:
-        manifest = _recent.get(state)
+    manifest = _kept(state)
     if manifest is None:
         arrays: Mapping[str, ArrayRefs]
         try:
@@ -160,6 +191,15 @@ def load(url: str, *, storage_options: Options = None) -> Manifest:
             raise error.at(url=url) from error.__cause__
     if (seen.etag, seen.version, seen.modified) == (None, None, None):
         return manifest
+    return _keep(state, manifest)
+
+
+def _kept(state: tuple[object, ...]) -> Manifest | None:
+    with _recent_lock:
+        return _recent.get(state)
+
+
+def _keep(state: tuple[object, ...], manifest: Manifest) -> Manifest:
     with _recent_lock:
         _recent[state] = manifest
         _recent.move_to_end(state)
@@ -184,15 +224,56 @@ def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
     return source, True
 
 
+def split_version(text: str) -> tuple[str, str | None]:
+    """Return an Icechunk repository and the version of it that a name asks for, None where it asks for none.
+
+    `REPO@branch.NAME`, `REPO@tag.NAME` and `REPO@SNAPSHOT` name one; a path that is there is what it says.
+    """
+    match = _VERSION.fullmatch(text.rstrip("/"))
+    path = local_path(text)
+    if match is None or (path is not None and os.path.lexists(path)):
+        return text, None
+    return match["repository"], match["version"]
+
+
+def manifest_form(text: str) -> str | None:
+    """Return the form of the manifest that a name stands for, None where it stands for something else.
+
+    A local one is told by its content, and by its name as a remote one is.
+    """
+    repository, version = split_version(text)
+    path = local_path(repository)
+    if version is not None or (path is not None and is_repository(path)):
+        return "icechunk"
+    name = without_query(text).rstrip("/").lower()
+    ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
+    if ending is not None:
+        return format_of(ending)
+    if path is None or not is_manifest(_local_head(Path(path))):
+        return None
+    return "parquet" if Path(path).is_dir() else "json"
+
+
+def is_repository(path: str) -> bool:
+    """Whether a local directory is an Icechunk repository."""
+    try:
+        with open(os.path.join(path, REPOSITORY), "rb") as file:  # noqa: PTH118, PTH123  the path is literal
+            return file.read(len(_ICECHUNK)) == _ICECHUNK
+    except (OSError, ValueError):
+        return os.path.isfile(os.path.join(path, _FIRST_VERSION))  # noqa: PTH113, PTH118  the same
+
+
 def is_reference_manifest(url: str | os.PathLike[str]) -> bool:
     """Whether a file or directory looks like references to a Zarr v3 hierarchy, by its first bytes.
 
     A remote one is looked at only where its name says that it may be one: each look is a request.
     """
-    text = os.fspath(url)
+    text, version = split_version(os.fspath(url))
     place = local_path(text)
-    head = _local_head(Path(place)) if place is not None else _remote_head(text)
-    return is_manifest(head)
+    if place is not None:
+        return is_repository(place) or (version is None and is_manifest(_local_head(Path(place))))
+    head = _remote_head(text)
+    return is_manifest(head) or head.startswith(_ICECHUNK)
 
 
 def _local_head(path: Path) -> bytes:
@@ -210,8 +291,9 @@ def _remote_head(url: str) -> bytes:
     name = without_query(url).rstrip("/")
     if not name.endswith(_REMOTE_NAMES):
         return b""
+    inside = REPOSITORY if name.endswith(".icechunk") else METADATA
     try:
-        (head,) = open_source(url if name.endswith(".json") else below(url, METADATA)).read([(0, _SNIFFED_FAR)])
+        (head,) = open_source(url if name.endswith(".json") else below(url, inside)).read([(0, _SNIFFED_FAR)])
     except JnrrdzError:  # what cannot be read without further options is for whoever names the engine
         return b""
     return head

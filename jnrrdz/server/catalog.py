@@ -13,16 +13,15 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jnrrdz.api import names_manifest, open_stored
-from jnrrdz.batches.listing import listed, within
-from jnrrdz.batches.selection import Kind, kind_of
-from jnrrdz.errors import UnsupportedError
+from jnrrdz.api import open_stored
+from jnrrdz.batches import listing
+from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve
 from jnrrdz.formats import FORMATS
-from jnrrdz.manifests.manifest import ENDINGS, is_reference_manifest
+from jnrrdz.manifests.manifest import ENDINGS
 from jnrrdz.options import ServeOptions
 from jnrrdz.redact import hidden
 from jnrrdz.server.plain import PlainZarr
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import is_under, local_path
 
 OPEN = 64
 """Sources that are open at once."""
@@ -39,12 +38,6 @@ MOST = 100_000
 RESERVED = frozenset({"index.json", "viewer", "favicon.ico"})
 """First parts of paths that are the server's own."""
 
-MANIFEST_ENDINGS = (".json", *ENDINGS)
-_FOLDERS = (*ENDINGS, *(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings))
-_FILES = (*MANIFEST_ENDINGS, *(ending for fmt in FORMATS if not fmt.is_directory for ending in fmt.endings))
-_N5 = "attributes.json"
-_ZARR = ("zarr.json", ".zgroup", ".zarray")
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -57,7 +50,7 @@ class Entry:
     def kind(self) -> str:
         """The format that its name tells, `manifest`, or `source`."""
         text = self.source.partition("?")[0].rstrip("/").lower()
-        if text.endswith(MANIFEST_ENDINGS):
+        if text.endswith(tuple(ENDINGS)):
             return "manifest"
         return next((fmt.name for fmt in FORMATS if text.endswith(fmt.endings)), "source")
 
@@ -72,7 +65,8 @@ class Catalog:
 
     def __init__(self, sources: Sequence[str], options: ServeOptions) -> None:
         self.options = options
-        self._folders = [source for source in sources if _is_folder(source)]
+        kinds = {source: kind_of(source) for source in sources}
+        self._folders = [source for source, kind in kinds.items() if kind in {Kind.FOLDER, Kind.PATTERN}]
         self._entries: dict[str, Entry] = {}
         self._names: dict[str, str] = {}
         self._above: set[str] = set()
@@ -81,9 +75,11 @@ class Catalog:
         self._open: OrderedDict[str, PlainZarr] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        for source in sources:
-            if source not in self._folders:
-                self._add(source, source.rstrip("/").rpartition("/")[2].partition("?")[0])
+        others = [source for source in sources if source not in self._folders]
+        named = resolve(others, Wanted.BOTH, lambda _: options.access.storage_options, may_be_empty=True)
+        self._named = {found.url for found in named}
+        for source in dict.fromkeys(found.url for found in named):
+            self._add(source, source.rstrip("/").rpartition("/")[2].partition("?")[0])
 
     @property
     def is_fresh(self) -> bool:
@@ -110,7 +106,7 @@ class Catalog:
                 self._listed_at = time.monotonic()
 
     def _is_gone(self, source: str, there: set[str]) -> bool:
-        return source not in there and any(source.startswith(f"{folder.rstrip('/')}/") for folder in self._folders)
+        return source not in there and source not in self._named
 
     def _add(self, source: str, name: str) -> None:
         if source not in self._names:
@@ -171,60 +167,17 @@ class Catalog:
             self._open.pop(name, None)
 
 
-def _is_folder(source: str) -> bool:
-    """Whether a name is that of a folder of sources, not of a container or manifest."""
-    path = local_path(source)
-    if source.rstrip("/").lower().endswith(_FOLDERS):
-        return False
-    if path is None:
-        return kind_of(source, many=True) is Kind.FOLDER
-    return os.path.isdir(path) and not os.path.exists(os.path.join(path, _N5)) and not names_manifest(source)  # noqa: PTH110, PTH112, PTH118
-
-
 def _below(folder: str, options: ServeOptions) -> Iterator[tuple[str, str]]:
-    """Yield the sources and manifests in a folder, each with its path from there."""
-    path = local_path(folder)
-    if path is not None:
-        yield from _local(path, "", 0)
-        return
-    last = ""
-    for found in listed(within(folder), options.access.storage_options):
-        below = found.path or ""
-        parts = below.split("/")
-        depth = next((n for n, part in enumerate(parts, 1) if part.lower().endswith(_FOLDERS)), None)
-        name = below if depth is None else "/".join(parts[:depth])
-        if name != last and name.lower().endswith((*_FILES, *_FOLDERS)) and len(parts) <= DEEPEST:
-            last = name
-            yield f"{folder.rstrip('/')}/{name}", name
+    """Yield the sources and manifests in a folder, or that fit a pattern, each with its path from there.
 
-
-def _local(root: str, below: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield what lies in a local folder and in those in it; links that lead out of it are passed over."""
-    folder = os.path.join(root, below)  # noqa: PTH118  paths are literal
-    try:
-        with os.scandir(folder) as entries:
-            found = sorted((entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries)
-    except OSError as error:
-        if not depth:
-            raise UnsupportedError(f"not to be listed: {error.strerror}", url=root) from error
-        return
-    names = {name for name, _, _ in found}
-    if below and _N5 in names:
-        yield folder.rstrip("/"), below.rstrip("/")
-        return
-    if not names.isdisjoint(_ZARR):  # it is Zarr already
-        return
-    real = os.path.realpath(root)
-    for name, is_folder, is_link in found:
-        place, path = f"{below}{name}", os.path.join(folder, name)  # noqa: PTH118  the same
-        leads_out = is_link and os.path.commonpath([real, os.path.realpath(path)]) != real
-        if name.startswith(".") or leads_out:
-            continue
-        lower = name.lower()
-        if is_folder and not lower.endswith(_FOLDERS):
-            if depth < DEEPEST - 1 and not is_link:
-                yield from _local(root, f"{place}/", depth + 1)
-        elif lower.endswith(_FOLDERS if is_folder else _FILES) and (
-            not lower.endswith(".json") or is_reference_manifest(path)
-        ):
-            yield path, place
+    Links that lead out of the folder are passed over, and what is hidden.
+    """
+    root = local_path(listing.within(folder).folder)
+    real = None if root is None else os.path.realpath(root)
+    for found in resolve([folder], Wanted.BOTH, lambda _: options.access.storage_options, may_be_empty=True):
+        name = found.path or found.url.rstrip("/").rpartition("/")[2]
+        parts = name.split("/")
+        path = local_path(found.url)
+        leads_out = real is not None and path is not None and not is_under(os.path.realpath(path), real)
+        if not leads_out and len(parts) <= DEEPEST and not any(part.startswith(".") for part in parts):
+            yield found.url, name

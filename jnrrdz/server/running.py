@@ -115,7 +115,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        raise JnrrdzError(f"{host}, port {port}: {error.strerror or error}", field="--port") from error
+        raise JnrrdzError(f"{host}, port {port}: {error.strerror or error}") from error
 
 
 def base_url(listening: socket.socket, options: ServeOptions) -> str:

@@ -36,7 +36,6 @@ from jnrrdz.errors import (
 )
 from jnrrdz.formats.n5.listing import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.manifests.trust import Trust
 from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources.base import ByteSource, ObjectState, is_absent, since_listed, since_scanned
@@ -103,7 +102,8 @@ class SourcePool:
         self._manifest_url = manifest.url
         self._records = {record.url: record for record in manifest.sources}
         # what was scanned was named by the user; only what a manifest names has to be trusted first
-        self._trust = None if manifest.url is None else Trust(manifest.url, tuple(self._records), tuple(allow))
+        self._trust = manifest.trust(allow)
+        self._own = manifest.own_chunks
         self._vouched: tuple[str, ...] = ()
         """Folders of sources that are known to have been seen by whoever wrote the manifest."""
         self.warns = True
@@ -141,7 +141,9 @@ class SourcePool:
         guard = None if self._trust is None else self._trust.guard_for(place)
         record = self._records.get(url)
         self._look_at_word(url, place, record)
-        source = self._opener(place, storage_options=self._options, guard=guard, expected=record)
+        is_own = self._own is not None and url.startswith(self._own[0])
+        options = self._own[1] if self._own is not None and is_own else self._options
+        source = self._opener(place, storage_options=options, guard=guard, expected=record)
         opened = Opened(source, record, self.is_local(url))
         if opened.local:
             opened.check()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jnrrdz.batches import run
 from jnrrdz.batches.item import Found
-from jnrrdz.batches.selection import Template
+from jnrrdz.batches.template import Template
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources.url import place
 from tests.batch.conftest import image

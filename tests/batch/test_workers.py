@@ -18,7 +18,7 @@ from jnrrdz.batches import run
 from jnrrdz.batches.executors import Ahead
 from jnrrdz.batches.item import Found
 from jnrrdz.batches.run import Jobs
-from jnrrdz.batches.selection import Template
+from jnrrdz.batches.template import Template
 from jnrrdz.manifests import atomic
 from tests.batch.conftest import image
 

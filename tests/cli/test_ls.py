@@ -30,7 +30,7 @@ def test_json_is_what_tifffile_sees(cog, run):
             "missing": 0,
             "stored_bytes": sum(page.databytecounts),
         }
-    nodes = {node["path"]: node for node in json.loads(run("ls", "-r", "--json", cog).stdout)}
+    nodes = {node["path"]: node for node in json.loads(run("ls", "-r", "--json", cog).stdout)["nodes"]}
     assert nodes["0/data"] == expected
     assert nodes["0"] == {"path": "0", "kind": "group"}
     assert [node["path"] for node in json.loads(run("ls", "--json", cog).stdout)] == ["0", "1", "2"]

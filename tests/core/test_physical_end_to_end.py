@@ -184,7 +184,7 @@ def test_command_line(scene, tmp_path):
     assert stdout == manifest.read_text(encoding="utf-8")
     checked = CliRunner().invoke(cli, ["codecs", "--check", str(manifest), "--json"])
     assert checked.exit_code == 0
-    assert {"cast_value", "scale_offset"} <= {row["codec"]["name"] for row in json.loads(checked.stdout)}
+    assert {"cast_value", "scale_offset"} <= {row["codec"]["name"] for row in json.loads(checked.stdout)["codecs"]}
 
 
 def test_codecs_says_that_the_casting_library_is_missing(scene, tmp_path, monkeypatch):
@@ -197,6 +197,6 @@ def test_codecs_says_that_the_casting_library_is_missing(scene, tmp_path, monkey
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     checked = CliRunner().invoke(cli, ["codecs", "--check", str(tmp_path / "scene.json"), "--json"])
     assert checked.exit_code == 1
-    rows = [row for row in json.loads(checked.stdout) if row["codec"]["name"] == "cast_value"]
+    rows = [row for row in json.loads(checked.stdout)["codecs"] if row["codec"]["name"] == "cast_value"]
     assert rows
     assert all("pip install cast-value-rs" in row["reason"] for row in rows)

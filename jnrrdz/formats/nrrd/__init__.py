@@ -18,4 +18,5 @@ NRRD = Format(
     scan="jnrrdz.formats.nrrd.scan:scan_nrrd",
     magic=re.compile(rb"NRRD000[1-9](?=\r?\n)"),
     magic_length=10,
+    endings=(".nrrd", ".nhdr"),
 )
