@@ -126,7 +126,7 @@ def test_decoders_are_those_that_tifffile_calls(scheme):
 
 
 def checked(run, name, code):
-    return json.loads(run("codecs", "--check", name, "--json", code=code).stdout)
+    return json.loads(run("codecs", "--check", name, "--json", code=code).stdout)["codecs"]
 
 
 def test_check_of_what_can_be_read(cog, run):

@@ -25,7 +25,7 @@ def test_what_is_wrong_is_a_table_and_a_code(cog, run):
 def test_json(cog, run):
     run("-q", "index", cog, "-o", "refs.json")
     os.truncate(cog, 5000)
-    (found,) = json.loads(run("verify", "--json", "refs.json", code=4).stdout)
+    found = json.loads(run("verify", "--json", "refs.json", code=4).stdout)
     assert found["ok"] is False
     assert found["findings"][0]["kind"] == "drift"
 
