@@ -189,6 +189,7 @@ def _about(image: Json) -> Iterator[tuple[str, str]]:
         yield "packets", ", ".join((tiles["progression"], *counted, kind))
     yield from _segment(image.get("nitf", {}))
     items = sum(len(items) if isinstance(items, dict) else 1 for items in image.get("metadata", {}).values())
+    items += len(image.get("comments", ()))
     if items:
         yield "metadata", f"{text.counted(items, 'item')}; -a shows them"
 
@@ -248,10 +249,9 @@ def _segment(nitf: Json) -> Iterator[tuple[str, str]]:
     kinds = [str(nitf[name]) for name in ("representation", "category", "compression") if name in nitf]
     if kinds:
         yield "image", ", ".join(kinds)
-    if "location" in nitf:
-        row, column = nitf["location"]
-        below = f" of the image of level {nitf['attached_to']}" if nitf.get("attached_to") else ""
-        yield "location", f"row {row}, column {column}{below}; display level {nitf.get('display_level')}"
+    if "place" in nitf:
+        row, column = nitf["place"]
+        yield "place", f"row {row}, column {column}; display level {nitf.get('display_level')}"
     if "tres" in nitf:
         yield "TREs", ", ".join(nitf["tres"])
 

@@ -6,7 +6,7 @@ where they have another.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -240,6 +240,33 @@ def _sum(total: int | None, lengths: Iterator[int | None]) -> int | None:
     for length in lengths:
         total = None if total is None or length is None else total + length
     return total
+
+
+def nitf_header(attributes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the header of a NITF's image segment, None where attributes hold none."""
+    header = attributes.get("nitf")
+    return header if isinstance(header, dict) and "IDLVL" in header else None
+
+
+def nitf_places(headers: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Return row and column of a NITF's images on the plane that they share, from the lowest to the topmost.
+
+    ILOC counts from the image that IALVL names (MIL-STD-2500C, 4.4); names are those of the headers.
+    """
+    by_level = {int(header["IDLVL"]): (name, header) for name, header in headers.items()}
+    places = {}
+    for level, (name, header) in sorted(by_level.items()):
+        row = column = 0
+        at: Mapping[str, Any] | None = header
+        seen = {level}
+        while at is not None:
+            digits = str(at.get("ILOC") or "").rjust(10, "0")
+            row, column = row + int(digits[:5]), column + int(digits[5:])
+            parent = int(at.get("IALVL", 0) or 0)
+            at = by_level[parent][1] if parent in by_level and parent not in seen else None
+            seen.add(parent)
+        places[name] = (row, column)
+    return places
 
 
 @dataclass(frozen=True)

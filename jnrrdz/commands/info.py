@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from jnrrdz.commands.facts import Facts, Node, Opened, opened
+from jnrrdz.commands.facts import Facts, Node, Opened, nitf_header, nitf_places, opened
 from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
@@ -56,6 +56,7 @@ def summary(found: Opened, *, attributes: bool = False) -> Json:
         whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
     sizes = [array["stored_bytes"] for array in arrays]
     images = [_image(facts, nodes) for nodes in _images(facts)]
+    _add_places(facts, images)
     whole |= {
         "levels": 1 + max((array["level"] for array in arrays), default=-1),
         "chunks": sum(array["chunks"] for array in arrays),
@@ -134,7 +135,7 @@ def _images(facts: Facts) -> Iterator[list[Node]]:
 def _image(facts: Facts, levels: Sequence[Node]) -> Json:
     node = levels[0]
     said = facts.said(node)
-    place = _place(facts, node, said)
+    place, comments = _place(facts, node, said), said.get("comments")
     return {
         "path": node.path,
         "shape": list(node.shape),
@@ -156,6 +157,9 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
                 "nitf": _nitf_image(said),
                 "n5": said.get("n5") if isinstance(said.get("n5"), dict) else None,
                 "metadata": _metadata(said),
+                "comments": [one for one in comments if isinstance(one, str)] if isinstance(comments, list) else None,
+                "capture_resolution": _numbers(said.get("capture_resolution"), 2),
+                "display_resolution": _numbers(said.get("display_resolution"), 2),
             }
         ),
     }
@@ -168,6 +172,10 @@ def _number(value: Any) -> float | int | None:
 def _numbers(value: Any, count: int) -> list[float] | None:
     found = value if isinstance(value, list | tuple) and len(value) == count else []
     return list(found) if found and all(_number(one) is not None for one in found) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _objects(value: Any) -> list[Json]:
@@ -219,8 +227,11 @@ def _place(facts: Facts, node: Node, said: Json) -> Json:
         place |= {"bounds": [min(xs), min(ys), max(xs), max(ys)], "corners": corners}
         if crs is not None and (degrees := ground(wkt or crs.code or "", (a, b, c, d, e, f), (rows, columns))):
             place["degrees"] = degrees
-    said_of = {"area_or_point": said.get("AREA_OR_POINT"), "georeference_refused": said.get("georeference_refused")}
-    said_of["georeference_remark"] = said.get("georeference_remark")
+    said_of = {
+        "area_or_point": _text(said.get("AREA_OR_POINT")),
+        "georeference_refused": _text(said.get("georeference_refused")),
+    }
+    said_of["georeference_remark"] = _text(said.get("georeference_remark"))
     rpc = said.get("rpc") if isinstance(said.get("rpc"), dict) else None
     return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **said_of})
 
@@ -265,7 +276,7 @@ def _colours(said: Json) -> Json:
     table = said.get("color_table")
     return _without_none(
         {
-            "photometric": said.get("photometric"),
+            "photometric": _text(said.get("photometric")),
             "space": said.get("color_space"),
             "table": table if isinstance(table, list) else None,
         }
@@ -279,9 +290,14 @@ def _channels(said: Json) -> list[Json]:
     ome = said["ome"] if isinstance(said.get("ome"), dict) else {}
     omero = ome["omero"] if isinstance(ome.get("omero"), dict) else {}
     return [
-        _without_none({"name": one.get("label"), "color": one.get("color"), "window": one.get("window")})
+        _without_none({"name": _text(one.get("label")), "color": _text(one.get("color")), "window": _window(one)})
         for one in _objects(omero.get("channels"))
     ]
+
+
+def _window(channel: Json) -> Json:
+    window = channel["window"] if isinstance(channel.get("window"), dict) else {}
+    return {name: value for name, value in window.items() if _number(value) is not None}
 
 
 def _pixel_size(node: Node, said: Json) -> Json:
@@ -351,6 +367,7 @@ def _nitf_file(facts: Facts) -> Json | None:
             "classification": security.get("FSCLAS"),
             "station": header.get("OSTAID"),
             "tres": _tres(said),
+            "header": {**header, **security},
             **others,
         }
     )
@@ -378,7 +395,21 @@ def _nitf_image(said: Json) -> Json | None:
     return _without_none(
         {member: header.get(name) for member, name in named.items()}
         | {"classification": security.get("ISCLAS"), "location": location, "tres": _tres(said)}
+        | {"header": {**header, **security}}
     )
+
+
+def _add_places(facts: Facts, images: Sequence[Json]) -> None:
+    """Say where the images of a NITF lie on the plane that they share."""
+    headers = {path: nitf_header(node.attributes) for path, node in facts.nodes.items()}
+    try:
+        places = nitf_places({path: header for path, header in headers.items() if header is not None})
+    except (ValueError, TypeError):
+        return  # ILOC, IALVL or IDLVL as no NITF has them
+    for image in images:
+        home = next((path for path in places if image["path"].startswith(f"{path}/")), None)
+        if home is not None and "nitf" in image:
+            image["nitf"]["place"] = list(places[home])
 
 
 def _tres(said: Json) -> list[str]:
@@ -386,10 +417,9 @@ def _tres(said: Json) -> list[str]:
 
 
 def _metadata(said: Json) -> Json:
-    """Return the texts that a file has of itself: items by domain, and tags and comments in the domain without name."""
+    """Return the texts that a file has of itself: items by domain, and tags in the domain without name."""
     domains = said["gdal_metadata"] if isinstance(said.get("gdal_metadata"), dict) else {}
     found = {str(name): items for name, items in domains.items() if isinstance(items, dict | str)}
     own = {name: value for name, value in said.items() if name.startswith("TIFFTAG_")}
-    own |= {name: said[name] for name in ("comments", "capture_resolution", "display_resolution") if name in said}
     first = found.get("", {})
     return _without_none({**found, "": {**own, **(first if isinstance(first, dict) else {})}})

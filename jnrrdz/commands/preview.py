@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
+from jnrrdz.commands.facts import nitf_header, nitf_places
 from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -449,37 +450,14 @@ class _Segment:
 def _segments(store: ReferenceStore) -> list[_Segment]:
     """Return where the images of a NITF lie, from the lowest to the topmost; none where there is but one."""
     nodes = store.manifest.documents.nodes()
-    images = {path: node["attributes"]["nitf"] for path, node in nodes.items() if "IDLVL" in _header(node)}
-    if len(images) < 2:  # noqa: PLR2004  one needs no place
-        return []
-    by_level = {int(header["IDLVL"]): (path, header) for path, header in images.items()}
+    headers = {path: nitf_header(node.get("attributes", {})) for path, node in nodes.items()}
+    places = nitf_places({path: header for path, header in headers.items() if header is not None})
     found = []
-    for level, (path, header) in sorted(by_level.items()):
-        top = left = 0
-        at, seen = header, {level}
-        while at is not None:
-            rows, columns = _location(at.get("ILOC"))
-            top, left = top + rows, left + columns
-            parent = int(at.get("IALVL", 0) or 0)
-            at = by_level[parent][1] if parent in by_level and parent not in seen else None
-            seen.add(parent)
-        levels = nodes.get(f"{path}/0".lstrip("/"), {})
-        place = f"{path}/0".lstrip("/") if levels.get("node_type") == "group" else path
-        found.append(_Segment(place, top, left, _Image.of(store, place).plane_shape))
+    for path, (row, column) in places.items() if len(places) > 1 else ():
+        finest = f"{path}/0".lstrip("/")
+        place = finest if nodes.get(finest, {}).get("node_type") == "group" else path
+        found.append(_Segment(place, row, column, _Image.of(store, place).plane_shape))
     return found
-
-
-def _header(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    header = node.get("attributes", {}).get("nitf", {})
-    return header if isinstance(header, dict) else {}
-
-
-def _location(text: Any) -> tuple[int, int]:
-    """Return row and column of ILOC: five characters each, a sign among them."""
-    if isinstance(text, list | tuple):
-        return int(text[0]), int(text[1])
-    digits = str(text or "").rjust(10, "0")
-    return int(digits[:5]), int(digits[5:])
 
 
 def _laid_out(store: ReferenceStore, segments: Sequence[_Segment], how: PreviewOptions) -> NDArray[np.uint8]:

@@ -296,7 +296,7 @@ EDGE = 21
 
 
 def ground(text: str, affine: Affine, shape: tuple[int, int]) -> dict[str, list[Any]] | None:
-    """Return the corners of an image as longitude and latitude, and the bounds of all its edges, by WKT or a code.
+    """Return the corners and the middle of an image in degrees, and the bounds of all its edges; by WKT or a code.
 
     Corners go round from the upper left one by the lower left one.  An image across the antimeridian has a western
     bound that is larger than the eastern one.  None where the CRS is not on the earth, or reaches nowhere there.
@@ -318,11 +318,11 @@ def ground(text: str, affine: Affine, shape: tuple[int, int]) -> dict[str, list[
         x, y = a * column + b * row + c, d * column + e * row + f
         longitude, latitude = transformer.transform(x, y)
         corners = np.column_stack([longitude, latitude])[::EDGE]
+        center = transformer.transform(a * columns / 2 + b * rows / 2 + c, d * columns / 2 + e * rows / 2 + f)
         bounds = [longitude.min(), latitude.min(), longitude.max(), latitude.max()]
         if not b and not d and crs.is_projected:  # which looks at poles and at the antimeridian too
             bounds = list(transformer.transform_bounds(x.min(), y.min(), x.max(), y.max(), densify_pts=EDGE))
     except (CRSError, ProjError):
         return None
-    if not np.isfinite(corners).all() or not np.isfinite(bounds).all():
-        return None
-    return {"corners": corners.tolist(), "bounds": [float(one) for one in bounds]}
+    found = {"corners": corners.tolist(), "bounds": [float(one) for one in bounds], "center": list(map(float, center))}
+    return found if all(np.isfinite(each).all() for each in found.values()) else None
