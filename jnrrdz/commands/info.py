@@ -155,11 +155,11 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
                 "mask": facts.beside(node, "mask"),
                 "jpeg2000": _jpeg2000(node),
                 "nitf": _nitf_image(said),
-                "n5": said.get("n5") if isinstance(said.get("n5"), dict) else None,
+                "n5": _object(said.get("n5")),
                 "metadata": _metadata(said),
                 "comments": [one for one in comments if isinstance(one, str)] if isinstance(comments, list) else None,
-                "capture_resolution": _numbers(said.get("capture_resolution"), 2),
-                "display_resolution": _numbers(said.get("display_resolution"), 2),
+                "capture_resolution": _object(said.get("capture_resolution")),
+                "display_resolution": _object(said.get("display_resolution")),
             }
         ),
     }
@@ -178,13 +178,17 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
 def _objects(value: Any) -> list[Json]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _title(said: Json) -> str | None:
-    nitf = said["nitf"] if isinstance(said.get("nitf"), dict) else {}
-    ome = said["ome"] if isinstance(said.get("ome"), dict) else {}
+    nitf = _object(said.get("nitf"))
+    ome = _object(said.get("ome"))
     names = [nitf.get("IID2"), nitf.get("ITITLE"), *(one.get("name") for one in _objects(ome.get("multiscales")))]
     found = next((name for name in names if isinstance(name, str) and name.strip()), None)
     return None if found is None else found.strip()
@@ -194,7 +198,7 @@ def _date(said: Json) -> str | None:
     """Return when an image was taken, else made: what the format's own attribute says, or a NITF header's IDATIM."""
     if isinstance(said.get("datetime"), str):
         return str(said["datetime"])
-    nitf = said["nitf"] if isinstance(said.get("nitf"), dict) else {}
+    nitf = _object(said.get("nitf"))
     return moment(nitf.get("IDATIM"))
 
 
@@ -232,7 +236,7 @@ def _place(facts: Facts, node: Node, said: Json) -> Json:
         "georeference_refused": _text(said.get("georeference_refused")),
     }
     said_of["georeference_remark"] = _text(said.get("georeference_remark"))
-    rpc = said.get("rpc") if isinstance(said.get("rpc"), dict) else None
+    rpc = _object(said.get("rpc"))
     return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **said_of})
 
 
@@ -287,8 +291,8 @@ def _colours(said: Json) -> Json:
 
 
 def _channels(said: Json) -> list[Json]:
-    ome = said["ome"] if isinstance(said.get("ome"), dict) else {}
-    omero = ome["omero"] if isinstance(ome.get("omero"), dict) else {}
+    ome = _object(said.get("ome"))
+    omero = _object(ome.get("omero"))
     return [
         _without_none({"name": _text(one.get("label")), "color": _text(one.get("color")), "window": _window(one)})
         for one in _objects(omero.get("channels"))
@@ -296,19 +300,19 @@ def _channels(said: Json) -> list[Json]:
 
 
 def _window(channel: Json) -> Json:
-    window = channel["window"] if isinstance(channel.get("window"), dict) else {}
+    window = _object(channel.get("window"))
     return {name: value for name, value in window.items() if _number(value) is not None}
 
 
 def _pixel_size(node: Node, said: Json) -> Json:
     """Return the distance of neighbours along each axis, and its unit, where an image has a physical scale."""
-    axes = said["axes"] if isinstance(said.get("axes"), dict) else {}
+    axes = _object(said.get("axes"))
     steps = {
         name: _without_none({"size": meaning.get("step"), "unit": meaning.get("unit")})
         for name, meaning in axes.items()
         if name in node.dimension_names and isinstance(meaning, dict) and _number(meaning.get("step")) is not None
     }
-    return steps or _ome_size(said["ome"] if isinstance(said.get("ome"), dict) else {})
+    return steps or _ome_size(_object(said.get("ome")))
 
 
 def _ome_size(ome: Json) -> Json:
@@ -356,7 +360,7 @@ def _nitf_file(facts: Facts) -> Json | None:
     header = said.get("nitf")
     if not isinstance(header, dict) or "FHDR" not in header:
         return None
-    security = said["security"] if isinstance(said.get("security"), dict) else {}
+    security = _object(said.get("security"))
     version = "".join(str(header.get(name, "")) for name in ("FHDR", "FVER"))
     others = {name: len(_objects(said.get(name))) or None for name in ("graphics", "labels", "texts")}
     return _without_none(
@@ -378,7 +382,7 @@ def _nitf_image(said: Json) -> Json | None:
     header = said.get("nitf")
     if not isinstance(header, dict) or "NROWS" not in header:
         return None
-    security = said["security"] if isinstance(said.get("security"), dict) else {}
+    security = _object(said.get("security"))
     place = str(header.get("ILOC", ""))
     digits = (place[:5], place[5:10])
     location = [int(part) for part in digits] if all(re.fullmatch(r"[+-]?\d+", part) for part in digits) else None
@@ -418,7 +422,7 @@ def _tres(said: Json) -> list[str]:
 
 def _metadata(said: Json) -> Json:
     """Return the texts that a file has of itself: items by domain, and tags in the domain without name."""
-    domains = said["gdal_metadata"] if isinstance(said.get("gdal_metadata"), dict) else {}
+    domains = _object(said.get("gdal_metadata"))
     found = {str(name): items for name, items in domains.items() if isinstance(items, dict | str)}
     own = {name: value for name, value in said.items() if name.startswith("TIFFTAG_")}
     first = found.get("", {})

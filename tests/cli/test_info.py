@@ -1,12 +1,31 @@
 """`jnrrdz info`: what it says is what tifffile and rasterio see."""
 
+import base64
 import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
+import imagecodecs
+import jsonschema
+import numpy as np
 import pytest
 import rasterio
+import rasterio.warp
 import tifffile
 
+import jnrrdz
+from jnrrdz.cli import pictures
 from jnrrdz.cli.info import SOURCES
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "info.schema.json").read_text())
+SMALL = {"driver": "GTiff", "height": 8, "width": 8, "dtype": "uint8"}
+PLACE = rasterio.Affine(0.001, 0, 8, 0, -0.001, 47)
 
 
 def translate_errors(run, *args):
@@ -196,3 +215,122 @@ def test_codecs_of_no_known_form_are_malformed(error_line, tmp_path, codecs):
     assert "data/zarr.json, codecs: no list of codecs" in error_line(
         "info", written(tmp_path, array={"codecs": codecs})
     )
+
+
+def test_a_person_reads_where_an_image_lies(cog, run):
+    lines = run("info", cog).stdout.splitlines()
+    head = dict(line.split(maxsplit=1) for line in lines[: lines.index("")])
+    assert head["bounds"] == "x 500000 to 505000, y 4997000 to 5000000"
+    west, south, east, north = rasterio.warp.transform_bounds("EPSG:32633", "EPSG:4326", 500000, 4997000, 505000, 5e6)
+    assert head["degrees"] == f"longitude {west:.6f} to {east:.6f}, latitude {south:.6f} to {north:.6f}"
+    assert (head["resolution"], head["affine"]) == ("10 x 10", "10, 0, 500000, 0, -10, 5000000")
+    assert head["bands"] == "gray"
+    tail = lines[lines.index("") :]
+    assert max(map(len, [*tail, *(f"{label:12}{told}" for label, told in head.items() if label != "sources")])) <= 100
+
+
+def test_bands_with_names_are_listed(run, tmp_path):
+    with rasterio.open(tmp_path / "a.tif", "w", **SMALL, count=2, crs="EPSG:4326", transform=PLACE) as file:
+        file.descriptions, file.scales, file.offsets, file.units = ("heat", ""), (0.5, 1), (-3, 0), ("K", "")
+    shown = run("info", tmp_path / "a.tif").stdout
+    assert "bands       1: heat, gray, K, x 0.5, + -3\n            2: " in shown
+
+
+def test_images_of_one_file_are_told_one_after_the_other(run, tmp_path):
+    for number in range(2):
+        with rasterio.open(
+            tmp_path / "a.ntf",
+            "w",
+            **SMALL | {"driver": "NITF"},
+            count=1,
+            **(
+                {"NUMI": 2, "FTITLE": "Two", "IID2": "North"}
+                if number == 0
+                else {"APPEND_SUBDATASET": "YES", "IDLVL": 2}
+            ),
+        ):
+            pass
+    shown = run("info", tmp_path / "a.ntf").stdout
+    assert "title           Two\n" in shown
+    assert "\nimage_0/data\n  size            8 x 8\n  title           North\n" in shown
+    assert "place           row 0, column 0; display level 2\n" in shown
+
+
+def test_all_attributes_are_shown_on_demand(cog, run):
+    assert "GeoTransform" not in run("info", cog).stdout
+    shown = run("info", "-a", cog).stdout
+    assert '  GeoTransform: "500000.0 10.0 0.0 5000000.0 0.0 -10.0"\n' in shown
+    assert translate_errors(run, cog, "-a")["attributes"]["0/spatial_ref"]["GeoTransform"]
+
+
+def test_json_is_as_the_schema_says(cog, run):
+    jsonschema.validate(translate_errors(run, cog), SCHEMA)
+
+
+def test_a_picture_needs_a_terminal_that_shows_some(cog, run):
+    assert "jnrrdz preview SRC -o OUT" in run("info", "--picture", cog, code=2).stderr
+
+
+def on_terminal(cog, tmp_path, **environment):
+    """Return what a terminal that says of itself what it is gets."""
+    leader, follower = os.openpty()
+    own = {key: value for key, value in os.environ.items() if key not in {"TMUX", "STY", "TERM_PROGRAM"}}
+    words = [sys.executable, "-m", "jnrrdz", "info", "--picture", str(cog)]
+    # what it prints is more than a terminal holds unread
+    with subprocess.Popen(words, stdout=follower, stderr=subprocess.PIPE, cwd=tmp_path, env=own | environment) as child:
+        os.close(follower)
+        parts = []
+        with suppress(OSError):  # the end, on Linux
+            while part := os.read(leader, 1 << 16):
+                parts.append(part)
+        told = child.stderr.read().decode()
+    os.close(leader)
+    return child.returncode, b"".join(parts).replace(b"\r\n", b"\n"), told
+
+
+def test_kitty_and_iterm_show_a_picture(cog, tmp_path):
+    code, shown, _ = on_terminal(cog, tmp_path, TERM="xterm-kitty")
+    assert code == 0
+    pieces = re.findall(rb"\x1b_G([^;]*);([^\x1b]*)\x1b\\", shown)
+    assert pieces[0][0].startswith(b"a=T,f=100,")
+    assert [keys.endswith(b"m=1") for keys, _ in pieces] == [True] * (len(pieces) - 1) + [False]
+    picture = imagecodecs.png_decode(base64.b64decode(b"".join(text for _, text in pieces)))
+    np.testing.assert_array_equal(picture, jnrrdz.preview(cog, jnrrdz.PreviewOptions(320)).rgba)
+    code, shown, _ = on_terminal(cog, tmp_path, TERM="xterm", TERM_PROGRAM="iTerm.app")
+    found = re.search(rb"\x1b]1337;File=inline=1;size=(\d+):([^\x07]*)\x07", shown)
+    assert imagecodecs.png_decode(base64.b64decode(found[2])).shape == picture.shape
+    assert len(base64.b64decode(found[2])) == int(found[1])
+
+
+def test_a_terminal_that_shows_none_is_told(cog, tmp_path):
+    code, _, told = on_terminal(cog, tmp_path, TERM="xterm")
+    assert code == 2
+    assert "--picture needs a terminal" in told
+
+
+def test_sixels_are_the_pixels():
+    """Decoded by DEC's rules: a colour is chosen, repeated, six rows are drawn, `$` returns, `-` goes on."""
+    rgba = np.random.default_rng(0).integers(0, 256, (14, 9, 4), "u1")
+    rgba[..., 3] = np.where(rgba[..., 3] < 100, 0, 255)
+    text = pictures.shown("sixel", b"", rgba)
+    assert text.startswith('\x1bP0;1q"1;1;9;14')
+    assert text.endswith("\x1b\\")
+    canvas, colours, colour, row, column = np.zeros((18, 9, 4), "u1"), {}, None, 0, 0
+    for token in re.finditer(
+        r"#(\d+);2;(\d+);(\d+);(\d+)|#(\d+)|!(\d+)([?-~])|([?-~])|([$-])", text[text.index("14") + 2 : -2]
+    ):
+        if token[1]:
+            colours[int(token[1])] = [int(token[part]) * 255 / 100 for part in (2, 3, 4)]
+        elif token[5]:
+            colour = int(token[5])
+        elif token[9]:
+            row, column = row + (6 if token[9] == "-" else 0), 0
+        else:
+            count, bits = int(token[6] or 1), ord(token[7] or token[8]) - 63
+            for bit in range(6):
+                if bits >> bit & 1:
+                    canvas[row + bit, column : column + count] = [*colours[colour], 255]
+            column += count
+    there = rgba[..., 3] > 0
+    np.testing.assert_array_equal(canvas[:14, :, 3] > 0, there)
+    assert np.abs(canvas[:14][there].astype(int) - rgba[there]).max() <= 26
