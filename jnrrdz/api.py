@@ -181,17 +181,24 @@ def open_stored(
             raise UnsupportedError(
                 f"a manifest is read as it was written; index its source with {named}", url=url, field=named
             )
-        store = _open_store(
-            url, storage_options=reach.storage_options, source_options=reach.source_options, allow=reach.allow
-        )
-        if store.manifest.documents.own():  # the root's attribute `jnrrdz`: no other writer's manifest
-            return store
+        store = manifest_store(url, reach)
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store if documents is store.manifest.documents else store.with_documents(documents)
     group = scanning.scan(url, wanted, reach).group
     own = reach.source_options if reach.source_options is not None else reach.storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
+
+
+def manifest_store(url: str, access: Access) -> ReferenceStore:
+    """Return the store of a manifest as its writer left it; no source is opened."""
+    return _open_store(
+        url,
+        storage_options=access.storage_options,
+        source_options=access.source_options,
+        allow=access.allow,
+        templates=access.template_overrides,
+    )
 
 
 def open_group(

@@ -35,6 +35,8 @@ class JnrrdzFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no 
         fsspec's protocol and options for `fo`, as a chained URL (`jnrrdz::s3://bucket/refs.json`) gives them.
     remote_options:
         fsspec's options for the sources that the manifest names; those of `fo` go to no source of a manifest.
+    template_overrides:
+        What stands for the templates in the manifest's URLs, by their names.
     allow:
         Paths and URLs under which the manifest may name sources that it may not name anyway.
 
@@ -51,6 +53,7 @@ class JnrrdzFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no 
         target_protocol: str | None = None,
         target_options: Mapping[str, Any] | None = None,
         remote_options: Mapping[str, Any] | None = None,
+        template_overrides: Mapping[str, str] | None = None,
         allow: Sequence[str] = (),
         asynchronous: bool = False,
         **options: Any,
@@ -58,7 +61,7 @@ class JnrrdzFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no 
         # the store's bytes come from fsspec's own loop: whoever waits for them there would wait for himself
         super().__init__(asynchronous=asynchronous, loop=None if asynchronous else _loop(), **options)
         source = fo if isinstance(fo, VirtualGroup) else _with_protocol(os.fspath(fo), target_protocol)
-        access = Access(allow=allow, storage_options=target_options, source_options=remote_options)
+        access = Access(allow, target_options, remote_options, template_overrides)
         self._store: ReferenceStore = open_stored(source, access=access)
 
     @classmethod

@@ -44,6 +44,7 @@ class AccessChoices(SourceAccess, total=False):
     """How a manifest and its sources are reached: the members of `Access` as keyword arguments."""
 
     source_options: StorageOptions
+    template_overrides: Mapping[str, str] | None
 
 
 class WriteChoices(TypedDict, total=False):
@@ -125,9 +126,21 @@ class Access:
     source_options: StorageOptions = field(default=None, repr=False)
     """fsspec's options for the sources that a manifest names."""
 
+    template_overrides: Mapping[str, str] | None = None
+    """What stands for the templates of a manifest's URLs, by their names: `{"base": "s3://bucket/scenes/"}` for
+    `{{base}}a.tif`.  Sources below it are ones that you name.  Without it a manifest's own values count, and
+    osml-imagery-io's `base` is the manifest's folder."""
+
     named_by: str = ""
     """The document (a manifest, a STAC item) that names the source to scan; empty where you do.  What a document
     from afar names may be no nearer to this machine than it is."""
+
+    def __post_init__(self) -> None:
+        """Let manifests name what lies in the folders that templates are told to stand for."""
+        folders = [value[: value.rfind("/") + 1] for value in (self.template_overrides or {}).values()]
+        named = [it for it in folders if it.startswith("/") or it.count("/") > len("//")]
+        if not set(named) <= set(self.allow):
+            object.__setattr__(self, "allow", (*self.allow, *named))
 
 
 @dataclass(frozen=True)

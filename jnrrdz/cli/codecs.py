@@ -212,9 +212,9 @@ def _essence(entry: Json) -> Json:
 
 def unreadable(entry: Json) -> str | None:
     """Return why a codec of a manifest cannot be read here, None if it can."""
-    import numcodecs  # type: ignore[import-untyped]  # noqa: PLC0415  see the package
+    import numcodecs  # noqa: PLC0415  see the package
     import zarr.registry  # noqa: PLC0415  the same
-    from numcodecs.errors import UnknownCodecError  # type: ignore[import-untyped]  # noqa: PLC0415  the same
+    from numcodecs.errors import UnknownCodecError  # noqa: PLC0415  the same
 
     from jnrrdz import codecs  # noqa: PLC0415  the same
     from jnrrdz.codecs.chains import OWN  # noqa: PLC0415  the same

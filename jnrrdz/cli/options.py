@@ -13,9 +13,9 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +42,7 @@ class Reach:
     no_sign_request: bool = False
     requester_pays: bool = False
     allow: Sequence[str] = ()
+    templates: Mapping[str, str] = field(default_factory=dict)
 
     def given(self) -> dict[str, Any] | None:
         """Return what was asked for as s3fs's options, None where nothing was."""
@@ -78,7 +79,8 @@ class Reach:
 
     def access(self, *names: str) -> Access:
         """Return how manifests, or sources, and the sources that they name are reached."""
-        return Access(self.allow, next(filter(None, map(self.options, names)), None), self.given())
+        options = next(filter(None, map(self.options, names)), None)
+        return Access(self.allow, options, self.given(), self.templates or None)
 
 
 S3_OPTIONS = (
@@ -90,19 +92,37 @@ S3_OPTIONS = (
 )
 
 
+def _templates(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:  # noqa: ARG001  click's signature
+    pairs = [value.partition("=") for value in values]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise click.BadParameter(f"{name + equals!r} is not NAME=URL")
+    return {name: url for name, _, url in pairs}
+
+
+TEMPLATE = click.option(
+    "--template",
+    "templates",
+    multiple=True,
+    metavar="NAME=URL",
+    callback=_templates,
+    help="What {{NAME}} in a manifest's URLs stands for, with the slash at its end. Repeatable.",
+)
+
 ALLOW = "Let a manifest reach sources under this path or URL too; * for all. Repeatable."
 
 
 def access_options(allow: str = ALLOW) -> Callable[[Command], Command]:
-    """Return what adds `--allow` and the S3 options to a command, which gets them as one `reach`."""
+    """Return what adds `--allow`, `--template` and the S3 options to a command, which gets them as one `reach`."""
 
     def added(command: Command) -> Command:
         @functools.wraps(command)
         def collected(*args: Any, **options: Any) -> Any:
-            own = {each.name: options.pop(each.name) for each in fields(Reach)}
+            own = {each.name: options.pop(each.name) for each in fields(Reach) if each.name in options}
             return command(*args, reach=Reach(**own), **options)
 
-        return _with((click.option("--allow", multiple=True, metavar="PREFIX", help=allow), *S3_OPTIONS), collected)
+        allowing = click.option("--allow", multiple=True, metavar="PREFIX", help=allow)
+        return _with((allowing, *([TEMPLATE] if allow == ALLOW else ()), *S3_OPTIONS), collected)
 
     return added
 

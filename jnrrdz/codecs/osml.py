@@ -25,6 +25,7 @@ from jnrrdz.core.codecs import (
     OSML,
     SIDE,
     TAG,
+    UNREAD_SOURCES,
     CodecSpec,
     Configuration,
     JbpBlockConfig,
@@ -33,6 +34,7 @@ from jnrrdz.core.codecs import (
     Samples,
     TiffTileConfig,
     checked,
+    is_osml,
     literal,
 )
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, dumps
@@ -104,10 +106,13 @@ class OsmlTiffTile(Configuration):
             raise UnsupportedError(f"members {', '.join(unknown)}, which osml-imagery-io 0.2 has not", field=TIFF_TILE)
         return super().from_json(configuration)
 
-    def config(self, image: tuple[int, int], dtype: np.dtype[Any], byte_order: str = "little") -> TiffTileConfig:
+    def config(
+        self, image: tuple[int, int], dtype: np.dtype[Any] | None = None, byte_order: str = "little"
+    ) -> TiffTileConfig:
         """Return the configuration of jnrrdz's `tiff-tile` for an image of (height, width)."""
         self._refuse_what_is_not_said()
-        self.check_type(dtype)
+        if dtype is not None:
+            self.check_type(dtype)
         colours = COLOURS.get(self.photometric, 1) if self.photometric in Photometric else 1  # type: ignore[call-overload]
         samples = self.samples_per_pixel
         # it hands over the planes of a planar file one by one as if each were the file, RGB of one sample
@@ -162,9 +167,13 @@ def adopted_documents(documents: Mapping[str, bytes], magic_of: Callable[[str], 
 
     `magic_of` is given an array's path and returns the first four bytes of the source of its chunks.
     """
-    if not is_osml(_parsed(documents, ZARR_JSON)):
+    root = _parsed(documents, ZARR_JSON)
+    if not is_osml(root):
         return documents
+    own = {name: value for name, value in root["attributes"].get("jnrrdz", {}).items() if name != UNREAD_SOURCES}
     found = dict(documents)
+    if own:
+        found[ZARR_JSON] = dumps({**root, "attributes": {**root["attributes"], "jnrrdz": own}}).encode()
     for key in documents:
         if key.endswith(f"/{ZARR_JSON}"):
             document = _parsed(documents, key)
@@ -179,13 +188,6 @@ def _parsed(documents: Mapping[str, bytes], key: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not JSON: {error}", field=key) from error
     return document if isinstance(document, dict) else {}
-
-
-def is_osml(root: Mapping[str, Any]) -> bool:
-    """Whether a manifest's root zarr.json looks as osml-imagery-io writes it, and jnrrdz does not."""
-    attributes = root.get("attributes")
-    marks = {"source", "multiscales", "zarr_conventions"}
-    return isinstance(attributes, Mapping) and marks <= set(attributes) and "jnrrdz" not in attributes
 
 
 def adopted(metadata: Mapping[str, Any], magic: bytes) -> dict[str, Any]:
@@ -283,13 +285,14 @@ def _jpeg(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any],
     return JpegDecoder(JbpJpegConfig(), shape, dtype, fill)
 
 
-def _jpeg2000_config(name: str, configuration: Members) -> Jpeg2000Config:
+def jpeg2000_config(name: str, configuration: Members) -> Jpeg2000Config:
+    """Return the configuration of jnrrdz's `jpeg2000`."""
     return Jpeg2000Config.from_json(_checked(name, configuration, {"main_header", "resolution_level"}))
 
 
 def _jpeg2000(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any], fill: Any) -> ChunkDecoder:
     plain = shape if shape[0] > 1 else shape[1:]
-    return Jpeg2000Decoder(_jpeg2000_config(name, configuration), plain, dtype, fill)
+    return Jpeg2000Decoder(jpeg2000_config(name, configuration), plain, dtype, fill)
 
 
 MAKERS: Mapping[str, Callable[[str, Members, Shape, np.dtype[Any], Any], ChunkDecoder]] = {
@@ -357,7 +360,7 @@ class OsmlBlocksCodec(ReadOnlyCodec):
         """Return what the blocks hold; of a JPEG only its streams tell it."""
         name, configuration = self.config.name, self.config.configuration
         if name == JPEG2000:
-            return component_samples(_jpeg2000_config(name, configuration).main_header)
+            return component_samples(jpeg2000_config(name, configuration).main_header)
         return (block_samples(_block_config(name, configuration)),) if name == JBP_BLOCK else ()
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:

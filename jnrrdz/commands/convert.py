@@ -11,6 +11,7 @@ from typing import Unpack
 
 from jnrrdz import api
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualGroup
+from jnrrdz.core.codecs import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.written_refs import moved, named_urls
@@ -36,8 +37,12 @@ def convert(
     left out.
     """
     output, reach = with_choices(choices, form or WriteOptions(), access or Access())
-    store = api.open_store(refs, access=reach)
-    group = group_from_manifest(store.manifest, allow=reach.allow, source_options=reach.source_options)
+    url = os.fspath(refs)
+    is_manifest = api.names_manifest(url)
+    manifest = (api.manifest_store(url, reach) if is_manifest else api.open_store(url, access=reach)).manifest
+    group = group_from_manifest(manifest, allow=reach.allow, source_options=reach.source_options)
+    if is_osml(manifest.documents.node("")):
+        group = replace(group, origin={**group.origin, UNREAD_SOURCES: True})
     if rewrite_prefix:
         group = rewritten(group, rewrite_prefix)
     write_elsewhere(group, os.fspath(out), output)

@@ -47,6 +47,20 @@ SQUEEZE = "jnrrdz.squeeze"
 TILE = "jnrrdz.tile"
 OSML = "https://awslabs.github.io/osml-imagery-io/codecs/"
 
+
+def is_osml(root: Mapping[str, Any]) -> bool:
+    """Whether a manifest's root zarr.json is osml-imagery-io's, or says that `convert` took it over as it is."""
+    attributes = root.get("attributes")
+    if not isinstance(attributes, Mapping) or not {"source", "multiscales", "zarr_conventions"} <= set(attributes):
+        return False
+    own = attributes.get("jnrrdz", {UNREAD_SOURCES: True})
+    return isinstance(own, Mapping) and own.get(UNREAD_SOURCES) is True
+
+
+UNREAD_SOURCES = "osml"
+"""The member of the root's attribute `jnrrdz` that says: what osml-imagery-io leaves out has still to be read from the
+sources."""
+
 COMPRESSORS = (GZIP, ZLIB, BZ2, LZMA, ZSTD, BLOSC, LZ4)
 """What N5 compresses with, by Zarr's names."""
 

@@ -120,7 +120,7 @@ class Documents(dict[str, bytes]):
         if any(key.rpartition("/")[2] == ZARR_JSON for key in self):
             return
         if any(map(is_metadata, self)):
-            raise UnsupportedError("references with Zarr v2 metadata; open them with xarray's engine 'kerchunk'")
+            raise MalformedError("Zarr v2 metadata without a group or an array")
         raise MalformedError("not a reference manifest: it holds no zarr.json")
 
     def array_keys(self, keys: Iterable[str]) -> dict[str, "ChunkKeys"]:

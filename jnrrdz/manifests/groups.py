@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import UNREAD_SOURCES
 from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -26,7 +27,7 @@ from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
 
-ORIGIN = ("options", "concat_dim", "single_range", "keep_query")
+ORIGIN = ("options", "concat_dim", "single_range", "keep_query", UNREAD_SOURCES)
 """Members of the root's attribute `jnrrdz` that say how a manifest came to be."""
 
 _MOST = np.iinfo(np.int32).max

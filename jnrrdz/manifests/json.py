@@ -30,7 +30,7 @@ Version 0 and other layouts are read too, as a whole; `gen` is refused.
 import base64
 import itertools
 import reprlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from json import dumps as quoted
 from typing import Any, BinaryIO
@@ -45,7 +45,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
 from jnrrdz.manifests.documents import Documents, is_manifest, parse_json
-from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
+from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, Templates, UnknownArrayError
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
@@ -214,16 +214,16 @@ type Contents = tuple[Documents, dict[str, ColumnarRefs]]
 """What a manifest holds: its documents, and each array's references by its path."""
 
 
-def read_json(source: ByteSource) -> Contents:
-    """Return the documents and the references of a JSON manifest."""
+def read_json(source: ByteSource, overrides: Mapping[str, str] | None = None) -> Contents:
+    """Return the documents and the references of a JSON manifest; `overrides` stand for its templates' values."""
     try:
-        return _read_lines(source)
+        return _read_lines(source, overrides)
     except (OtherLayoutError, UnknownArrayError):
         # really broken or only laid out in another way: the whole text tells
-        return _read_whole(source)
+        return _read_whole(source, overrides)
 
 
-def _read_lines(source: ByteSource) -> Contents:
+def _read_lines(source: ByteSource, overrides: Mapping[str, str] | None) -> Contents:
     (head,) = source.read([(0, min(_HEADER, source.validators.size))])
     line, end, rest = head.partition(b"\n")
     opening = line.rstrip()
@@ -233,7 +233,7 @@ def _read_lines(source: ByteSource) -> Contents:
         top = _top(parse_json(opening + b"}}"))
     except MalformedError as error:
         raise OtherLayoutError("not the first line of references") from error
-    gatherer = Gatherer(top.get("templates", {}))
+    gatherer = Gatherer(Templates(top.get("templates", {}), overrides))
     beside: list[bytes] | None = None
     for lines in _pieces(source, rest, len(head)):
         if beside is None:
@@ -268,11 +268,11 @@ def _pieces(source: ByteSource, head: bytes, start: int) -> Iterator[bytes]:
     yield rest
 
 
-def _read_whole(source: ByteSource) -> Contents:
+def _read_whole(source: ByteSource, overrides: Mapping[str, str] | None) -> Contents:
     (data,) = source.read([(0, source.validators.size)])
     top = _top(parse_json(data))
     del data
-    gatherer = Gatherer(top.get("templates", {}))
+    gatherer = Gatherer(Templates(top.get("templates", {}), overrides), is_whole=True)
     references = top["refs"]
     gatherer.add_metadata(references)
     gatherer.documents.require_v3()

@@ -23,9 +23,11 @@ import msgspec
 import numpy as np
 
 from jnrrdz.core.refs import WHOLE
+from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
+from jnrrdz.manifests.zarr2 import is_version_2, version_3
 
 LIMIT = 2**62 - 1
 """The largest offset or length; the sum of two is an int64."""
@@ -110,6 +112,34 @@ type _Simple = dict[str, tuple[str, _Place, _Place]]
 _simple_lines = msgspec.json.Decoder(_Simple)
 
 
+class Templates:
+    """What stands for the templates in URLs, which are replaced by name; nothing is evaluated."""
+
+    def __init__(self, values: Mapping[str, Any], overrides: Mapping[str, str] | None = None) -> None:
+        self._values = {**values, **(overrides or {})}
+        self._longest = max((len(value) for value in self._values.values() if isinstance(value, str)), default=0)
+        self._expanded = 0
+
+    def expand(self, url: str) -> str:
+        """Return a URL with the names of templates replaced."""
+        if "{{" not in url:
+            return url
+        self._expanded += len(url) + url.count("{{") * self._longest
+        if self._expanded > _EXPANDED:
+            raise MalformedError(f"templates that may expand to more than {_EXPANDED} bytes", field="templates")
+        expanded = _TEMPLATE.sub(self._value, url)
+        if "{{" in expanded:
+            raise UnsupportedError("a template that is more than a name; only names are replaced", field=url[:200])
+        return expanded
+
+    def _value(self, match: re.Match[str]) -> str:
+        value = self._values.get(match[1])
+        if not isinstance(value, str):
+            message = f"no template of the name {match[1]!r:.80}; --template NAME=URL (template_overrides=) gives it"
+            raise MalformedError(message, field="templates")
+        return value
+
+
 class OtherLayoutError(MalformedError):
     """The text is not one reference per line."""
 
@@ -132,14 +162,17 @@ class _Rows:
 class Gatherer:
     """Documents and columns, filled piece by piece; an array's document comes before its chunks."""
 
-    templates: Mapping[str, Any]
+    templates: "Templates"
+    is_whole: bool = False
+    """Whether all documents are taken before the references."""
+    is_version_2: bool = False
+    """Whether the documents were Zarr v2's."""
     documents: Documents = field(default_factory=Documents)
     columns: dict[str, Columns] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
     """The number of each URL, templates expanded."""
     spelt: dict[str, int] = field(default_factory=dict)
     """The number of each URL as it is spelt."""
-    expanded: int = 0
 
     def add_lines(self, lines: bytes) -> None:
         """Take references and documents, one on each line, with commas between them."""
@@ -169,10 +202,16 @@ class Gatherer:
         """Take the metadata documents only."""
         texts = {}
         for key in list(filter(is_metadata, items)):
+            if self.is_version_2 and is_version_2(key):
+                continue
             text = inline_bytes(items[key], key)
             if text is None:
                 raise UnsupportedError("metadata by reference; only inline metadata is read", field=key)
             texts[key] = text
+        if texts and all(map(is_version_2, texts)) and ZARR_JSON not in self.documents:
+            if not self.is_whole:
+                raise OtherLayoutError("Zarr v2's documents, of which those of one array may stand apart")
+            texts, self.is_version_2 = version_3(texts), True
         self.columns |= {path: Columns(keys) for path, keys in self.documents.add(texts).items()}
 
     def _add_uniform(self, lines: bytes) -> bool:
@@ -257,28 +296,8 @@ class Gatherer:
         """Return the numbers of sources."""
         different = set(urls)
         for url in different.difference(self.spelt):
-            self.spelt[url] = self.sources.setdefault(self._expand(url), len(self.sources))
+            self.spelt[url] = self.sources.setdefault(self.templates.expand(url), len(self.sources))
         return [self.spelt[url] for url in urls] if len(different) > 1 else [self.spelt[urls[0]]] * len(urls)
-
-    def _expand(self, url: str) -> str:
-        """Return a URL with names of templates replaced."""
-        if "{{" not in url:
-            return url
-        longest = max((len(value) for value in self.templates.values() if isinstance(value, str)), default=0)
-        self.expanded += len(url) + url.count("{{") * longest
-        if self.expanded > _EXPANDED:
-            raise MalformedError(f"templates that may expand to more than {_EXPANDED} bytes", field="templates")
-
-        def template(match: re.Match[str]) -> str:
-            value = self.templates.get(match[1])
-            if not isinstance(value, str):
-                raise MalformedError(f"no template of the name {match[1]!r:.80}", field="templates")
-            return value
-
-        expanded = _TEMPLATE.sub(template, url)
-        if "{{" in expanded:
-            raise UnsupportedError("a template that is more than a name; only names are replaced", field=url[:200])
-        return expanded
 
     def finish(self, versions: Any) -> tuple[Documents, dict[str, ColumnarRefs]]:
         """Return the documents, and each array's references by its path, with the versions of their objects."""

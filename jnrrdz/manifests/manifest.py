@@ -24,6 +24,7 @@ from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manife
 from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
+from jnrrdz.manifests.zarr2 import is_osml_version_2
 from jnrrdz.options import WriteOptions
 from jnrrdz.redact import bare, record_repr
 from jnrrdz.sources.base import ByteSource
@@ -166,10 +167,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock", threading.Lock()))
 
 
-def load(url: str, *, storage_options: Options = None) -> Manifest:
+def load(url: str, *, storage_options: Options = None, templates: Mapping[str, str] | None = None) -> Manifest:
     """Return the manifest at a path or URL, the one that the process has already if it has not changed.
 
-    Where nothing but its size tells whether it has, it is read again.
+    `templates` are values in place of the manifest's own.  Where nothing but its size tells whether it has, it is
+    read again.
     """
     if manifest_form(url) == "icechunk":
         version = form_module("icechunk").open_version(url, storage_options)
@@ -177,15 +179,15 @@ def load(url: str, *, storage_options: Options = None) -> Manifest:
         return _kept(snapshot) or _keep(snapshot, version.manifest())
     source, is_parquet = _open(url, storage_options)
     seen = source.validators
-    state = (url, seen, pickle.dumps(storage_options))
+    state = (url, seen, pickle.dumps((storage_options, templates)))
     manifest = _kept(state)
     if manifest is None:
         arrays: Mapping[str, ArrayRefs]
         try:
             if is_parquet:
-                documents, arrays = form_module("parquet").read_parquet(url, source, storage_options)
+                documents, arrays = form_module("parquet").read_parquet(url, source, storage_options, templates)
             else:
-                documents, arrays = read_json(source)
+                documents, arrays = read_json(source, templates)
             manifest = Manifest(url, documents, arrays, documents.sources(), "parquet" if is_parquet else "json")
         except JnrrdzError as error:
             raise error.at(url=url) from error.__cause__
@@ -249,7 +251,7 @@ def manifest_form(text: str) -> str | None:
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
         return format_of(ending)
-    if path is None or not is_manifest(_local_head(Path(path))):
+    if path is None or not _is_readable(_local_head(Path(path))):
         return None
     return "parquet" if Path(path).is_dir() else "json"
 
@@ -264,16 +266,20 @@ def is_repository(path: str) -> bool:
 
 
 def is_reference_manifest(url: str | os.PathLike[str]) -> bool:
-    """Whether a file or directory looks like references to a Zarr v3 hierarchy, by its first bytes.
+    """Whether a file or directory looks like references to a Zarr v3 hierarchy, or osml's to a v2 one, by its head.
 
     A remote one is looked at only where its name says that it may be one: each look is a request.
     """
     text, version = split_version(os.fspath(url))
     place = local_path(text)
     if place is not None:
-        return is_repository(place) or (version is None and is_manifest(_local_head(Path(place))))
+        return is_repository(place) or (version is None and _is_readable(_local_head(Path(place))))
     head = _remote_head(text)
-    return is_manifest(head) or head.startswith(_ICECHUNK)
+    return _is_readable(head) or head.startswith(_ICECHUNK)
+
+
+def _is_readable(head: bytes) -> bool:
+    return is_manifest(head) or is_osml_version_2(head)
 
 
 def _local_head(path: Path) -> bytes:

@@ -51,8 +51,9 @@ from jnrrdz.manifests import atomic, parquet_pages
 from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
-from jnrrdz.manifests.json_refs import inline_bytes
+from jnrrdz.manifests.json_refs import Templates, inline_bytes
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
+from jnrrdz.manifests.zarr2 import is_version_2, version_3
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
@@ -306,8 +307,14 @@ MOST_RECORDS = 1 << 16
 type Options = Mapping[str, Any] | None
 
 
-def read_parquet(url: str, source: ByteSource, options: Options) -> tuple[Documents, dict[str, "ParquetRefs"]]:
-    """Return the documents, and each array's references by its path; reads no record."""
+def read_parquet(
+    url: str, source: ByteSource, options: Options, overrides: Mapping[str, str] | None = None
+) -> tuple[Documents, dict[str, "ParquetRefs"]]:
+    """Return the documents, and each array's references by its path; reads no record.
+
+    `overrides` stand for templates in its URLs.  There is no place for their values in this form; without any,
+    osml-imagery-io's `base` is the folder of the manifest.
+    """
     (text,) = source.read([(0, source.validators.size)])
     top = parse_json(text, field=METADATA)
     nodes = top.get("metadata") if isinstance(top, dict) else None
@@ -317,13 +324,15 @@ def read_parquet(url: str, source: ByteSource, options: Options) -> tuple[Docume
         raise MalformedError("no metadata", field=METADATA)
     size, folder = _laid_out(top)
     every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
-    Documents(every).require_v3()
-    # the others are stubs for fsspec's sake, and Zarr v2's documents beside v3's mean nothing
-    documents = Documents({key: text for key, text in every.items() if not key.rpartition("/")[2].startswith(".z")})
-    arrays = {
-        path: ParquetRefs(keys, below(url, f"{folder}{path}".rstrip("/")) if folder or path else url, size, options)
-        for path, keys in documents.array_keys(documents).items()
-    }
+    # beside version 3's they are stubs for fsspec's sake, and mean nothing
+    plain = {key: text for key, text in every.items() if not is_version_2(key)}
+    documents = Documents(plain or version_3(every))
+    documents.require_v3()
+    templates = {"base": "", **(overrides or {})}
+    arrays = {}
+    for path, keys in documents.array_keys(documents).items():
+        place = below(url, f"{folder}{path}".rstrip("/")) if folder or path else url
+        arrays[path] = ParquetRefs(keys, place, size, options, templates)
     return documents, arrays
 
 
@@ -346,11 +355,19 @@ def _laid_out(top: Mapping[str, Any]) -> tuple[int, str]:
 class ParquetRefs:
     """References in Parquet files, the last used of which stay in memory."""
 
-    def __init__(self, keys: ChunkKeys, folder: str, record_size: int, options: Options) -> None:
+    def __init__(
+        self,
+        keys: ChunkKeys,
+        folder: str,
+        record_size: int,
+        options: Options,
+        templates: Mapping[str, str] | None = None,
+    ) -> None:
         self.keys = keys
         self._folder = folder
         self._record_size = record_size
         self._options = options
+        self._templates = dict(templates or {})
         self._start()
 
     def _start(self) -> None:
@@ -436,7 +453,8 @@ class ParquetRefs:
         if several is not None:
             columns.pieces.append(several)
             there[several.chunks] = True
-        refs = columns.build(tuple(url.removeprefix(SCATTERED) for url in urls))
+        templates = Templates(self._templates)
+        refs = columns.build(tuple(templates.expand(url.removeprefix(SCATTERED)) for url in urls))
         is_versioned = _VERSION.name in table.column_names
         return refs.with_versions(_integers(table, _VERSION.name)[there]) if is_versioned else refs
 

@@ -49,11 +49,18 @@ type Options = Mapping[str, Any] | None
 
 
 def open_store(
-    url: str, *, storage_options: Options = None, source_options: Options = None, allow: Sequence[str] = ()
+    url: str,
+    *,
+    storage_options: Options = None,
+    source_options: Options = None,
+    allow: Sequence[str] = (),
+    templates: Mapping[str, str] | None = None,
 ) -> "ReferenceStore":
     """Return the store of a manifest at a path or URL; options are fsspec's, for the manifest and for its sources."""
-    manifest = load(url, storage_options=storage_options)
-    return ReferenceStore(manifest, storage_options=storage_options, source_options=source_options, allow=allow)
+    manifest = load(url, storage_options=storage_options, templates=templates)
+    return ReferenceStore(
+        manifest, storage_options=storage_options, source_options=source_options, allow=allow, templates=templates
+    )
 
 
 class ReferenceStore(Store):
@@ -70,6 +77,7 @@ class ReferenceStore(Store):
         storage_options: Options = None,
         source_options: Options = None,
         allow: Sequence[str] = (),
+        templates: Mapping[str, str] | None = None,
         opener: Opener = open_source,
         read_only: bool = True,
     ) -> None:
@@ -78,7 +86,12 @@ class ReferenceStore(Store):
         super().__init__(read_only=True)
         self.manifest = manifest
         self._storage_options = storage_options
-        self._access = {"source_options": source_options, "allow": tuple(allow), "opener": opener}
+        self._access = {
+            "source_options": source_options,
+            "allow": tuple(allow),
+            "opener": opener,
+            "templates": templates,
+        }
         self._pool = SourcePool(manifest, options=source_options, allow=allow, opener=opener)
         self._batches = Batches(self._pool)
         self._wholes = WholeFiles(manifest, self._pool)
@@ -331,8 +344,9 @@ def _marked(buffer: Buffer, store: ReferenceStore, key: str) -> Buffer:
 
 
 def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, Any]) -> ReferenceStore:
-    found = load(manifest, storage_options=options) if isinstance(manifest, str) else manifest
-    return ReferenceStore(found, storage_options=options, **access)
+    if isinstance(manifest, str):
+        manifest = load(manifest, storage_options=options, templates=access["templates"])
+    return ReferenceStore(manifest, storage_options=options, **access)
 
 
 def checked_text(documents: Documents, key: str) -> bytes:

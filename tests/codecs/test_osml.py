@@ -34,9 +34,8 @@ from jnrrdz.codecs.osml import (
     OsmlUnreadCodec,
     adopted,
     adopted_documents,
-    is_osml,
 )
-from jnrrdz.core.codecs import OSML
+from jnrrdz.core.codecs import OSML, is_osml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents
 from tests.readers import assert_identical

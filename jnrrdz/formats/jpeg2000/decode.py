@@ -452,6 +452,17 @@ def palette_table(entries: bytes | None, count: int, dtype: np.dtype[Any], field
     return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
 
 
+def chunk_of(config: Jpeg2000Config) -> tuple[int, ...]:
+    """Return the shape of the chunks that a configuration makes."""
+    siz = _siz(config.main_header)
+    numbers = config.components or tuple(range(len(siz.components)))
+    if max(numbers) >= len(siz.components):
+        raise MalformedError(f"component {max(numbers)} of {len(siz.components)}", field=JPEG2000)
+    first = check_composite(siz, config.resolution_level) if config.upsample else numbers[0]
+    bands = (len(numbers),) if len(numbers) > 1 else ()
+    return *bands, *ChunkGrid(siz, siz.components[first], config.resolution_level).chunk
+
+
 def component_samples(main_header: bytes, wanted: Sequence[int] = ()) -> list[Samples]:
     """Return what the wanted components of a main header hold, of all where none is named."""
     components = _components(main_header)
@@ -463,9 +474,13 @@ def component_samples(main_header: bytes, wanted: Sequence[int] = ()) -> list[Sa
 
 
 def _components(header: bytes) -> tuple[Component, ...]:
+    return _siz(header).components
+
+
+def _siz(header: bytes) -> Siz:
     if int.from_bytes(header[2:4], "big") != Marker.SIZ:
         raise MalformedError("main_header does not begin with SOC and SIZ", field=JPEG2000)
-    return parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")]).components
+    return parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")])
 
 
 def missing_library(config: Jpeg2000Config) -> str | None:

@@ -3,7 +3,8 @@
 Needs an environment of its own, because osml-imagery-io 0.2.2 does not import under zarr 3.2 and later:
 `pip install osml-imagery-io==0.2.2 "zarr<3.2" virtualizarr kerchunk tifffile imagecodecs rasterio`.
 The sources come from tifffile and GDAL, the manifests from osml-imagery-io, as Zarr v3 with relative
-references (`template_base=""`) and with `{{base}}` for the one called `templated`.
+references (`template_base=""`) and with `{{base}}` for the one called `templated`, and as Zarr v2, its default, in JSON
+and some in Parquet (`.v2.`).
 """
 
 import struct
@@ -19,6 +20,7 @@ from aws.osml.io.virtualizarr_parsers import OversightMLParser, write_tile_index
 HERE = Path(__file__).parent
 ROWS, COLUMNS = 40, 44
 TILES = {"tile": (16, 32)}
+PARQUET = ("block", "jpeg", "scattered", "pyramid", "u2_none_tiles_big", "planar2_deflate_tiles")
 STRIPS = {"rowsperstrip": 16}
 
 
@@ -109,8 +111,13 @@ def manifests():
         if source.suffix in (".tif", ".ntf", ".j2k"):
             store = OversightMLParser()(str(source))
             write_tile_index(store, str(source.with_suffix(".json")), template_base="", zarr_format=3)
+            write_tile_index(store, str(source.with_suffix(".v2.json")), template_base="")
+            if source.stem in PARQUET:
+                write_tile_index(store, str(source.with_suffix(".v2.parquet")), template_base="")
     store = OversightMLParser()(str(HERE / "u4_deflate_tiles.tif"))
     write_tile_index(store, str(HERE / "templated.json"), template_base="{{base}}", zarr_format=3)
+    write_tile_index(store, str(HERE / "templated.v2.json"), template_base="{{base}}")
+    write_tile_index(store, str(HERE / "templated.v2.parquet"), template_base="{{base}}")
 
 
 if __name__ == "__main__":
