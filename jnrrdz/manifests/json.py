@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs
-from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json
+from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json, tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
@@ -76,7 +76,8 @@ def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False, ke
 
 def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) -> None:
     separator = '{"version":1,"refs":{\n'
-    for key, document in _documents(root):
+    several = any(len(array.refs.source) > np.count_nonzero(array.refs.counts) for _, array in root.arrays())
+    for key, document in _documents(root, each=several and not single_range):
         stream.write(f"{separator}{quoted(key)}:{document}".encode())
         separator = ",\n"
     versions: dict[str, Ints] = {}
@@ -95,8 +96,15 @@ def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) ->
     stream.write(b"\n}}\n")
 
 
-def _documents(root: VirtualGroup) -> Iterator[tuple[str, str]]:
-    """Yield every key with its document, quoted: each is spelt once, though the root consolidates them all."""
+def _documents(root: VirtualGroup, *, each: bool) -> Iterator[tuple[str, str]]:
+    """Yield every key with its document, quoted: each is spelt once, though the root consolidates them all.
+
+    `each` asks that every group consolidates what is below it: stock fsspec lists nothing of a manifest with chunks
+    of several ranges.
+    """
+    if each:
+        yield from ((key, quoted(dumps(node))) for key, node in tree_json(root, consolidated="each").items())
+        return
     nodes = nodes_json(root)
     texts = {path: quoted(dumps(document)) for path, document in nodes.items() if path}
     members = (

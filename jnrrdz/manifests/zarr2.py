@@ -102,7 +102,8 @@ def _array(array: Members, attributes: Members, key: str, *, told: bool) -> dict
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedError(f"not an array's metadata: {error!r}", field=key) from error
     except JnrrdzError as error:
-        raise error.at(field=f"{key}, {error.field}" if error.field else key) from error.__cause__
+        error.field = f"{key}, {error.field}"
+        raise
 
 
 def _type(text: Any) -> np.dtype[Any]:
