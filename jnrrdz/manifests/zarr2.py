@@ -34,7 +34,7 @@ def is_osml_version_2(head: bytes) -> bool:
 
     Those of others are kerchunk's own to claim; opened by name they are read all the same.
     """
-    marks = (names.OSML.encode(), b"multiscales")
+    marks = (names.OSML.encode(), b"zarr_conventions")
     return head.lstrip().startswith(b"{") and b'.zgroup"' in head and any(mark in head for mark in marks)
 
 
@@ -45,7 +45,11 @@ def version_3(texts: Mapping[str, bytes]) -> dict[str, bytes]:
     inside = consolidated.get("metadata", {}) if isinstance(consolidated, dict) else {}
     if isinstance(inside, dict):
         documents = {**inside, **documents}
-    nodes = {key.rpartition("/")[0] for key in documents if key.rpartition("/")[2] in {GROUP, ARRAY}}
+    told = {key: _object(documents[key], key) for key in documents if key.rpartition("/")[2] in {GROUP, ARRAY}}
+    for key, document in told.items():
+        if document.get("zarr_format") != 2:  # noqa: PLR2004  the format's number
+            raise MalformedError(f"zarr_format {shown(document.get('zarr_format'))} where 2 belongs", field=key)
+    nodes = {key.rpartition("/")[0] for key in told}
     if not nodes:
         raise MalformedError("not a reference manifest: it holds no metadata of a Zarr group or array")
     # a group that only the paths of its members tell is one all the same
@@ -53,14 +57,14 @@ def version_3(texts: Mapping[str, bytes]) -> dict[str, bytes]:
         parts = path.split("/") if path else []
         nodes.update("/".join(parts[:depth]) for depth in range(len(parts)))
     attributes = {path: _object(documents.get(_key(path, ATTRIBUTES), {}), _key(path, ATTRIBUTES)) for path in nodes}
-    told = not is_osml({"attributes": attributes[""]})
+    is_missing = not is_osml({"attributes": attributes[""]})
     made = {}
     for path in sorted(nodes, key=lambda path: (path.count("/") + bool(path), path)):
-        array = documents.get(_key(path, ARRAY))
+        array = told.get(_key(path, ARRAY))
         said = json_value(attributes[path], _key(path, ATTRIBUTES))
         node = {"zarr_format": 3, "node_type": "group", "attributes": said}
         if array is not None:
-            node = _array(_object(array, _key(path, ARRAY)), said, _key(path, ARRAY), told=told)
+            node = _array(array, said, _key(path, ARRAY), fill_is_missing=is_missing)
         made[_key(path, ZARR_JSON)] = dumps(node).encode()
     return made
 
@@ -75,8 +79,8 @@ def _object(value: Any, key: str) -> dict[str, Any]:
     return value
 
 
-def _array(array: Members, attributes: Members, key: str, *, told: bool) -> dict[str, Any]:
-    """Return the zarr.json of an array; `told` is whether its fill value means a missing value."""
+def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bool) -> dict[str, Any]:
+    """Return the zarr.json of an array."""
     try:
         dtype = _type(array["dtype"])
         shape, chunks = array["shape"], array["chunks"]
@@ -85,7 +89,7 @@ def _array(array: Members, attributes: Members, key: str, *, told: bool) -> dict
         value = decode_fill(_whole(fill, dtype), dtype) if has_fill else dtype.type(0)
         attributes = dict(attributes)
         dimensions = attributes.pop(DIMENSIONS, None)
-        if told and has_fill and "_FillValue" not in attributes:
+        if fill_is_missing and has_fill and "_FillValue" not in attributes:
             attributes["_FillValue"] = json_value(xarray_fill(value.item(), dtype))
         return {
             "zarr_format": 3,

@@ -224,7 +224,7 @@ BROKEN = {
     "no text": (lambda _: b"\xff\xfe\x00\x93" * 9, MalformedError, "JSON"),
     "deep": (lambda _: '{"refs":' + "[" * 10**6, MalformedError, "JSON"),
     "deep reference": (lambda t: t.replace("[50, 5]", "[" * 900 + "]" * 900), MalformedError, "data/c/1/0"),
-    "Zarr v2": (lambda _: '{"version":1,"refs":{".zgroup":"{}","a/.zarray":"{}"}}', UnsupportedError, "kerchunk"),
+    "Zarr v2": (lambda _: '{"version":1,"refs":{".zgroup":"{}","a/.zarray":"{}"}}', MalformedError, "zarr_format"),
     "version": (lambda t: t.replace('"version": 1', '"version": 2'), UnsupportedError, "version"),
     "gen": (lambda t: t.replace('"version": 1', '"version": 1, "gen": [{"key": "x"}]'), UnsupportedError, "gen"),
     "refs": (lambda _: '{"version": 1, "refs": []}', MalformedError, "refs"),
