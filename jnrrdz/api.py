@@ -11,6 +11,7 @@ import zarr
 
 from jnrrdz.codecs.osml import adopted_documents
 from jnrrdz.core.arrays import VirtualGroup, html_table
+from jnrrdz.core.codecs import is_osml
 from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import scanning
@@ -182,9 +183,11 @@ def open_stored(
                 f"a manifest is read as it was written; index its source with {named}", url=url, field=named
             )
         store = manifest_store(url, reach)
+        if not is_osml(store.manifest.documents.node("")):
+            return store
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
-        return store if documents is store.manifest.documents else store.with_documents(documents)
+        return store.with_documents(documents)
     group = scanning.scan(url, wanted, reach).group
     own = reach.source_options if reach.source_options is not None else reach.storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))

@@ -14,6 +14,7 @@ from jnrrdz.core.arrays import Node, SourceRecord, VirtualGroup
 from jnrrdz.core.codecs import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
+from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import Access, ManifestChoices, WriteOptions, with_choices
 from jnrrdz.sources.url import place
@@ -38,7 +39,7 @@ def convert(
     """
     output, reach = with_choices(choices, form or WriteOptions(), access or Access())
     url = os.fspath(refs)
-    is_manifest = api.names_manifest(url)
+    is_manifest = manifest_form(url) is not None
     manifest = (api.manifest_store(url, reach) if is_manifest else api.open_store(url, access=reach)).manifest
     group = group_from_manifest(manifest, allow=reach.allow, source_options=reach.source_options)
     if is_osml(manifest.documents.node("")):
