@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote
@@ -77,6 +78,9 @@ def _plain(status: int, text: str) -> Answer:
     headers = [(b"content-type", _TEXT.encode()), (b"cache-control", b"no-store")]
     return Answer(status, body, [*headers, (b"content-length", b"%d" % len(body))])
 
+
+PLAINLY = frozenset({b"range", b"if-none-match", b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
+"""Headers that ask for something else than the whole of an answer, or say more than headers."""
 
 ABSENT = _plain(404, "not found")
 NOBODY = Answer(0, b"", [])
@@ -165,6 +169,22 @@ class App:
             answer = await self._asked(below, scope, receive)
         if answer.status:
             await _send(send, _as_asked(answer, headers), more, whole=method != "HEAD")
+
+    def kept(self, target: bytes, pairs: Headers) -> tuple[bytes, bytes] | None:
+        """Return the headers and the body of an answer that is kept, for a server that sends them as they are.
+
+        None where it is not kept, or not asked for plainly: then the application is to be called.
+        """
+        answer = self._cache.get(target.decode("latin-1"))
+        if answer is None or answer.status != HTTPStatus.OK:
+            return None
+        headers = dict(pairs)
+        if len(headers) != len(pairs) or not PLAINLY.isdisjoint(headers):
+            return None
+        if self._guard.refusal(headers, 1, target.decode("latin-1")) is not None:
+            return None
+        lines = answer.headers + self._guard.headers(headers)
+        return b"".join([b"%s: %s\r\n" % pair for pair in lines]) + b"\r\n", answer.body
 
     async def _asked(self, path: str, scope: Scope, receive: Receive) -> Answer:
         query = scope["query_string"]

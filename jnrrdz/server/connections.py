@@ -27,6 +27,9 @@ MOST_UNREAD = 512 << 20
 
 MOST_CONNECTIONS = 2048
 
+KEEP_ALIVE = 20.0
+"""Seconds for which a connection stays open that asks for nothing more."""
+
 LINGER = 1.0
 """Seconds in which a client that is refused may read why."""
 
@@ -64,6 +67,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head = 0
         self._head_since: float | None = self.loop.time()
         self._is_refused = False
+        self._is_answered = False
+        self._idle_since: float | None = None
         self._unread = 0
         self._taken = 0
         self._unread_since = 0.0
@@ -83,6 +88,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._head_since is None and self._is_idle:
             self._head_since, self._head = self.loop.time(), 0
+            self._idle_since = None
         self._head += len(data)
         super().data_received(data)
         if self._head_since is not None and self._head > LONGEST_HEAD:
@@ -96,7 +102,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin a request."""
         self._head_since, self._head = None, 0
-        if self._is_refused:
+        if self._is_refused or self._answered_at_once():
             return
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > LONGEST_HEAD:
             self._refuse(_TOO_LONG)
@@ -105,12 +111,31 @@ class BoundedProtocol(HttpToolsProtocol):
         if any(name in _MORE for name, _ in self.headers):  # nobody waits for what follows
             self.cycle.keep_alive = False
 
+    def _answered_at_once(self) -> bool:
+        """Whether the request was answered here: an answer that is kept needs no task and no application."""
+        self._is_answered = False
+        kept = getattr(self.app, "kept", None)
+        if kept is None or self.root_path or not self._is_idle or self.flow.write_paused or self.pipeline:
+            return False
+        if self.parser.get_method() != b"GET" or not self.parser.should_keep_alive():
+            return False
+        answer = kept(self.url, self.headers)
+        if answer is None:
+            return False
+        head, body = answer
+        date = b"".join([b"%s: %s\r\n" % pair for pair in self.server_state.default_headers])
+        self.transport.write(b"HTTP/1.1 200 OK\r\n" + date + head)
+        self.transport.write(body)
+        self._idle_since = self.loop.time()
+        self._is_answered = True
+        return True
+
     def on_body(self, body: bytes) -> None:
         """Pass over what no request here has."""
 
     def on_message_complete(self) -> None:
         """Note the end of a request."""
-        if not self._is_refused:
+        if not self._is_refused and not self._is_answered:
             super().on_message_complete()
 
     def _refuse(self, answer: bytes) -> None:
@@ -129,6 +154,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def is_stuck(self, now: float) -> bool:
         """Whether this connection keeps others out and does nothing; asked now and then."""
         if self._head_since is not None and now - self._head_since > HEAD_TIME:
+            return True
+        if self._idle_since is not None and now - self._idle_since > KEEP_ALIVE:
             return True
         unread = self.unread()
         self._taken += READ_LEAST if unread > self._unread else self._unread - unread  # more is sent when much was read

@@ -22,9 +22,6 @@ from jnrrdz.server.app import App, make_app
 PREFIX = "JNRRDZ_SERVE_"
 """What the names of variables begin with that say what is served."""
 
-KEEP_ALIVE = 20
-"""Seconds for which a connection stays open that asks for nothing more."""
-
 
 @dataclass(frozen=True)
 class Server:
@@ -67,7 +64,7 @@ def http_server(app: App) -> Any:
     """Return uvicorn's server of the application."""
     import uvicorn  # noqa: PLC0415  an application that is mounted elsewhere needs none
 
-    from jnrrdz.server.connections import BoundedProtocol  # noqa: PLC0415  the same
+    from jnrrdz.server.connections import KEEP_ALIVE, BoundedProtocol  # noqa: PLC0415  the same
 
     config = uvicorn.Config(
         app,
@@ -78,7 +75,7 @@ def http_server(app: App) -> Any:
         ws="none",
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=int(KEEP_ALIVE),
         timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)
