@@ -77,8 +77,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Take a connection, tell it to come again, or where even those are many end it."""
         super().connection_made(transport)
         if len(self.connections) > 2 * self._watch.most:
-            self._is_refused = True
-            transport.abort()
+            self.end()
         elif len(self.connections) > self._watch.most:
             self._refuse(_TOO_MANY)
 
@@ -145,7 +144,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.write(answer)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(LINGER, self.transport.abort)
+        self.loop.call_later(LINGER, self.end)
+
+    def end(self) -> None:
+        """Let go of the connection now, whatever is under way."""
+        self._is_refused = True
+        self.pipeline.clear()
+        cycle: Any = self.cycle
+        if cycle is not None:  # what it still wants to say is said to nobody
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.flow.resume_writing()
+        self.transport.abort()
 
     def unread(self) -> int:
         """Return how many bytes were sent and not read."""
@@ -191,11 +201,11 @@ class Watch:
         connections = [each for each in self._state.connections if isinstance(each, BoundedProtocol)]
         for connection in connections:
             if connection.is_stuck(now):
-                connection.transport.abort()
+                connection.end()
         waiting = sorted(connections, key=BoundedProtocol.unread)
         total = sum(map(BoundedProtocol.unread, waiting))
         while total > MOST_UNREAD:
             worst = waiting.pop()
             total -= worst.unread()
-            worst.transport.abort()
+            worst.end()
         self._loop.call_later(SWEEP, self._sweep)
