@@ -92,6 +92,7 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
     selected = {name: options.pop(name) for name in names}
     if not (sources or selected["lists"] or selected["stac"]):
         raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
+    console.hush_icechunk()
     result = run.batch(
         (),
         output,

@@ -167,14 +167,15 @@ class Console:
         if failed:
             raise Exit(SOME_FAILED if of > 1 else FAILURE)
 
-    def hush_icechunk(self, form: str | None) -> None:
+    def hush_icechunk(self) -> None:
         """Keep Icechunk's own lines back, which are in colour and concern its developers, unless `-v`."""
-        if form == "icechunk" and not self.verbose:
+        if not self.verbose:
             os.environ.setdefault("ICECHUNK_LOG", "error")
 
     @contextmanager
     def warnings_told(self, source: str) -> Iterator[None]:
         """Turn the Python warnings of some work on a source to lines, each text once; `-q` drops them."""
+        self.hush_icechunk()
         told: set[str] = set()
 
         def tell(

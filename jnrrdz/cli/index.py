@@ -126,7 +126,6 @@ def _index(console: Console, source: str, place: str, wish: Wish) -> None:
         form = wish.form.format or format_of(out)
         # a repository names its sources' endpoint itself, wherever the repository is
         own = wish.reach.options(source) if form == "icechunk" else None
-        console.hush_icechunk(form)
         output = replace(wish.form, target_options=wish.reach.options(place) or own)
         made = api.index(source, out, options=wish.scan, form=output, access=wish.reach.access(source))
     _tell(console, replace(made, output=place))

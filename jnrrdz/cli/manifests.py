@@ -21,12 +21,10 @@ from jnrrdz.cli.console import (
     table,
 )
 from jnrrdz.cli.options import (
-    ENDINGS,
     FORM,
     MANIFESTS,
     MANIFESTS_FIRST,
     ONE,
-    STDOUT,
     Reach,
     access_options,
     as_file,
@@ -37,6 +35,7 @@ from jnrrdz.cli.options import (
     json_option,
     planned_manifests,
 )
+from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import WriteOptions, with_choices
 from jnrrdz.redact import hidden
 
@@ -81,7 +80,6 @@ def merge(console: Console, /, refs: Sequence[str], output: str, *, reach: Reach
     refs = reach.sources(refs, MANIFESTS_FIRST)
     (form,) = with_choices({name: options.pop(name) for name in FORM}, WriteOptions())
     check_form(form, output, as_json=console.as_json)
-    console.hush_icechunk(form.format)
     with console.warnings_told(output):
         with as_file(output) as out:
             made = run(
@@ -141,7 +139,7 @@ def convert(
     """
     from jnrrdz.commands.convert import convert as run  # noqa: PLC0415  see the package
     from jnrrdz.commands.convert import prefix_of  # noqa: PLC0415  the same
-    from jnrrdz.manifests.manifest import format_of  # noqa: PLC0415  the same
+    from jnrrdz.manifests.manifest import manifest_form  # noqa: PLC0415  the same
 
     prefixes = dict(map(prefix_of, rules))
     found = reach.sources(names, MANIFESTS)
@@ -149,8 +147,9 @@ def convert(
     places = dict(planned_manifests(found, output, form, as_json=console.as_json))
 
     def rewrite(name: str) -> None:
+        if manifest_form(name) is None:
+            raise UnsupportedError(f"is no manifest; jnrrdz index {name} -o OUT writes one", url=name)
         place = places[name]
-        console.hush_icechunk(form.format or format_of(ENDINGS["json"] if place == STDOUT else place))
         output = replace(form, target_options=reach.options(place))
         with as_file(place) as out:
             group = run(name, out, rewrite_prefix=prefixes, access=reach.access(name), form=output)

@@ -25,7 +25,7 @@ import click
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
 from jnrrdz.options import Access, WriteOptions
-from jnrrdz.sources.url import local_path
+from jnrrdz.sources.url import local_path, origin
 
 S3 = ("s3://", "s3a://")
 
@@ -79,8 +79,10 @@ class Reach:
 
     def access(self, *names: str) -> Access:
         """Return how manifests, or sources, and the sources that they name are reached."""
-        options = next(filter(None, map(self.options, names)), None)
-        return Access(self.allow, options, self.given(), self.templates or None)
+        # what an image or a manifest over HTTP names lies there too, as a rule: S3's options mean nothing to it
+        are_all_http = bool(names) and all(origin(name) is not None for name in names)
+        own = next(filter(None, map(self.options, names)), None)
+        return Access(self.allow, own, None if are_all_http else self.given(), self.templates or None)
 
 
 S3_OPTIONS = (

@@ -75,6 +75,7 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     if host not in LOCAL and options["token"] is None:
         options["token"] = secrets.token_urlsafe(24)
     wanted = ServeOptions(hosts=(*LOCAL, host, *names), access=reach.access(*sources), **options)
+    console.hush_icechunk()
     catalog = importlib.import_module("jnrrdz.server.catalog").Catalog(sources, wanted)
     catalog.refresh()
     listening = running.listening_socket(host, port)

@@ -250,7 +250,7 @@ def manifest_form(text: str) -> str | None:
     name = without_query(text).rstrip("/").lower()
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
-        return format_of(ending)
+        return ENDINGS[ending]
     if path is None or not _is_readable(_local_head(Path(path))):
         return None
     return "parquet" if Path(path).is_dir() else "json"

@@ -1,0 +1,187 @@
+"""Icechunk repositories read: what icechunk and zarr wrote and read by themselves is what is seen here."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+import jnrrdz
+from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
+from jnrrdz.options import WriteOptions
+from tests.manifests.test_icechunk import group, modified
+from tests.servers.fixtures import bucket, seaweed
+
+icechunk = pytest.importorskip("icechunk")
+
+__all__ = ["bucket", "seaweed"]
+
+
+def storage(target):
+    return icechunk.local_filesystem_storage(str(target))
+
+
+def committed(storage, message="one", **settings):
+    """Return a repository that zarr has written native and inline chunks to, and what it holds."""
+    repository = icechunk.Repository.create(storage, **settings)
+    session = repository.writable_session("main")
+    root = zarr.open_group(session.store, mode="w", attributes={"made": "by zarr"})
+    large = np.random.default_rng(3).integers(0, 60000, (90, 70)).astype("u2")
+    root.create_array("a/large", data=large, chunks=(40, 40), dimension_names=("y", "x"))
+    root.create_array("small", data=np.arange(6, dtype="i4"), chunks=(2,), dimension_names=("x",))
+    session.commit(message)
+    return repository, {"a/large": large, "small": np.arange(6)}
+
+
+def check(found, seen):
+    for path, values in seen.items():
+        np.testing.assert_array_equal(found[path][...], values)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_zarr_wrote_into_either_version_of_the_format(tmp_path, version):
+    _, seen = committed(storage(tmp_path / "r"), spec_version=version)
+    found = jnrrdz.open_group(tmp_path / "r")
+    check(found, seen)
+    assert found.attrs["made"] == "by zarr"
+    assert any((tmp_path / "r/chunks").iterdir())  # there are native chunks
+
+
+def test_every_kind_of_reference_is_as_icechunk_reads_it(tree, tmp_path):
+    children, seen = tree
+    jnrrdz.write(group(children, attributes={"k": 1}), tmp_path / "r.icechunk")
+    found = jnrrdz.open_group(tmp_path / "r.icechunk", allow=[str(tmp_path)])
+    check(found, seen)
+    assert found.attrs["k"] == 1
+
+
+def test_xarray_opens_a_repository_without_a_word(tmp_path):
+    _, seen = committed(storage(tmp_path / "anything"))
+    with xr.open_dataset(tmp_path / "anything") as found:
+        np.testing.assert_array_equal(found["large"], seen["a/large"])  # the image, not the list beside it
+    with xr.open_datatree(tmp_path / "anything") as tree:
+        np.testing.assert_array_equal(tree["a/large"], seen["a/large"])
+
+
+def test_a_repository_on_s3(seaweed, bucket, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    options = seaweed.options(client_kwargs={"region_name": "us-east-1"})
+    place = icechunk.s3_storage(
+        bucket=bucket,
+        prefix="p/r.icechunk",
+        region="us-east-1",
+        endpoint_url=seaweed.url,
+        allow_http=True,
+        force_path_style=True,
+        access_key_id=options["key"],
+        secret_access_key=options["secret"],
+    )
+    _, seen = committed(place)
+    check(jnrrdz.open_group(f"s3://{bucket}/p/r.icechunk", storage_options=options), seen)
+    with pytest.raises(JnrrdzError, match=r"p/none\.icechunk: Icechunk: "):
+        jnrrdz.open_group(f"s3://{bucket}/p/none.icechunk", storage_options=options)
+
+
+def test_versions_by_branch_tag_and_snapshot(tmp_path):
+    repository, seen = committed(storage(tmp_path / "r"))
+    first = repository.lookup_branch("main")
+    repository.create_tag("v1", first)
+    repository.create_branch("dev", first)
+    for branch, value in (("main", 7), ("dev", 9)):
+        session = repository.writable_session(branch)
+        zarr.open_group(session.store)["small"][:] = value
+        session.commit("two")
+    where = str(tmp_path / "r")
+    for version, expected in (("", 7), ("@branch.main", 7), ("@branch.dev", 9)):
+        assert (jnrrdz.open_group(where + version)["small"][:] == expected).all()
+    for version in ("@tag.v1", f"@{first}"):
+        check(jnrrdz.open_group(where + version), seen)
+    with pytest.raises(JnrrdzError, match="no branch 'other'; there are dev, main"):
+        jnrrdz.open_group(f"{where}@branch.other")
+    with pytest.raises(JnrrdzError, match="no tag 'v2'; there are v1"):
+        jnrrdz.open_group(f"{where}@tag.v2")
+
+
+def test_a_store_keeps_its_snapshot_where_it_is_sent(tmp_path):
+    repository, seen = committed(storage(tmp_path / "r"))
+    sent = pickle.dumps(jnrrdz.open_store(tmp_path / "r"))
+    session = repository.writable_session("main")
+    zarr.open_group(session.store)["small"][:] = 7
+    session.commit("two")
+    check(zarr.open_group(pickle.loads(sent), mode="r"), seen)
+    assert (jnrrdz.open_group(tmp_path / "r")["small"][:] == 7).all()
+
+
+def test_a_branch_is_written_to_and_a_tag_is_not(source, tmp_path):
+    older, seen = source.array(np.arange(8, dtype="<u2"), (4,))
+    newer, changed = source.array(np.arange(50, 58, dtype="<u2"), (4,))
+    where = str(tmp_path / "r.icechunk")
+    jnrrdz.write(VirtualGroup({"data": older}), where)
+    repository = icechunk.Repository.open(storage(where))
+    repository.create_branch("dev", repository.lookup_branch("main"))
+    repository.create_tag("v1", repository.lookup_branch("main"))
+    jnrrdz.write(VirtualGroup({"data": newer}), f"{where}@branch.dev", WriteOptions(overwrite=True))
+    check(jnrrdz.open_group(where, allow=[str(tmp_path)]), {"data": seen})
+    check(jnrrdz.open_group(f"{where}@branch.dev", allow=[str(tmp_path)]), {"data": changed})
+    with pytest.raises(UnrepresentableError, match="a tag and a snapshot stay what they are"):
+        jnrrdz.write(VirtualGroup({"data": newer}), f"{where}@tag.v1", WriteOptions(overwrite=True))
+
+
+def test_an_array_that_was_made_smaller_has_no_chunk_outside(tmp_path):
+    repository, seen = committed(storage(tmp_path / "r"))
+    session = repository.writable_session("main")
+    zarr.open_group(session.store)["a/large"].resize((40, 40))
+    session.commit("smaller")
+    check(jnrrdz.open_group(tmp_path / "r"), {"a/large": seen["a/large"][:40, :40]})
+
+
+def test_groups_come_in_the_order_of_their_numbers(source, tmp_path):
+    array, _ = source.array(np.arange(8, dtype="<u2"), (4,))
+    jnrrdz.write(group({f"image_{n}": {"data": array} for n in range(12)}), tmp_path / "r.icechunk")
+    manifest = jnrrdz.open_store(tmp_path / "r.icechunk").manifest
+    assert [path for path in manifest.documents.nodes() if "/" not in path and path] == [
+        f"image_{n}" for n in range(12)
+    ]
+
+
+def test_a_source_that_changed_is_an_error(source, tmp_path):
+    array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
+    record = SourceRecord(source.url, size=source.path.stat().st_size, modified=modified(source.path))
+    jnrrdz.write(VirtualGroup({"data": array}, sources=(record,)), tmp_path / "r.icechunk")
+    check(jnrrdz.open_group(tmp_path / "r.icechunk"), {"data": seen})
+    source.path.write_bytes(source.data + b"more")
+    with pytest.raises(DriftError):
+        jnrrdz.open_group(tmp_path / "r.icechunk")["data"][:]
+    (finding,) = jnrrdz.verify(tmp_path / "r.icechunk", drift=True).findings
+    assert finding.kind == "drift"
+
+
+def virtual(storage, location, path):
+    """Write a repository as others do, whose one chunk is a range of a file, without a table of sources."""
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(location, icechunk.local_filesystem_store("/")))
+    session = icechunk.Repository.create(storage, config).writable_session("main")
+    array = zarr.create_array(session.store, name="a", shape=(4,), chunks=(4,), dtype="u1", compressors=None)
+    session.store.set_virtual_ref("a/c/0", f"{location}{path}", offset=0, length=4)
+    session.commit("one")
+    return array
+
+
+def test_a_repository_without_a_table_reaches_its_own_folder_and_what_is_allowed(tmp_path):
+    for folder in ("home", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "f.bin").write_bytes(b"\1\2\3\4")
+        location = f"{(tmp_path / folder).as_uri()}/"
+        virtual(storage(tmp_path / "home" / f"{folder}.icechunk"), location, "f.bin")
+    assert jnrrdz.open_group(tmp_path / "home/home.icechunk")["a"][:].tolist() == [1, 2, 3, 4]
+    away = tmp_path / "home/elsewhere.icechunk"
+    with pytest.raises(UntrustedSourceError, match="outside of its directory"):
+        jnrrdz.open_group(away)["a"][:]
+    assert jnrrdz.open_group(away, allow=[str(tmp_path / "elsewhere")])["a"][:].tolist() == [1, 2, 3, 4]
+    (finding, *_) = jnrrdz.verify(away).findings
+    assert finding.kind == "trust"
