@@ -39,6 +39,7 @@ from jnrrdz.manifests.written_refs import Spans, is_local, local_path, refuse_wh
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
 from jnrrdz.sources.url import file_url
+from jnrrdz.sources.url import local_path as path_of
 
 BRANCH = "main"
 _FILES = {REPOSITORY, "config.yaml"}
@@ -277,9 +278,12 @@ class Version:
                 path: sync(get_loop(), _read_columns, self.session.store, path, keys, self._chunks, urls)
                 for path, keys in documents.array_keys(list(documents)).items()
             }
-        sources = tuple(local_path(url) if url.startswith("file:") else url for url in urls)
+        records = documents.sources()
+        # Icechunk spells local files as URLs: each is called here as the table of sources calls it
+        called = {path: record.url for record in records if (path := path_of(record.url)) is not None}
+        sources = tuple(called.get(path, path) if (path := path_of(url)) is not None else url for url in urls)
         arrays: dict[str, ColumnarRefs] = {path: found.build(sources) for path, found in columns.items()}
-        return Manifest(self.url, documents, arrays, documents.sources(), "icechunk", (self._chunks, self.options))
+        return Manifest(self.url, documents, arrays, records, "icechunk", (self._chunks, self.options))
 
     @property
     def _chunks(self) -> str:

@@ -72,8 +72,8 @@ class Manifest:
         """Return which sources may be opened; None where it was scanned, for those were named by the user."""
         if self.url is None:
             return None
-        own = () if self.own_chunks is None else (self.own_chunks[0],)
-        return Trust(self.url, (*(record.url for record in self.sources), *own), tuple(allow))
+        own = None if self.own_chunks is None else self.own_chunks[0]
+        return Trust(self.url, tuple(record.url for record in self.sources), tuple(allow), own)
 
     def array_path(self, key: str) -> str | None:
         """Return the path of the array that a key is inside of, None where it is in none."""

@@ -23,10 +23,13 @@ class Trust:
     """The sources of one manifest that may be opened.
 
     `table` is the manifest's own source table as recorded; an entry that ends in a slash names all
-    that is under it.  An entry of `allow` is a prefix in whole path components; `*` allows all.
+    that is under it.  An entry of `allow` is a prefix in whole path components; `*` allows all.  What lies below
+    `own` is part of the manifest itself.
     """
 
-    def __init__(self, manifest_url: str, table: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
+    def __init__(
+        self, manifest_url: str, table: Sequence[str] = (), allow: Sequence[str] = (), own: str | None = None
+    ) -> None:
         self.manifest_url = manifest_url
         self._table = frozenset(table)
         self._allow = tuple(allow)
@@ -34,6 +37,7 @@ class Trust:
         self._home = urls.place(manifest_url).parent()
         self._remote = not isinstance(self._home, LocalFile)
         self._allowed = tuple(urls.place(entry) for entry in allow if entry != _EVERYTHING)
+        self._own = None if own is None else urls.place(own)
 
     def resolve(self, raw_url: str) -> str:
         """Return the absolute URL, or real local path, that may be opened for a reference's URL."""
@@ -99,6 +103,8 @@ class Trust:
         """Return the URL to open if the table or the manifest's own directory covers the place."""
         if raw_url in self._table and self._counts(place):  # no need to look at the whole table
             return place.text
+        if self._own is not None and place.within(self._own):
+            return place.url()
         exact, trees = self._places
         if place in exact:
             return exact[place]

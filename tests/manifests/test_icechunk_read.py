@@ -12,7 +12,8 @@ import jnrrdz
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
 from jnrrdz.options import WriteOptions
-from tests.manifests.test_icechunk import group, modified
+from jnrrdz.sources.local import modified_at
+from tests.manifests.test_icechunk import group
 from tests.servers.fixtures import bucket, seaweed
 
 icechunk = pytest.importorskip("icechunk")
@@ -31,7 +32,7 @@ def committed(storage, message="one", **settings):
     root = zarr.open_group(session.store, mode="w", attributes={"made": "by zarr"})
     large = np.random.default_rng(3).integers(0, 60000, (90, 70)).astype("u2")
     root.create_array("a/large", data=large, chunks=(40, 40), dimension_names=("y", "x"))
-    root.create_array("small", data=np.arange(6, dtype="i4"), chunks=(2,), dimension_names=("x",))
+    root.create_array("small", data=np.arange(6, dtype="i4"), chunks=(2,), dimension_names=("n",))
     session.commit(message)
     return repository, {"a/large": large, "small": np.arange(6)}
 
@@ -151,7 +152,7 @@ def test_groups_come_in_the_order_of_their_numbers(source, tmp_path):
 
 def test_a_source_that_changed_is_an_error(source, tmp_path):
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
-    record = SourceRecord(source.url, size=source.path.stat().st_size, modified=modified(source.path))
+    record = SourceRecord(source.url, size=source.path.stat().st_size, modified=modified_at(source.path.stat()))
     jnrrdz.write(VirtualGroup({"data": array}, sources=(record,)), tmp_path / "r.icechunk")
     check(jnrrdz.open_group(tmp_path / "r.icechunk"), {"data": seen})
     source.path.write_bytes(source.data + b"more")
