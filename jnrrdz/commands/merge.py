@@ -218,7 +218,7 @@ class Rule:
         if self.pattern is not None:
             match = self.pattern.search(name)
             if match is None or not match[1]:
-                raise UnrepresentableError(f"--coord-from {self.pattern.pattern!r} finds nothing in its name")
+                raise UnrepresentableError(f"--coord-from {self.pattern.pattern} finds nothing in its name")
             return match[1]
         nodes = [group, *(node for _, node in group.walk())]
         times = dict.fromkeys(str(node.attributes[DATETIME]) for node in nodes if DATETIME in node.attributes)
@@ -246,6 +246,12 @@ def rule_of(coord_from: str) -> Rule:
     except re.error as error:
         raise MalformedError(f"not a regular expression: {error}", field="--coord-from") from error
     if pattern.groups != 1:
-        raise MalformedError(f"{pattern.groups} groups in {coord_from!r}; one finds the value", field="--coord-from")
+        has = f"{pattern.groups} pairs" if pattern.groups else "no pair"
+        raise MalformedError(
+            f"{coord_from} has {has} of ( ); put one round the part that is the value, such as '({coord_from})'"
+            if not pattern.groups
+            else f"{coord_from} has {has} of ( ); one is to stand round the part that is the value, (?: ) round others",
+            field="--coord-from",
+        )
     names = [name for name in get_args(Meaning.__value__) if name in pattern.groupindex]
     return Rule(pattern, names[0] if names else None)

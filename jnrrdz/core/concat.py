@@ -283,12 +283,14 @@ class Mismatch:
 
     name: str
     reasons: tuple[str, ...]
+    between: str = ": "
+    """What stands between the name and the reasons: reasons that begin with a verb go on from the name."""
 
     def __str__(self) -> str:
         """Return the first few reasons on one line."""
         more = len(self.reasons) - SHOWN_DIFFERENCES
         shown = "; ".join(self.reasons[:SHOWN_DIFFERENCES])
-        return f"{self.name}: {shown}{f'; and {more} more' if more > 0 else ''}"
+        return f"{self.name}{self.between}{shown}{f'; and {more} more' if more > 0 else ''}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +383,7 @@ class Concatenation:
         for kind in self._kinds.values():
             if kind is not best:
                 reasons = tuple(differences(kind.facts, best.facts))
-                left_out += [Mismatch(member.name, reasons) for member in kind.members]
+                left_out += [Mismatch(member.name, reasons, " ") for member in kind.members]
         if left_out and not skip_mismatched:
             raise _refusal(left_out, self._count)
         return self._assembled(best, tuple(left_out), keep_order=keep_order, with_tables=with_tables)
@@ -445,9 +447,8 @@ def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
         return UnrepresentableError("nothing to put together")
     more = len(problems) - SHOWN
     shown = " | ".join(map(str, problems[:SHOWN]))
-    return UnrepresentableError(
-        f"{len(problems)} of {count} do not fit the others: {shown}{f' | and {more} more' if more > 0 else ''}"
-    )
+    fit = "does not fit the others" if len(problems) == 1 else "do not fit the others"
+    return UnrepresentableError(f"{len(problems)} of {count} {fit}: {shown}{f' | and {more} more' if more > 0 else ''}")
 
 
 def _is_below(url: str, trees: Container[str]) -> bool:

@@ -6,7 +6,7 @@ reads.
 
 import re
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
-from jnrrdz.core.georeference import WKT2
+from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -173,29 +173,124 @@ def _group_facts(group: VirtualGroup) -> dict[str, Any]:
 
 
 def differences(theirs: Facts, ours: Facts) -> list[str]:
-    """Return what is different in the first, a text for each fact."""
-    texts = [f"has no {path}" for path in ours if path not in theirs]
-    texts += [f"has a {path}, the others do not" for path in theirs if path not in ours]
-    # the arrays' first: what groups say of place and levels follows from them
-    for path in sorted(ours, key=lambda path: "kind" in ours[path]):
-        mine, others = theirs.get(path, ours[path]), ours[path]
-        texts += [
-            f"{path or '/'}: {label} is {_shown(label, mine, others)}, not {_shown(label, others, mine)}"
-            for label in {**others, **mine}
-            if label not in mine or label not in others or mine[label] != others[label]
-        ]
-    return texts
+    """Return in what the first differs, a text for each thing: what a file `has`, `is in`, `lies` at.
+
+    What only follows from something that is told (the chunks of another shape, the bounding box of another place,
+    the same at a coarser level) is not told again.
+    """
+    if theirs.keys() != ours.keys():
+        return [_tree(theirs, ours)]
+    told: dict[tuple[str, str], str] = {}
+    place: list[str] = []
+    for path in sorted(ours, key=lambda path: "kind" in ours[path]):  # arrays first
+        mine, others = theirs[path], ours[path]
+        if "kind" in others:
+            rows = {} if place or told else _rows(path or "the group", mine, others)
+        elif not GRID_MAPPINGS.isdisjoint(label.removeprefix(ATTRIBUTE) for label in {**mine, **others}):
+            rows, place = {}, place or _place(path, mine, others)
+        else:
+            rows = _array(path, mine, others)
+        for label, text in rows.items():
+            told.setdefault((path.rpartition("/")[2], label), text)
+    return [*place, *told.values()]
 
 
-def _shown(label: str, facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
-    """Return a fact in short; of a CRS its name, where that tells the two apart."""
-    if label not in facts:
-        return "absent"
-    value = facts[label]
-    own, other = (_WKT_NAME.match(str(side.get(label, ""))) for side in (facts, others))
-    if own is not None and (other is None or own[1] != other[1]):
-        return own[1]
-    return _shortener.repr(value)
+ATTRIBUTE = "attribute "
+
+FOLLOWS = {
+    "dimensions": ("shape", "chunks", "type", "fill value", "codec", "values", ATTRIBUTE),
+    "shape": ("chunks", "codec "),
+    "type": ("fill value", "codec "),
+    "chunks": ("codec ",),
+    "codecs": ("codec ",),
+}
+"""Facts of an array that are different where another one is."""
 
 
-_shortener = reprlib.Repr(maxstring=160, maxother=160, maxlist=8, maxdict=4)
+def _tree(theirs: Facts, ours: Facts) -> str:
+    """Return what other arrays there are: grid mappings and groups come and go with them."""
+    arrays = [[path for path, facts in side.items() if facts.get("shape")] for side in (theirs, ours)]
+    if arrays[0] == arrays[1]:
+        arrays = [sorted(theirs.keys() - ours.keys()), sorted(ours.keys() - theirs.keys())]
+    return f"holds {', '.join(arrays[0]) or 'nothing'}, not {', '.join(arrays[1]) or 'nothing'}"
+
+
+def _array(path: str, mine: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, str]:
+    """Return the differences of an array that do not follow from each other."""
+    hidden: tuple[str, ...] = ()
+    for label, followers in FOLLOWS.items():
+        if mine.get(label) != others.get(label) and not label.startswith(hidden or ("\0",)):
+            hidden += followers
+    rows = _rows(path, mine, others)
+    return {label: text for label, text in rows.items() if not label.startswith(hidden or ("\0",))}
+
+
+def _rows(path: str, mine: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, str]:
+    """Return a text for each fact that differs, by its label."""
+    return {
+        label: _row(path, label, mine.get(label), others.get(label))
+        for label in {**others, **mine}
+        if label not in mine or label not in others or mine[label] != others[label]
+    }
+
+
+def _row(path: str, label: str, mine: Any, others: Any) -> str:
+    if label == "values":
+        return f"has other values in {path}"
+    if label in SAID:
+        lead, spelt = SAID[label]
+        return f"has {lead}{spelt(mine)} in {path}, not {spelt(others)}"
+    name = label.removeprefix(ATTRIBUTE)
+    usual = "none" if others is None else _shortener.repr(others)
+    return f"has {f'no {name}' if mine is None else f'the {name} {_shortener.repr(mine)}'} in {path}, not {usual}"
+
+
+def _sides(shape: Any) -> str:
+    return " x ".join(map(str, shape)) or "single"
+
+
+SAID: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "dimensions": ("the dimensions ", ", ".join),
+    "shape": ("the shape ", _sides),
+    "type": ("", str),
+    "chunks": ("chunks of ", _sides),
+    "codecs": ("the codecs ", ", ".join),
+}
+"""How facts that every array has are said."""
+
+
+def _place(path: str, mine: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """Return how two grid mappings differ: CRS, size of pixels, place."""
+    said = [{label.removeprefix(ATTRIBUTE): value for label, value in side.items()} for side in (mine, others)]
+    wkt = [str(side.get("crs_wkt") or side.get(WKT) or "") for side in said]
+    if wkt[0] != wkt[1]:
+        names = [found[1] if (found := _WKT_NAME.match(text)) else text[:40] or "no CRS" for text in wkt]
+        if names[0] == names[1]:
+            names[0] = f"another {names[0]}"
+        return [f"is in {names[0]}, not {names[1]}"]
+    affine = [_numbers(side.get("GeoTransform")) for side in said]
+    if affine[0] == affine[1]:
+        return list(_rows(path, mine, others).values())
+    if not all(affine):
+        return [_row(path, "GeoTransform", *(side.get("GeoTransform") for side in said))]
+    # GDAL's order: x origin, step of x along columns and rows, y origin, steps of y
+    steps = [[side[1], side[2], side[4], side[5]] for side in affine]
+    if steps[0] != steps[1]:
+        if any(side[2] or side[4] for side in affine):
+            return [f"is turned otherwise: steps {_shortener.repr(steps[0])}, not {_shortener.repr(steps[1])}"]
+        sizes = [f"{abs(side[1]):.15g} x {abs(side[5]):.15g}" for side in affine]
+        return [f"has pixels of {sizes[0]}, not {sizes[1]}"] if sizes[0] != sizes[1] else ["is mirrored"]
+    axes = [(name, number) for name, number in (("x", 0), ("y", 3)) if affine[0][number] != affine[1][number]]
+    origins = (f"{name} origin {affine[0][number]:.15g}, not {affine[1][number]:.15g}" for name, number in axes)
+    return [f"lies elsewhere: {', '.join(origins)}"]
+
+
+def _numbers(text: Any) -> list[float]:
+    try:
+        numbers = [float(part) for part in str(text).split()]
+    except ValueError:
+        return []
+    return numbers if len(numbers) == GEO_TRANSFORM else []
+
+
+_shortener = reprlib.Repr(maxstring=80, maxother=80, maxlist=8, maxdict=2, maxlevel=2)
