@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from jnrrdz.errors import (
     DriftError,
     DriftWarning,
+    ImageChoiceWarning,
     JnrrdzError,
     MalformedError,
     UnrepresentableError,
@@ -65,6 +66,7 @@ __all__ = [
     "DriftError",
     "DriftWarning",
     "Finding",
+    "ImageChoiceWarning",
     "Indexed",
     "JnrrdzError",
     "MalformedError",

@@ -64,5 +64,9 @@ class UntrustedSourceWarning(UserWarning):
     """A local manifest names a source elsewhere without showing that whoever wrote it has seen that source."""
 
 
+class ImageChoiceWarning(UserWarning):
+    """A source holds several images, and none was named: one of them was opened; or it holds none."""
+
+
 class DriftWarning(UserWarning):
     """A local file has the size that it had when it was scanned, but another time of modification."""

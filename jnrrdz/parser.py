@@ -62,7 +62,8 @@ def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:
     for name in (group or "").strip("/").split("/") if group else ():
         child = chosen.children.get(name)
         if not isinstance(child, VirtualGroup):
-            raise JnrrdzError("no such group", url=url, field=group)
+            there = [at for at, node in root.walk() if isinstance(node, VirtualGroup)]
+            raise JnrrdzError(f"no such group; there are {', '.join(there[:9]) or 'none'}", url=url, field=group)
         chosen = child
     while group is None and not any(isinstance(child, VirtualArray) for child in chosen.children.values()):
         chosen = next(child for child in chosen.children.values() if isinstance(child, VirtualGroup))

@@ -280,6 +280,8 @@ def _report(path: str) -> TextIO:
             is_ours = False
         if not is_ours:
             raise JnrrdzError("is no report of a batch, and is not replaced; name another file", url=path)
+    if not os.path.isdir(os.path.dirname(path) or "."):  # noqa: PTH112, PTH120  the same
+        raise JnrrdzError("the folder to write to does not exist; make it first", url=path)
     return open(path, "w", encoding="utf-8")  # noqa: PTH123  the same; the caller's is the block
 
 

@@ -27,7 +27,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
-from jnrrdz.store.group import below, default_group, reference_array
+from jnrrdz.store.group import below, default_group, no_such_group, reference_array
 from jnrrdz.store.store import ReferenceStore
 
 PERCENTILES = (2.0, 98.0)
@@ -164,7 +164,7 @@ class _Image:
     def of(cls, store: ReferenceStore, place: str) -> "_Image":
         """Return the picture among the arrays of a group: the one with the most rows and columns."""
         if not store.manifest.documents.node(place):
-            raise UnsupportedError("no such group", url=str(store), field=place or "/")
+            raise no_such_group(store, place)
         found = below(store.manifest.documents, place).items()
         images = [
             cls(place, path.rpartition("/")[2], node)
@@ -291,16 +291,22 @@ class _Meaning:
         """Return what an image's attributes say of its bands."""
         further = [name for axis, name in enumerate(image.names) if axis not in image.plane]
         if unknown := sorted(set(how.at) - set(further)):
-            raise UnsupportedError(f"no axis {unknown[0]}; there are {', '.join(further) or 'none'}", field="at")
+            raise UnsupportedError(
+                f"no axis {unknown[0]}; the image has {', '.join(further) or 'none'} besides {' and '.join(PLANE)}",
+                field="at",
+            )
         for name, index in how.at.items():
             if not 0 <= index < (size := image.shape[image.names.index(name)]):
-                raise UnsupportedError(f"{name}={index}; there are 0 to {size - 1}", field="at")
+                raise UnsupportedError(f"{name}={index} is asked for; indices go from 0 to {size - 1}", field="at")
         axis = next((name for name in further if name in BANDS), None)
         count = 1 if axis is None else image.shape[image.names.index(axis)]
         chosen = how.at.get(axis) if axis is not None else None
         if how.bands is not None:
             if max(how.bands) > count:
-                raise UnsupportedError(f"{max(how.bands)}; there are {count}", field="bands")
+                raise UnsupportedError(
+                    f"{max(how.bands)} is asked for; the image has {count} band{'' if count == 1 else 's'}",
+                    field="bands",
+                )
             return cls(tuple(number - 1 for number in how.bands), "rgb" if len(how.bands) > 1 else "grey", how.at)
         if channels := _channels(store, image.place, count):
             active = [number for number, channel in enumerate(channels) if channel.get("active", True)] or [0]

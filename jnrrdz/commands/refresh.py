@@ -54,7 +54,7 @@ def refresh(
     (reach,) = with_choices(choices, access or Access())
     name = os.fspath(refs)
     if manifest_form(name) is None:
-        raise UnsupportedError("is no manifest; a refresh writes manifests anew", url=name)
+        raise UnsupportedError("this is no manifest; refresh renews manifests, index makes one of an image", url=name)
     manifest = api.open_store(name, access=reach).manifest
     pool = SourcePool(manifest, options=reach.source_options, allow=reach.allow, opener=open_source)
     changed = _changed(manifest, pool, jobs)

@@ -106,7 +106,8 @@ def _per_axis(numbers: Sequence[int], pixels: Pixels, field: str) -> Sizes:
     text = ",".join(map(str, numbers))
     if len(numbers) != len(pixels.shape):
         names = ",".join(reversed(pixels.names))
-        raise UnsupportedError(f"{text}: {len(numbers)} numbers for {len(pixels.shape)} axes ({names})", field=field)
+        count = f"{len(numbers)} number{'' if len(numbers) == 1 else 's'}"
+        raise UnsupportedError(f"{text} is {count} for {len(pixels.shape)} axes ({names})", field=field)
     if any(number < 1 for number in numbers):
         raise UnsupportedError(f"{text}; numbers from 1 on are needed", field=field)
     return tuple(int(number) for number in reversed(numbers))

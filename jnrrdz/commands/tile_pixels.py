@@ -27,7 +27,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
 from jnrrdz.options import Access, AccessChoices, StorageOptions
 from jnrrdz.sources.url import local_path
-from jnrrdz.store.group import ReferenceGroup, default_group, reference_group
+from jnrrdz.store.group import ReferenceGroup, choice, no_such_group, reference_group
 
 SPACE = ("x", "y", "z")
 
@@ -134,7 +134,13 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
         source_options=options.source_options,
     )
     try:
-        wanted = default_group(store) if options.group is None else options.group.strip("/")
+        wanted = "" if options.group is None else options.group.strip("/")
+        if options.group is None:
+            chosen = choice(store)
+            chosen.warn(store)
+            wanted = chosen.path
+        if wanted and not store.manifest.documents.node(wanted):
+            raise no_such_group(store, wanted)
         path, array = _array_at(reference_group(store), wanted)
         mapping = array.attrs.get("grid_mapping")
         group = reference_group(store, path)
@@ -159,10 +165,7 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
 
 def _array_at(root: ReferenceGroup, path: str) -> "tuple[str, zarr.Array[Any]]":
     """Return the array at a path, or that with the most axes in the group there, behind the path of its group."""
-    try:
-        node: Any = root[path] if path else root
-    except KeyError:
-        raise JnrrdzError(f"no group or array {path!r}", field="group") from None
+    node: Any = root[path] if path else root
     if isinstance(node, zarr.Array):
         return path.rpartition("/")[0], node
     arrays = {name: array for name, array in node.arrays() if array.shape}

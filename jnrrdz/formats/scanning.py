@@ -34,6 +34,9 @@ KNOWN = {
 }
 """Formats that are recognised in order to be refused by name."""
 
+MANIFEST_HEAD = 4096
+"""Bytes in which a manifest shows that it is one: the key of its first document."""
+
 
 @dataclass(frozen=True)
 class Scanned:
@@ -124,14 +127,14 @@ def _file_format(read: ReadAhead, url: str) -> Format:
         if fmt.fits(head):
             return fmt
     if not head:
-        raise MalformedError("the source is empty", url=url, offset=0)
+        raise MalformedError("the file is empty", url=url)
+    if head.lstrip().startswith(b"{") and b'zarr.json"' in read(0, MANIFEST_HEAD):
+        message = "this is a manifest, where an image is needed; jnrrdz convert changes a manifest's form"
+        raise UnsupportedError(message, url=url)
     readable = ", ".join(fmt.name for fmt in FORMATS if not fmt.is_directory)
     name = next((name for magic, name in KNOWN.items() if head.startswith(magic)), None)
-    if name is not None:
-        raise UnsupportedError(f"{name}, where jnrrdz reads {readable}", url=url, offset=0, field="format")
-    raise UnsupportedError(
-        f"starts with {head[:8].hex(' ')}; jnrrdz reads {readable}", url=url, offset=0, field="format"
-    )
+    found = f"starts with {head[:8].hex(' ')}, which is" if name is None else f"is {name},"
+    raise UnsupportedError(f"{found} no format that jnrrdz reads; these are {readable}", url=url)
 
 
 def _group(fmt: Format, options: ScanOptions, url: str, *source: Any) -> VirtualGroup:

@@ -148,7 +148,7 @@ def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Pla
         if stat.S_ISLNK(os.lstat(path).st_mode):  # the link stays, as a shell's `>` has it
             path = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120  a path object costs more than the call
-        raise JnrrdzError("the directory to write to does not exist", url=target)
+        raise JnrrdzError("the folder to write to does not exist; make it first", url=target)
     try:
         entry = os.stat(path)  # noqa: PTH116  the same
     except OSError:
@@ -191,7 +191,7 @@ def check_replaceable(place: Place, replaces: Replaces | None) -> None:
         raise exists_already(place.url)
     head = place.head()
     if head and not replaces(head):
-        message = "is no output of jnrrdz of this kind, and is not replaced; name another place, or remove it yourself"
+        message = "exists and jnrrdz did not make it, so it is not replaced; name another output, or remove it yourself"
         raise JnrrdzError(message, url=place.url)
 
 

@@ -4,6 +4,7 @@ uvicorn serves it.  What it leaves open to whoever connects is bounded here: how
 one may take for its headers and for reading its answer, and how long headers may be.
 """
 
+import errno
 import os
 import socket
 import threading
@@ -112,6 +113,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise JnrrdzError(f"port {port} of {host} is taken; --port 0 takes a free one") from error
         raise JnrrdzError(f"{host}, port {port}: {error.strerror or error}") from error
 
 

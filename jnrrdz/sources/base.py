@@ -79,10 +79,15 @@ class ObjectState:
         return f"time of modification was {modified_text(self.number)}, is {now.modified}"
 
 
+def scanned_before(change: str) -> DriftError:
+    """Return the error for a source that is not what it was."""
+    return DriftError(f"changed since it was scanned: {change}; jnrrdz refresh or index scans it again")
+
+
 def since_listed(then: ObjectState, now: Validators) -> DriftError | None:
     """Return the error for an object that is not what it was when it was listed, None where nothing shows it."""
     change = then.difference(now)
-    return None if change is None else DriftError(f"changed since it was scanned: {change}; index it again")
+    return None if change is None else scanned_before(change)
 
 
 def seen_in_listing(size: int, mark: Mark) -> Validators:
@@ -140,7 +145,7 @@ def difference(then: State, now: State) -> str | None:
 def since_scanned(then: State, now: State) -> DriftError | None:
     """Return the error for a source that is not what was recorded when it was scanned, None where nothing shows it."""
     change = difference(then, now)
-    return None if change is None else DriftError(f"changed since it was scanned: {change}; index it again")
+    return None if change is None else scanned_before(change)
 
 
 class ByteSource(Protocol):

@@ -228,7 +228,7 @@ def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError 
 def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
     text = str(error) or type(error).__name__
     if isinstance(error, FileNotFoundError):
-        return JnrrdzError(f"not found ({action})", url=url)
+        return JnrrdzError("not found", url=url)
     if isinstance(error, PermissionError) or "redential" in type(error).__name__:
         hint = f"; {_CREDENTIALS}" if url.startswith("s3") else ""
         return JnrrdzError(f"permission denied ({action}): {text}{hint}", url=url)
@@ -240,4 +240,17 @@ def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
         return UnsupportedError(f"cannot be opened ({action}): {text}", url=url)
     if isinstance(error, TimeoutError):
         return JnrrdzError(f"no answer in time ({action}): {text}", url=url)
-    return JnrrdzError(f"{action} failed: {text}", url=url)
+    place = _unreached(error)
+    if isinstance(error, OSError) and error.strerror:  # the path is said already
+        text = error.strerror
+    no_connection = f"no connection to {place}; check the address, and that a server answers there"
+    return JnrrdzError(f"{action} failed: {text}" if place is None else no_connection, url=url)
+
+
+def _unreached(error: BaseException | None) -> str | None:
+    """Return the host and port that aiohttp could not connect to, None where that is not what happened."""
+    while error is not None:
+        if type(error).__name__ == "ClientConnectorError":
+            return f"{getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
+        error = error.__cause__ or error.__context__
+    return None

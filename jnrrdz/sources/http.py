@@ -36,7 +36,7 @@ from multidict import CIMultiDict
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.sources import retry
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import Span, State, Validators, difference, rfc3339, since_scanned
+from jnrrdz.sources.base import Span, State, Validators, difference, rfc3339, scanned_before, since_scanned
 from jnrrdz.sources.guard import AddressGuard, remember
 from jnrrdz.sources.retry import Transient, persistently, retry_after, silence
 
@@ -166,7 +166,11 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
 _ADVICE = {
     401: "; the server wants credentials (storage option headers)",
     403: "; the server wants credentials (storage option headers), or a signed URL has expired",
+    404: "; check the URL",
+    410: "; it was there and is gone",
 }
+_MEANS = {401: "permission denied", 403: "permission denied", 404: "not found", 410: "not found"}
+_SERVER_FAULT = 500
 _LIKE = {401: PermissionError, 403: PermissionError, 404: FileNotFoundError, 410: FileNotFoundError}
 """What a status would be on a file system: whoever looks for a file that may be absent asks for the cause."""
 
@@ -228,7 +232,7 @@ class HttpTransport:
                 # asked once more without a condition: the answer tells what is there now, and some
                 # servers refuse conditions that hold
                 self._conditional = False
-                raise Transient(DriftError("changed since it was scanned (If-Match failed); index it again"), 0)
+                raise Transient(scanned_before("If-Match failed"), 0)
             size = (await self._learn(answer, _size(answer))).size
             if span[0] >= size:
                 return b""
@@ -353,7 +357,8 @@ class HttpTransport:
 
     async def _refusal(self, answer: aiohttp.ClientResponse) -> JnrrdzError:
         """Return the error that a status stands for."""
-        said = f"HTTP {answer.status} {answer.reason} to {answer.method}"
+        means = _MEANS.get(answer.status, "refused" if answer.status < _SERVER_FAULT else "the server failed")
+        said = f"{means} (HTTP {answer.status} {answer.reason} to {answer.method})"
         error = JnrrdzError(f"{said}{self._withheld(answer) or _ADVICE.get(answer.status, '')}")
         kind = _LIKE.get(answer.status)
         error.__cause__ = None if kind is None else kind()

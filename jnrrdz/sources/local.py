@@ -25,7 +25,7 @@ class LocalSource:
         self._lock = threading.Lock()
         self._open_file: _OpenFile | None = None
         self._validators: Validators | None = None
-        with faults.translate_errors(url, "opening the file"):
+        with faults.translate_errors(url, "opening"):
             self._open_file = self._reopen()
 
     @property
@@ -70,7 +70,7 @@ class LocalSource:
         opened = self._open_file
         if opened is not None:
             return opened
-        with self._lock, faults.translate_errors(self._url, "opening the file"):
+        with self._lock, faults.translate_errors(self._url, "opening"):
             if self._open_file is None:
                 self._open_file = self._reopen()
             return self._open_file

@@ -115,7 +115,10 @@ class ReferenceStore(Store):
         return f"ReferenceStore({str(self)!r})"
 
     def __str__(self) -> str:
-        return hidden(self.manifest.url) if self.manifest.url else f"scanned://{id(self.manifest)}"
+        if self.manifest.url:
+            return hidden(self.manifest.url)
+        first, *others = (*(hidden(record.url) for record in self.manifest.sources), "")
+        return f"{first} and {len(others) - 1} more" if len(others) > 1 else first or "a group in memory"
 
     def with_read_only(self, read_only: bool = False) -> Self:  # noqa: FBT001, FBT002 - zarr's signature
         """Return a new store over the same references; only a read-only one can be had."""

@@ -7,6 +7,7 @@ three numbers: a header of a hundred bytes can claim any length.  A band's coord
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from xarray.indexes import RangeIndex
 
 from jnrrdz.core.codecs import shown
 from jnrrdz.core.ome import unit_name
-from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.store.group import below, default_group, reference_group
+from jnrrdz.errors import MalformedError
+from jnrrdz.store.group import below, choice, no_such_group, reference_group
 from jnrrdz.store.store import ReferenceStore
 
 BAND = "band"
@@ -33,18 +34,29 @@ SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
 """The coordinate system of a WKT 2, and the first unit in it: that of the axes."""
 
+CALLED = (str(Path(xr.__file__).parent), str(Path(__file__).parents[1]))
+"""Folders of code between a user's line and a warning."""
+
 
 def dataset(
     store: ReferenceStore,
     *,
     group: str | None = None,
     drop_variables: str | Iterable[str] | None = None,
+    is_tree: bool = False,
     **decoding: Any,
 ) -> xr.Dataset:
-    """Return the dataset of one group, the full-resolution image where none is named."""
-    path = default_group(store) if group is None else group.strip("/")
+    """Return the dataset of one group, or of the full-resolution image in it where it holds groups only.
+
+    In a tree each group is what it is.
+    """
+    path = "" if group is None else group.strip("/")
     if not store.manifest.documents.node(path):
-        raise JnrrdzError("no such group", url=str(store), field=path or "/")
+        raise no_such_group(store, path)
+    if not is_tree:
+        opened = choice(store, path)
+        opened.warn(store, CALLED)
+        path = opened.path
     backing = ZarrStore(reference_group(store, path), mode="r")
     found: xr.Dataset = StoreBackendEntrypoint().open_dataset(backing, drop_variables=drop_variables, **decoding)
     return _with_coordinates(found)
@@ -153,5 +165,5 @@ def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any)
             child for child, node in below(store.manifest.documents, path).items() if node.get("node_type") == "group"
         ]
         relative = path[len(top) :].strip("/")
-        found[f"/{relative}"] = dataset(store, group=path, **options)
+        found[f"/{relative}"] = dataset(store, group=path, is_tree=True, **options)
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

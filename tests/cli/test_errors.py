@@ -25,12 +25,16 @@ NO_SOURCES = [
     ("missing.tif", None, "missing.tif: not found"),
     ("missing.parquet", None, "missing.parquet"),
     ("folder", "folder", "the folder holds no "),
-    ("random.tif", bytes(range(7, 207)), "starts with 07 08 09 0a 0b 0c 0d 0e; jnrrdz reads TIFF"),
-    ("empty.tif", b"", "the source is empty"),
+    (
+        "random.tif",
+        bytes(range(7, 207)),
+        "starts with 07 08 09 0a 0b 0c 0d 0e, which is no format",
+    ),
+    ("empty.tif", b"", "the file is empty"),
     ("image.jp2", JP2, "no codestream in the file itself"),
     ("image.j2k", J2K, "where the main header goes on"),
     ("header.tif", b"II*\0", "header.tif"),
-    ("no.txt", b"{}", "JSON, where jnrrdz reads TIFF"),
+    ("no.txt", b"{}", "is JSON, no format that jnrrdz reads; these are TIFF"),
     ("a\x1bb.tif", None, "a\\x1bb.tif: not found"),
 ]
 

@@ -105,7 +105,7 @@ def test_bands_can_be_chosen(tmp_path):
         picture(path, size=160, bands=(3, 2, 1))[..., :3], bands[[2, 1, 0]].transpose(1, 2, 0)
     )
     np.testing.assert_array_equal(picture(path, size=160, bands=(2,))[..., 1], bands[1])
-    with pytest.raises(jnrrdz.JnrrdzError, match="there are 4"):
+    with pytest.raises(jnrrdz.JnrrdzError, match="the image has 4 bands"):
         picture(path, bands=(5,))
 
 
@@ -129,7 +129,7 @@ def test_microscopy_is_shown_in_the_colours_and_windows_of_its_channels(tmp_path
     assert not shown[..., 2].any()
     shown = picture(tmp_path / "a.ome.tif", size=160, at={"z": 0, "c": 1}, stretch="min,max")
     assert shown[0, 0, 0] == 0
-    with pytest.raises(jnrrdz.JnrrdzError, match="z=9; there are 0 to 4"):
+    with pytest.raises(jnrrdz.JnrrdzError, match="z=9 is asked for; indices go from 0 to 4"):
         picture(tmp_path / "a.ome.tif", at={"z": 9})
 
 

@@ -296,7 +296,7 @@ def test_a_group_is_named(tmp_path, cog):
     same(read(tmp_path / "o.jnrrd")[1][0], wanted)
     jnrrdz.tile(path, tmp_path / "p.jnrrd", tile=(64, 64, 1), group=f"{group}/data")
     same(read(tmp_path / "p.jnrrd")[1][0], wanted)
-    with pytest.raises(JnrrdzError, match="no group or array 'nine'"):
+    with pytest.raises(JnrrdzError, match="nine: no such group"):
         jnrrdz.tile(path, tmp_path / "q.jnrrd", tile=(64, 64, 1), group="nine")
 
 

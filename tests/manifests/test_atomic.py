@@ -66,7 +66,7 @@ def test_a_file_is_written_and_overwritten(place):
     assert files() == {"a": b"one"}
     write_file(f"{url}/a", b"two", replaces=is_ours)
     assert files() == {"a": b"two"}
-    with pytest.raises(JnrrdzError, match=r"a: is no output of jnrrdz of this kind, and is not replaced"):
+    with pytest.raises(JnrrdzError, match=r"a: exists and jnrrdz did not make it, so it is not replaced"):
         write_file(f"{url}/a", b"three", replaces=is_ours)
     assert files() == {"a": b"two"}
     write_file(f"{url}/empty", b"")
@@ -155,7 +155,7 @@ def test_outputs_follow_the_umask(tmp_path):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("{}/nowhere/a", "the directory to write to does not exist"),
+        ("{}/nowhere/a", "the folder to write to does not exist"),
         ("strange://a/b", "writing failed: Protocol not known"),
         ("/dev/null", "neither a file nor a directory"),
     ],

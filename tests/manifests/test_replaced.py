@@ -77,7 +77,7 @@ def test_files_of_others_are_never_replaced(scene, tmp_path, command, content):
     if command == "batch":
         assert "is not replaced" in run().failures[0]["message"]
     else:
-        with pytest.raises(JnrrdzError, match=r"out\.json: is no output of jnrrdz of this kind, and is not replaced"):
+        with pytest.raises(JnrrdzError, match=r"out\.json: exists and jnrrdz did not make it, so it is not replaced"):
             run()
     assert files(tmp_path) == before
 

@@ -222,7 +222,7 @@ def test_malformed_metadata(write_n5, add_attributes, tmp_path, attributes):
 
 def test_other_directories_are_refused(tmp_path):
     (tmp_path / "a.tif").write_bytes(b"II")
-    with pytest.raises(jnrrdz.UnsupportedError, match=r"without attributes\.json but a\.tif"):
+    with pytest.raises(jnrrdz.UnsupportedError, match=r"holds a\.tif and no attributes\.json"):
         jnrrdz.scan(tmp_path)
 
 

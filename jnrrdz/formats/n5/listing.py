@@ -131,8 +131,10 @@ type Nodes = dict[str, dict[str, Any]]
 def read_nodes(tree: Tree, keys: TreeKeys) -> Nodes:
     """Return the attributes of a container that is listed, sorted by path."""
     if not keys.documents:
-        seen = f" but {', '.join(sorted(keys.others)[:3])}" if keys.others else ""
-        raise UnsupportedError(f"a directory without attributes.json{seen}; N5 is read", url=tree.url, field="format")
+        names = sorted(keys.others)
+        seen = f"holds {', '.join(names[:3])}{', ...' if names[3:] else ''} and no" if names else "is empty: it has no"
+        advice = f"; jnrrdz batch {tree.url} makes a manifest of each image in it" if names else ""
+        raise UnsupportedError(f"the folder {seen} attributes.json, so it is no N5 container{advice}", url=tree.url)
     folders = sorted(keys.documents)
     for folder in folders:
         if keys.documents[folder].size > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:

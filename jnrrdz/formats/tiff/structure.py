@@ -507,7 +507,7 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     beyond, cut = ~missing & (offsets >= size), ~missing & (ends > size)
     if beyond.any():
         number = int(beyond.argmax())
-        reason = f"segment {number} begins at {offsets[number]}, the source ends at {size}: it is truncated, or no TIFF"
+        reason = f"segment {number} begins at {offsets[number]}, the file ends at {size}: it is truncated"
         raise MalformedError(reason, offset=here, field=tags[0].name)
     # libtiff takes what there is of a compressed image in one piece, whose length many writers got wrong
     if cut.any() and (image.segments > 1 or image.compression == Compression.NONE):
