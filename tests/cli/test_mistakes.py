@@ -33,14 +33,27 @@ MISTAKES = {
     "an empty folder": (
         "index empty -o a.json",
         1,
-        "error: HERE/empty/: the folder is empty: it has no attributes.json, so it is no N5 container",
+        (
+            "error: empty: the folder holds no image whose name says so; a pattern such as 'empty/*' takes files of "
+            "any name"
+        ),
     ),
     "a manifest where an image is needed": (
         "index scene.json -o a.json",
         1,
+        ("error: scene.json: is a manifest already; jnrrdz convert scene.json -o OUT writes it in another form"),
+    ),
+    "a folder of images": (
+        "index images -o a.json",
+        2,
+        "Error: a.json is one output, and there are 2 sources; name a directory for OUT, such as out/.",
+    ),
+    "an unknown ending of the output": (
+        "index flat.tif -o a.jsn",
+        2,
         (
-            "error: HERE/scene.json: this is a manifest, where an image is needed; "
-            "jnrrdz convert changes a manifest's form"
+            "error: a.jsn: --output: no form of a manifest is called .jsn; .json, .parquet, .parq, .icechunk are, and "
+            "--format (format=) names one for any other ending"
         ),
     ),
     "a PNG": ("index a.png -o a.json", 1, f"error: HERE/a.png: is PNG, no format that jnrrdz reads; these are {READ}"),
@@ -111,15 +124,15 @@ MISTAKES = {
     ),
     "an expression without a group": (
         r"merge flat.tif flat.tif -o a.json --concat-dim time --coord-from \d{8}",
-        1,
+        2,
         r"error: --coord-from: \d{8} has no pair of ( ); put one round the part that is the value, such as '(\d{8})'",
     ),
     "an expression that finds nothing": (
-        r"merge flat.tif flat.tif -o a.json --concat-dim time --coord-from (\d{8})",
+        r"merge flat.tif stack.tif -o a.json --concat-dim time --coord-from (\d{8})",
         1,
         (
             r"error: 2 of 2 do not fit the others: flat.tif: --coord-from (\d{8}) finds nothing in its name | "
-            r"flat.tif: --coord-from (\d{8}) finds nothing in its name"
+            r"stack.tif: --coord-from (\d{8}) finds nothing in its name"
         ),
     ),
     "a wrong band": (
@@ -144,15 +157,15 @@ MISTAKES = {
     ),
     "a placeholder that is none": (
         "batch flat.tif -o {nome}.json",
-        1,
+        2,
         (
-            "error: {nome}.json: output: no placeholder {nome}; there are {stem}, {name}, {path}, {parent}, {index}, "
+            "error: {nome}.json: --output: no placeholder {nome}; there are {stem}, {name}, {path}, {parent}, {index}, "
             "{id}, {collection}, {asset}"
         ),
     ),
     "a prefix that no source has": (
         "convert scene.json -o b.json --rewrite-prefix s3://old=s3://new",
-        1,
+        2,
         "error: --rewrite-prefix: no source begins with s3://old; one is HERE/scene.tif",
     ),
     "one size of a tile for two axes": (
@@ -193,6 +206,9 @@ def here(cog, run, tmp_path):
     (tmp_path / "a.txt").write_text("hello world, this is no image")
     (tmp_path / "empty.tif").touch()
     (tmp_path / "empty").mkdir()
+    (tmp_path / "images").mkdir()
+    for name in ("a.tif", "b.tif"):
+        writers.geotiff(tmp_path / "images" / name, pixels, **place)
     return tmp_path
 
 
@@ -218,9 +234,7 @@ def test_what_is_said(here, run, no_port, line, code, said):  # noqa: PLR0913, P
 @pytest.mark.usefixtures("here")
 def test_a_port_that_is_taken(run, no_port):
     result = run("serve", "flat.tif", "--port", no_port, code=1)
-    assert result.stderr.splitlines()[-1] == (
-        f"error: port {no_port} of 127.0.0.1 is taken; --port 0 takes a free one"
-    )
+    assert result.stderr.splitlines()[-1] == (f"error: port {no_port} of 127.0.0.1 is taken; --port 0 takes a free one")
 
 
 def test_credentials_that_are_missing(here, run, monkeypatch):
