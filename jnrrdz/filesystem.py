@@ -44,6 +44,7 @@ class JnrrdzFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     protocol: ClassVar[str] = "jnrrdz"
     async_impl = True
+    cachable = False  # a manifest may be another one by now, and virtual groups that look alike are not the same
     root_marker = ""
 
     def __init__(  # noqa: PLR0913  the names that fsspec's own file system of references gives them
@@ -126,3 +127,7 @@ def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="jnrrdz-filesystem", daemon=True).start()
     return loop
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_loop.cache_clear)  # threads do not survive a fork

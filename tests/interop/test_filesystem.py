@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import multiprocessing
+import os
 import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 import tifffile
 import xarray as xr
@@ -96,11 +100,79 @@ def test_workers_of_dask_read_through_it(scattered):
         assert dataset["data"].compute().to_numpy().tolist() == pixels
 
 
-def test_it_pickles_and_is_made_once(refs):
+def test_it_pickles(refs):
     fs = fsspec.filesystem("jnrrdz", fo=refs)
     chunk = next(name for name in fs.find("") if not name.endswith("json"))
     assert pickle.loads(pickle.dumps(fs)).cat_file(chunk) == fs.cat_file(chunk)
-    assert fsspec.filesystem("jnrrdz", fo=refs) is fs
+
+
+def test_a_manifest_that_is_another_by_now_is_read_anew(tmp_path):
+    for name, pixels in (("a", PIXELS), ("b", PIXELS + 1)):
+        tifffile.imwrite(tmp_path / f"{name}.tif", pixels, tile=(32, 16))
+        jnrrdz.index(tmp_path / f"{name}.tif", tmp_path / "m.json", overwrite=True)
+        group = zarr.open_group("jnrrdz://", mode="r", storage_options={"fo": str(tmp_path / "m.json")})
+        np.testing.assert_array_equal(group["data"][...], pixels)
+    groups = [jnrrdz.scan(tmp_path / f"{name}.tif") for name in "ab"]
+    for group, pixels in zip(groups, (PIXELS, PIXELS + 1), strict=True):
+        opened = zarr.open_group(fsspec.filesystem("jnrrdz", fo=group).get_mapper(""), mode="r")
+        np.testing.assert_array_equal(opened["data"][...], pixels)
+
+
+def test_its_files_are_named_in_chains(refs):
+    with fsspec.open(f"jnrrdz://data/zarr.json::file://{refs}") as file:
+        assert json.load(file)["shape"] == [64, 48]
+    mapper = fsspec.get_mapper(f"jnrrdz::file://{refs}")
+    assert json.loads(mapper["data/zarr.json"])["shape"] == [64, 48]
+    assert "data/c/9/9" not in mapper
+    assert set(mapper) == set(fsspec.filesystem("jnrrdz", fo=refs).find(""))
+
+
+def test_many_ask_at_once(refs, scattered):
+    """Coroutines in one loop, and threads without one, get what each asked for."""
+    several, _ = scattered
+
+    async def together(fs, chunks):
+        parts = [fs._cat_file(chunk, start, start + 2) for chunk in chunks for start in range(0, 40, 3)]  # noqa: SLF001
+        return await asyncio.gather(*parts)
+
+    for place in (refs, several):
+        fs = fsspec.filesystem("jnrrdz", fo=place)
+        chunks = [name for name in fs.find("") if not name.endswith("json")]
+        whole = {chunk: fs.cat_file(chunk) for chunk in chunks}
+        expected = [whole[chunk][start : start + 2] for chunk in chunks for start in range(0, 40, 3)]
+        waiting = fsspec.filesystem("jnrrdz", fo=place, asynchronous=True)
+        assert asyncio.run(together(waiting, chunks)) == expected
+        assert fs.cat(chunks) == whole
+        assert fs.cat_ranges(chunks, 1, 3) == [whole[chunk][1:3] for chunk in chunks]
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(fs.cat_file, chunks * 8)) == [whole[chunk] for chunk in chunks * 8]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_opens_its_own(refs):
+    chunk = next(name for name in fsspec.filesystem("jnrrdz", fo=refs).find("") if not name.endswith("json"))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        found = pool.submit(_read, refs, chunk).result(timeout=120)
+    assert found == fsspec.filesystem("jnrrdz", fo=refs).cat_file(chunk)
+
+
+def _read(refs, chunk):
+    return fsspec.filesystem("jnrrdz", fo=refs).cat_file(chunk)
+
+
+def test_pandas_reads_tables_that_a_manifest_holds(tmp_path):
+    """Chunks are bytes: those of a text are a table, here one of two ranges."""
+    text = b"x,y\n1,2\n" + b"-" * 9 + b"3,4\n"
+    (tmp_path / "table.csv").write_bytes(text)
+    array = {"zarr_format": 3, "node_type": "array", "shape": [12], "data_type": "uint8", "fill_value": 0}
+    array |= {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [12]}}, "codecs": [{"name": "bytes"}]}
+    array |= {"chunk_key_encoding": {"name": "default"}, "dimension_names": ["x"], "attributes": {}}
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    refs = {"zarr.json": json.dumps(group), "t/zarr.json": json.dumps(array), "t/c/0": ["table.csv", [[0, 8], [17, 4]]]}
+    (tmp_path / "m.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    table = pd.read_csv("jnrrdz://t/c/0", storage_options={"fo": str(tmp_path / "m.json")})
+    assert table.to_dict("list") == {"x": [1, 3], "y": [2, 4]}
 
 
 def test_over_http_its_sources_too(http_server, tmp_path):
