@@ -97,7 +97,7 @@ def _lines(found: Json) -> Iterator[str]:
     """Yield what is true of the whole, then of each image, then a table of the arrays."""
     yield from text.table(_head(found))
     images = found["images"]
-    for image in images[:IMAGES] if len(images) > 1 else ():
+    for image in images[:IMAGES] if _has_parts(found) else ():
         yield from ("", image["path"])
         rows = [("size", text.sides(image["shape"])), *_about(image)]
         yield from (f"  {line}" for line in text.table(rows))
@@ -109,6 +109,11 @@ def _lines(found: Json) -> Iterator[str]:
     for path, attributes in found.get("attributes", {}).items():
         yield from ("", path)
         yield from (f"  {name}: {json.dumps(value)}" for name, value in attributes.items())
+
+
+def _has_parts(found: Json) -> bool:
+    """Whether images are told one by one: a NITF's segment has a title and a date beside those of the file."""
+    return len(found["images"]) > 1 or "nitf" in found
 
 
 def _table(arrays: Sequence[Json]) -> list[str]:
@@ -146,8 +151,8 @@ def _head(found: Json) -> Iterator[tuple[str, str]]:
         ("nodata", lambda array: "none" if array["nodata"] is None else str(array["nodata"])),
     ):
         yield from _distinct(label, found["arrays"], value)
-    if len(images) == 1:
-        yield from _about(images[0])
+    if not _has_parts(found):
+        yield from (line for image in images for line in _about(image))
     yield "chunks", f"{found['chunks']:,}, {found['missing']:,} of them missing, {text.size(found['stored_bytes'])}"
     yield from _sources(found["sources"])
 

@@ -18,7 +18,7 @@ from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
-from jnrrdz.redact import hidden
+from jnrrdz.redact import hidden, redacted
 
 type Json = dict[str, Any]
 
@@ -78,16 +78,18 @@ def summary(found: Opened, *, attributes: bool = False) -> Json:
     }
     if attributes:
         whole["attributes"] = {path or "/": node.attributes for path, node in facts.nodes.items() if node.attributes}
-    plain: Json = finite(whole)
-    return plain
+    shown: Json = plain(whole)
+    return shown
 
 
-def finite(value: Any) -> Any:
-    """Return JSON whose numbers are all JSON's: others as Zarr spells them."""
+def plain(value: Any) -> Any:
+    """Return JSON whose numbers are all JSON's, others as Zarr spells them, and whose texts show no secret of a URL."""
     if isinstance(value, dict):
-        return {name: finite(member) for name, member in value.items()}
+        return {name: plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(member) for member in value]
+        return [plain(member) for member in value]
+    if isinstance(value, str):
+        return redacted(value) if "://" in value else value
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

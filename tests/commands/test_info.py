@@ -256,6 +256,15 @@ def test_dates_of_nitf(text, date):
     assert moment(text) == date
 
 
+def test_no_secret_of_a_url_is_shown(tmp_path):
+    document = {"zarr_format": 3, "node_type": "group", "attributes": {"from": "see https://a.org/b.tif?key=SECRET"}}
+    document["attributes"]["jnrrdz"] = {"sources": [{"url": "https://user:SECRET@a.org/b.tif"}]}
+    (tmp_path / "m.json").write_text(json.dumps({"version": 1, "refs": {"zarr.json": json.dumps(document)}}))
+    shown = json.dumps(jnrrdz.info(tmp_path / "m.json", attributes=True))
+    assert "SECRET" not in shown
+    assert "a.org/b.tif" in shown
+
+
 HOSTILE = [None, 7, "x", [], {}, [1], ["x"], {"x": 1}, [[1]], [None], {"a": {"b": []}}, float("nan"), [{"name": 3}]]
 NAMES = (
     "spatial:transform proj:code proj:wkt2 ome axes nitf security gdal_metadata band_names statistics units rpc tres"

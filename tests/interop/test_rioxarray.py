@@ -4,6 +4,8 @@ rioxarray's own `open_rasterio` on the same file says what is expected.
 """
 
 import json
+import os
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -134,6 +136,47 @@ def test_warped_pixels_are_those_of_open_rasterio(scene, opener):
     ours = OPENERS[opener](scene)["data"].rio.reproject("EPSG:3857")
     np.testing.assert_allclose(ours.rio.transform(), theirs.rio.transform(), rtol=1e-9)
     np.testing.assert_array_equal(ours, theirs)
+
+
+OF_CORPUS = [
+    *("data_byte.tif", "data_byte_gcp.tif", "data_byte_rpc.tif", "data_md_dg.tif", "data_n43.tif"),
+    *("data_test_rpc_with_gt_bug_2460.tif", "data_unstable_rpc_with_dem_blank_output.tif", "data_utmsmall_Q1.tif"),
+    *("nitf_valid_udid.ntf", "nitf_rset.ntf.r0", "jpeg2000_byte.jp2"),
+]
+"""Of GDAL's own test files: affines, control points, sensor models, both, NITF's corners, GeoJP2.
+
+Left out is data_byte_gcp_pixelispoint.tif, for which GDAL invents a CRS that the file does not have.
+"""
+
+
+KINDS = ("tiff", "nitf", "jpeg2000")
+
+
+def of_corpus():
+    """Return the files of the corpus that JNRRDZ_CORPUS names (its folder of TIFFs), nothing where it names none."""
+    folder = os.environ.get("JNRRDZ_CORPUS")
+    found = [Path(folder).parent / kind / "gdal" / name for kind in KINDS for name in OF_CORPUS] if folder else []
+    return [path for path in found if path.exists()]
+
+
+@pytest.mark.filterwarnings("ignore:Transform that is non-rectilinear")
+@pytest.mark.parametrize("path", of_corpus(), ids=lambda path: path.name)
+def test_files_of_the_corpus_are_warped_as_by_open_rasterio(path):
+    theirs, ours = rioxarray.open_rasterio(path), xr.open_dataset(path, engine="jnrrdz")["data"]
+    theirs = theirs if "band" in ours.dims else theirs.squeeze("band")
+    models = [image.rio.get_rpcs() for image in (ours, theirs)]
+    # GDAL gives 15 digits of a TIFF's
+    numbers = [
+        [] if model is None else [number for line in model.to_gdal().values() for number in line.split()]
+        for model in models
+    ]
+    np.testing.assert_allclose(*(np.array(each, float) for each in numbers), rtol=1e-14)
+    assert len(ours.rio.get_gcps() or []) == len(theirs.rio.get_gcps() or [])
+    warped, expected = ours.rio.reproject("EPSG:3857"), theirs.rio.reproject("EPSG:3857")
+    np.testing.assert_allclose(warped.rio.transform(), expected.rio.transform(), rtol=1e-9)
+    # nodata is NaN here, where xarray masks it
+    kept = np.where(expected == expected.rio.nodata, np.nan, expected) if warped.dtype.kind == "f" else expected
+    np.testing.assert_array_equal(warped, kept)
 
 
 SYSTEMS = {

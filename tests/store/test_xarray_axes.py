@@ -1,5 +1,6 @@
 """The axes of a microscopy series are coordinates in xarray."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -64,3 +65,17 @@ def test_manifest_whose_affine_is_no_numbers_is_refused(tmp_path, said):
     path, _ = placed(tmp_path, said)
     with pytest.raises(jnrrdz.MalformedError, match="GeoTransform"):
         xr.open_dataset(path)
+
+
+def test_coordinates_of_n5_have_the_units_of_cf(tmp_path):
+    folder = tmp_path / "a.n5" / "data"
+    folder.mkdir(parents=True)
+    (tmp_path / "a.n5" / "attributes.json").write_text('{"n5": "4.0.0"}')
+    sizes = {"dimensions": [4, 3, 2], "blockSize": [4, 3, 2], "dataType": "uint8", "compression": {"type": "raw"}}
+    places = {"axes": ["x", "y", "t"], "resolution": [2.0, 3.0, 0.5], "units": ["nm", "nm", "s"]}
+    (folder / "attributes.json").write_text(json.dumps(sizes | places))
+    dataset = jnrrdz.open_dataset(tmp_path / "a.n5")
+    assert [dataset[axis].attrs.get("units") for axis in "xy"] == ["nm", "nm"]
+    assert dataset["x"].values.tolist() == [0, 2, 4, 6]
+    # a step is no moment: xarray would decode "s" as a time
+    assert dataset["t"].attrs == {"unit": "s"}
