@@ -44,7 +44,7 @@ OWN: Mapping[str, str] = {
 
 CRC32C = "crc32c"
 ARRAY_STEPS = (names.TRANSPOSE, names.SCALE_OFFSET, names.CAST_VALUE, names.LINEAR, names.SQUEEZE)
-BYTES_STEPS = (names.OFFSET, names.PAD, CRC32C)
+BYTES_STEPS = (names.OFFSET, names.PAD, CRC32C, *names.FILTERS)
 PACKERS = (*names.COMPRESSORS, *(name for name in OWN if name.startswith(names.OSML)))
 """What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
 
@@ -77,8 +77,10 @@ class CheckedCodec:
         """Return the codec, which spells itself as the entry inside."""
         configuration: Any = data["configuration"]
         spec, beside = _spec(configuration["codec"]), configuration.get("beside", 0)
-        from jnrrdz.codecs.steps import BoundedCodec  # noqa: PLC0415  decoders are imported when one is needed
+        from jnrrdz.codecs.steps import BoundedCodec, FilterCodec  # noqa: PLC0415  decoders are imported when needed
 
+        if spec.name in names.FILTERS:
+            return FilterCodec(spec)
         return BoundedCodec(_compressor(spec), beside) if spec.name in names.COMPRESSORS else own_codec(spec)
 
 
@@ -104,7 +106,7 @@ def checked_codecs(entries: Any) -> list[Any]:
         elif pixels is not None or spec.name not in ARRAY_STEPS:
             chain = ", ".join(_spec(one).name for one in entries)
             raise UnsupportedError(f"{spec.name!r} in [{chain}]; {RULE}"[:1000], field="codecs")
-        wrapped = spec.name in names.COMPRESSORS or (spec.name in OWN and not _is_alone(spec.name))
+        wrapped = spec.name in (*names.COMPRESSORS, *names.FILTERS) or (spec.name in OWN and not _is_alone(spec.name))
         served.append({"name": CheckedCodec.NAME, "configuration": told} if wrapped else entry)
     if pixels is None:
         raise MalformedError("no codec makes bytes of the elements", field="codecs")
@@ -118,6 +120,9 @@ def checked_document(document: dict[str, Any]) -> dict[str, Any]:
     codecs = checked_codecs(document.get("codecs"))
     return document if codecs == document["codecs"] else {**document, "codecs": codecs}
 
+
+MOST_ELEMENT = 1 << 10
+"""Bytes of an element whose bytes are shuffled."""
 
 MOST_SPARE = 1 << 26
 """Bytes that any chunk may be stored in, however small it is."""
@@ -166,8 +171,12 @@ def _compressor(spec: CodecSpec) -> names.Codec:
 
 def _affix(spec: CodecSpec) -> int:
     """Return how many bytes a step adds to a chunk."""
-    if spec.name == CRC32C:
+    if spec.name in {CRC32C, names.FLETCHER32}:
         return 4
+    if spec.name == names.SHUFFLE:
+        if not names.is_integer(spec.configuration.get("elementsize"), 1, MOST_ELEMENT):
+            raise MalformedError(f"elementsize from 1 to {MOST_ELEMENT} is needed", field=names.SHUFFLE)
+        return 0
     if spec.name == names.OFFSET:
         return names.OffsetConfig.from_json(spec.configuration).offset
     return names.PadConfig.from_json(spec.configuration).nbytes

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
+from numcodecs.fletcher32 import Fletcher32
 from numpy.typing import NDArray
 from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
@@ -26,10 +27,12 @@ from jnrrdz.codecs.tiles import TileCodec, placed
 from jnrrdz.core.codecs import (
     BZ2,
     CANONICAL,
+    FLETCHER32,
     GZIP,
     LINEAR,
     LZ4,
     N5_DEFAULT,
+    SHUFFLE,
     SQUEEZE,
     TRANSPOSE,
     ZLIB,
@@ -343,6 +346,59 @@ class Lz4Codec(ThreadedCodec, BytesBytesCodec):
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
         encoded = lz4.encode(self.config, memoryview(chunk_data.as_numpy_array()))
         return chunk_spec.prototype.buffer.from_bytes(encoded)
+
+
+# Filters of HDF5
+
+_CHECKSUM = 4
+"""Bytes of a Fletcher-32 checksum."""
+
+
+@dataclass(frozen=True)
+class FilterCodec(QuickCodec, BytesBytesCodec):
+    """HDF5's shuffle or Fletcher-32, as numcodecs' codecs of these names; bytes that fill no element stay in place.
+
+    https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t4.html#subsubsec_fmt4_dataobject_hdr_msg_filter
+    """
+
+    config: Codec
+
+    def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        data = chunk_data.as_numpy_array().view("u1")
+        try:
+            decoded = self._unshuffled(data) if self.config.name == SHUFFLE else self._verified(data)
+        except JnrrdzError as error:
+            raise placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
+        return chunk_spec.prototype.buffer.from_array_like(decoded)
+
+    def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
+        data = chunk_data.as_numpy_array().view("u1")
+        if self.config.name == SHUFFLE:
+            whole = len(data) - len(data) % self._size
+            turned = data[:whole].reshape(-1, self._size).T.ravel()
+            return chunk_spec.prototype.buffer.from_array_like(np.concatenate([turned, data[whole:]]))
+        return chunk_spec.prototype.buffer.from_bytes(bytes(Fletcher32().encode(np.ascontiguousarray(data))))
+
+    @property
+    def _size(self) -> int:
+        return int(self.config.configuration["elementsize"])
+
+    def _unshuffled(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        whole = len(data) - len(data) % self._size
+        return np.concatenate([data[:whole].reshape(self._size, -1).T.ravel(), data[whole:]])
+
+    def _verified(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        if len(data) <= _CHECKSUM:
+            raise MalformedError(f"{len(data)} bytes, too few for a checksum", field=FLETCHER32)
+        try:
+            Fletcher32().decode(np.ascontiguousarray(data))
+        except RuntimeError as error:
+            raise MalformedError("the bytes have another Fletcher-32 checksum", field=FLETCHER32) from error
+        return data[:-_CHECKSUM]
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:  # noqa: ARG002  # zarr's
+        """Return how long a chunk of that length gets."""
+        return input_byte_length + (_CHECKSUM if self.config.name == FLETCHER32 else 0)
 
 
 # A compressor behind `bytes`

@@ -45,6 +45,8 @@ LINEAR = "jnrrdz.linear"
 LZ4 = "jnrrdz.lz4"
 SQUEEZE = "jnrrdz.squeeze"
 TILE = "jnrrdz.tile"
+SHUFFLE = "numcodecs.shuffle"
+FLETCHER32 = "numcodecs.fletcher32"
 OSML = "https://awslabs.github.io/osml-imagery-io/codecs/"
 
 
@@ -63,6 +65,9 @@ sources."""
 
 COMPRESSORS = (GZIP, ZLIB, BZ2, LZMA, ZSTD, BLOSC, LZ4)
 """What N5 compresses with, by Zarr's names."""
+
+FILTERS = (SHUFFLE, FLETCHER32)
+"""HDF5's filters that are no compressors, by Zarr's names."""
 
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CNAMES = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")

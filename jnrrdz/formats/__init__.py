@@ -3,6 +3,7 @@
 A format of your own is a `Format` in a module of your own and `FORMATS.append(MINE)`.
 """
 
+from jnrrdz.formats.foreign import DMRPP, FITS, HDF5, NETCDF3
 from jnrrdz.formats.format import Format
 from jnrrdz.formats.jpeg2000 import JPEG2000
 from jnrrdz.formats.n5 import N5
@@ -17,6 +18,10 @@ FORMATS: list[Format] = [
     JNRRD,
     NRRD,
     N5,
+    HDF5,
+    NETCDF3,
+    FITS,
+    DMRPP,
 ]
 """In the order in which a file's head is compared with their magic."""
 

@@ -23,10 +23,9 @@ from jnrrdz.sources.tree import file_sizes, open_tree
 from jnrrdz.sources.url import local_path, slashed
 
 KNOWN = {
-    b"\x89HDF": "HDF5",
     b"\x89PNG": "PNG",
     b"\xff\xd8\xff": "JPEG",
-    b"CDF": "netCDF 3",
+    b"GRIB": "GRIB",
     b"PK\x03\x04": "ZIP",
     b"\x1f\x8b": "gzip",
     b"<": "XML or HTML",
