@@ -82,5 +82,8 @@ def test_an_option_of_one_format_is_refused_by_the_others(toys, tmp_path):
 @pytest.mark.usefixtures("toys")
 def test_a_refusal_names_a_new_format(tmp_path):
     (tmp_path / "x").write_bytes(b"hello")
-    with pytest.raises(jnrrdz.UnsupportedError, match="jnrrdz reads TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, DMR\\+\\+, Toy"):
+    with pytest.raises(
+        jnrrdz.UnsupportedError,
+        match="jnrrdz reads TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, DMR\\+\\+, Toy",
+    ):
         jnrrdz.scan(tmp_path / "x")
