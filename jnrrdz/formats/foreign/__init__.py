@@ -1,6 +1,6 @@
 """Formats whose parsers are others': VirtualiZarr's, and through it h5py's and astropy's.
 
-Nothing of these formats is parsed here: docs/formats/foreign.md, docs/decisions/030-parsers-of-others.md.
+Nothing of these formats is parsed here: docs/formats/foreign.md, docs/decisions/031-parsers-of-others.md.
 """
 
 import re
