@@ -74,6 +74,7 @@ def folder(tmp_path_factory):
     stack(made / "stack.ome.tif")
     segments(made / "segments.ntf")
     volume(made / "volume.n5")
+    deep(made / "deep.n5")
     (made / "broken.tif").write_bytes(b"II*\0" + bytes(60))
     name(made / "named.tif")
     return made
@@ -116,6 +117,17 @@ def volume(path):
     spec["metadata"] = {"dimensions": [64, 64, 40], "blockSize": [32, 32, 20], "dataType": "uint8"}
     spec["metadata"] |= {"compression": {"type": "gzip"}, "resolution": [4, 4, 8], "units": ["nm", "nm", "nm"]}
     tensorstore.open(spec, create=True).result()[...] = values.transpose(2, 1, 0)
+
+
+def deep(path):
+    """Write two levels of a volume in which each half of the depths has one value."""
+    for level, depth in [(0, 40), (1, 20)]:
+        values = np.full((depth, 256 >> level, 256 >> level), 50, "u1")
+        values[depth // 2 :] = 150
+        spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/raw/s{level}"}}
+        spec["metadata"] = {"dimensions": list(values.shape[::-1]), "blockSize": [64, 64, 20], "dataType": "uint8"}
+        spec["metadata"] |= {"compression": {"type": "raw"}, "downsamplingFactors": [2**level] * 3}
+        tensorstore.open(spec, create=True).result()[...] = values.transpose(2, 1, 0)
 
 
 def name(path):
@@ -177,8 +189,13 @@ class Viewer:
 
 @pytest.fixture
 def viewer(browser, server):
+    yield from viewers(browser, server.url)
+
+
+def viewers(browser, url):
+    """Yield a viewer; nothing of its page may have failed, and no request may have left this machine."""
     context = browser.new_context(viewport={"width": 800, "height": 500})
-    made = Viewer(context.new_page(), server.url)
+    made = Viewer(context.new_page(), url)
     yield made
     context.close()
     strangers = [url for url in made.asked if urlsplit(url).hostname not in {None, "127.0.0.1"}]
@@ -301,6 +318,15 @@ def test_a_stack_steps(viewer):
     assert "z=2" in viewer.page.url
 
 
+def test_a_coarser_level_has_fewer_depths(viewer):
+    viewer.open("deep.n5", view="planes", z=30, stretch="as-is", resolution=2, x=128, y=-128)
+    viewer.shows((150, 150, 150))
+    assert any(path.startswith("/deep.n5/raw/s1/") for path in viewer.chunks())
+    viewer.choose("Level", "0")
+    viewer.shows((150, 150, 150))
+    assert any(path.startswith("/deep.n5/raw/s0/") for path in viewer.chunks())
+
+
 def test_a_segment_is_chosen(viewer):
     viewer.open("segments.ntf")
     viewer.shows((50, 50, 50))
@@ -313,13 +339,27 @@ def test_a_segment_is_chosen(viewer):
 def test_an_n5_volume_has_cross_sections_and_planes(viewer):
     viewer.open("volume.n5")
     box = viewer.page.locator(".volume iframe").bounding_box()
-    left, up = -box["width"] / 4, -box["height"] / 4  # the middle of the first of four panels
-    viewer.shows((255, 255, 255), left - 5, up - 5, within=6)
+    left, up = -box["width"] / 4, -box["height"] / 4 + 37  # the middle of the first of four panels, below two bars
+    viewer.shows((255, 255, 255), left - 8, up - 8, within=6)
+    viewer.shows((0, 0, 0), left - 48, up - 8, within=6)
     assert any(path.startswith("/volume.n5/raw/data/c/") for path in viewer.chunks())
     viewer.page.get_by_role("button", name="Planes").click()
     viewer.shows((255, 255, 255))
     viewer.page.get_by_label("z", exact=True).fill("2")
     viewer.shows((80, 80, 80))
+
+
+def test_a_page_below_a_token_and_a_mount(browser, folder):
+    options = jnrrdz.ServeOptions(token="an-open-secret")
+    with jnrrdz.serve(folder / "quarters.tif", folder / "volume.n5", options=options) as server:
+        for viewer in viewers(browser, server.url):
+            viewer.open()
+            viewer.page.locator("li[data-name='quarters.tif'] a").click()
+            viewer.shows(RED, right=-40, down=-40)
+            viewer.open("volume.n5")
+            assert all(
+                urlsplit(url).path.startswith("/an-open-secret/") for url in viewer.asked if url != "about:blank"
+            )
 
 
 def test_names_of_strangers_are_text(viewer):

@@ -23,7 +23,7 @@ function lines(url, image) {
     ['Python, xarray', `import xarray as xr\n\ndataset = xr.open_dataset(${quoted}, engine="zarr"${inGroup}, chunks={})\ndataset[${JSON.stringify(name)}]`],
     ['Python, zarr', `import zarr\n\narray = zarr.open_array(${JSON.stringify(array)}, mode="r")\narray[..., :256, :256]`],
     ['Julia, Zarr.jl', `using Zarr\n\narray = zopen(${JSON.stringify(array)})\narray[1:256, 1:256${', 1'.repeat(image.shape.length - 2)}]`],
-    ['R, terra', `library(terra)\n\nimage <- rast(${JSON.stringify(gdal).replaceAll('\\"', '\\"')})\nplot(image)`],
+    ['R, terra', `library(terra)\n\nimage <- rast(${JSON.stringify(gdal)})\nplot(image)`],
     ['JavaScript, zarrita', `import * as zarr from "zarrita";\n\nconst store = new zarr.FetchStore(${quoted});\nconst array = await zarr.open.v3(zarr.root(store).resolve(${JSON.stringify(image.path)}), {kind: "array"});\nconst {data, shape} = await zarr.get(array);`],
     ['QGIS: Layer, Add Raster Layer; or GDAL', `gdalinfo '${gdal}'`],
     ['titiler (xarray), where it runs', `curl 'http://127.0.0.1:8000/md/info?url=${encodeURIComponent(url)}&group=${encodeURIComponent(group)}&variable=${encodeURIComponent(name)}'`],

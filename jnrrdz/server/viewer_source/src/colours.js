@@ -50,11 +50,14 @@ export function colourOf(mode, image, position) {
   if (mode.kind === 'rgb') return Object.values(PRIMARIES)[position];
   if (mode.kind === 'one') return 'ffffff';
   const {color, index} = image.channels[mode.bands[position]];
-  return /^[0-9a-fA-F]{6}$/.test(color ?? '') ? color : WHEEL[index % WHEEL.length];
+  const isTold = /^[0-9a-fA-F]{6}$/.test(color ?? '');
+  // writers that know no colours say white for each channel, which would hide them all in one another
+  const isOfItsOwn = image.channels.length === 1 || image.channels.some((other) => other.color !== color);
+  return isTold && isOfItsOwn ? color : WHEEL[index % WHEEL.length];
 }
 
 export function bandName({index, role, name}, count) {
-  const shown = name || (role && role !== 'gray' ? role : '');
+  const shown = name || (['gray', 'undefined', undefined].includes(role) ? '' : role);
   return count > 1 ? `${index + 1}${shown ? ` · ${shown}` : ''}` : shown || 'the only band';
 }
 

@@ -5,7 +5,13 @@
 
 const BAND_NAMES = ['band', 's', 'sample', 'c', 'channel'];
 
-export class Refused extends Error {}
+// What is not to be shown, and what to do instead.
+export class Refused extends Error {
+  constructor(reason, advice = 'The server says so; jnrrdz info tells more of the file.') {
+    super(reason);
+    this.advice = advice;
+  }
+}
 
 export async function openDataset(url) {
   const answer = await fetch(`${url}/zarr.json`);
@@ -33,7 +39,8 @@ function imagesOf(url, nodes) {
     if (node.node_type !== 'group') continue;
     const layout = node.attributes?.multiscales?.layout ?? [];
     for (const variable of variablesOf(nodes, path, layout)) {
-      claim(path, layout.map(({asset}) => join(path, asset, variable)), {layout, variable});
+      const paths = layout.map(({asset}) => join(path, asset, variable));
+      claim(path, paths, {layout, variable, scale: omeOf(node, path, paths[0])});
     }
     for (const scale of node.attributes?.ome?.multiscales ?? []) {
       claim(path, scale.datasets.map((level) => join(path, level.path)), {scale});
@@ -43,6 +50,11 @@ function imagesOf(url, nodes) {
     if (isPicture(node) && !claimed.has(path)) claim(parentOf(path), [path], {variable: path.slice(path.lastIndexOf('/') + 1)});
   }
   return images.sort((a, b) => a.order - b.order);
+}
+
+// What OME-Zarr says of the same levels, where it says something.
+function omeOf(node, group, finest) {
+  return node.attributes?.ome?.multiscales?.find(({datasets}) => join(group, datasets?.[0]?.path) === finest);
 }
 
 // Names of the arrays that the finest level of a layout has; '' where a level is an array itself.
@@ -84,6 +96,7 @@ function describe(url, nodes, group, paths, {layout, scale, variable}) {
     nodata: noData(attributes._FillValue),
     attributes,
     axes: physicalAxes(names, attributes, scale),
+    isOme: Boolean(scale) && above.ome?.multiscales?.length === 1,
     channels: channelsOf(node, channel, attributes, above.omero ?? above.ome?.omero),
     crs: crsOf(nodes, parentOf(paths[0]), above, around),
     conventions: Boolean(above['spatial:bbox'] && (above['proj:code'] || above['proj:wkt2'] || above['proj:projjson'])),
@@ -95,7 +108,7 @@ function describe(url, nodes, group, paths, {layout, scale, variable}) {
 function labelOf(group, path, variable, above, scale) {
   const place = variable && variable !== 'data' ? join(group, variable) : group || (variable ? '' : path);
   const title = scale?.name ?? above.nitf?.IID2 ?? above.nitf?.IID1;
-  return [place, title].filter(Boolean).join(' — ') || 'image';
+  return [place, title === place ? '' : title].filter(Boolean).join(' — ') || 'image';
 }
 
 // `_FillValue` as a number; NaN is nodata anyhow.
@@ -157,6 +170,9 @@ function extentOf({levels: [level], x, y}) {
   const [xs, ys] = [corners.map(([its]) => its), corners.map(([, its]) => its)];
   return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
 }
+
+// Sample types that a browser has numbers for; complex ones have two.
+export const isDrawn = ({dtype}) => /^(bool|u?int\d+|float(16|32|64))$/.test(dtype);
 
 // Whether cross-sections say more than a plane: another axis of space has some depth.
 export function isVolume(image) {

@@ -2,7 +2,7 @@
 // which: #/NAME?image=...&x=... ; everything is asked for relative to this page, so that it works below any path.
 
 import {choice, element, failure, text} from './dom.js';
-import {Refused, isVolume, openDataset} from './dataset.js';
+import {Refused, isDrawn, isVolume, openDataset} from './dataset.js';
 import {Samples} from './samples.js';
 import {openElsewhere} from './clients.js';
 import Picture from './picture.js';
@@ -49,9 +49,9 @@ async function route() {
 }
 
 function adviceOn(error) {
-  if (error instanceof Refused) return 'The server says so; jnrrdz info tells more of the file.';
+  if (error instanceof Refused) return error.advice;
   if (error instanceof TypeError && /fetch/i.test(error.message)) return 'The server did not answer. Is it still running?';
-  return 'The data can still be read by the lines under “Read elsewhere” of other images.';
+  return 'The lines under “Read elsewhere” may still read it.';
 }
 
 function head(title, ...controls) {
@@ -106,7 +106,7 @@ async function dataset(address, isWanted) {
   const opened = await openDataset(addressOf(entry));
   if (!isWanted()) return;
   const {images, url} = opened;
-  if (!images.length) throw new Refused('it holds no array of two dimensions or more');
+  if (!images.length) throw new Refused('It holds no array of two dimensions or more.', 'Python, or another reader of Zarr, reads what it holds.');
   const image = images.find(({path}) => path === address.get('image')) ?? images.find((one) => one.label) ?? images[0];
   const samples = new Samples(url);
   const shows = viewsOf(image);
@@ -117,6 +117,7 @@ async function dataset(address, isWanted) {
     shows.length > 1 ? tabs(shows, view, (name) => go(entry.name, {image: image.path, view: name})) : null,
     element('button', {type: 'button', textContent: 'Read elsewhere', onclick: () => openElsewhere(url, image, stateOf(image))}),
   );
+  if (!isDrawn(image)) throw new Refused(`Its samples are ${image.dtype}, which no browser draws.`, 'The lines under “Read elsewhere” read them.');
   shown = view.make(image, samples, address);
   stage.replaceChildren(shown.element);
   await shown.show();

@@ -55,7 +55,6 @@ export default class Picture {
     this.map = new Map({
       target: this.target,
       layers: [this.layer],
-      pixelRatio: 1,
       controls: [new Zoom({className: 'zoom'}), ...(image.isPlaced ? [new ScaleLine({className: 'scale'})] : [])],
       interactions: interactions({altShiftDragRotate: false, pinchRotate: false}),
       view: this.view(),
@@ -63,7 +62,11 @@ export default class Picture {
     this.map.on('pointermove', ({coordinate, pixel}) => this.tell(coordinate, pixel));
     this.map.on('moveend', () => this.remember());
     this.map.on('loadstart', () => this.tellState('loading'));
-    this.map.on('rendercomplete', () => this.isAsking || this.tellState('ready'));
+    this.map.on('rendercomplete', () => {
+      if (this.isAsking) return;
+      this.tellLevel();
+      this.tellState('ready');
+    });
     await this.load();
     this.controls();
   }
@@ -122,7 +125,6 @@ export default class Picture {
   async source() {
     const source = new PictureSource(this.image, this.samples, this.planes());
     Object.assign(source, {colours: this.bands.length, fixedLevel: this.fixedLevel});
-    source.onLevel = (index) => this.tellLevel(index);
     source.onFailure = (error) => this.trouble(error);
     await source.ready();
     return source;
@@ -304,8 +306,11 @@ export default class Picture {
     });
   }
 
-  tellLevel(index) {
+  tellLevel() {
     const {levels, x, y} = this.image;
+    const source = this.layer.getSource();
+    const grid = source.getTileGrid();
+    const index = source.levelFor(grid.getResolution(grid.getZForResolution(this.map.getView().getResolution())));
     const {shape} = levels[index];
     this.levelShown.textContent = `Shown: level ${index} of ${levels.length}, ${shape[x]} × ${shape[y]} pixels`;
     this.levelShown.dataset.level = index;

@@ -39,7 +39,6 @@ export default class PictureSource extends GeoZarr {
     this.image = image;
     this.samples = samples;
     this.planes = planes;
-    this.onLevel = () => {};
     this.onFailure = () => {};
     this.setLoader(this.readTile.bind(this));
   }
@@ -67,7 +66,6 @@ export default class PictureSource extends GeoZarr {
   async readTile(z, x, y) {
     const resolution = this.tileGrid.getResolution(z);
     const index = this.levelFor(resolution);
-    this.onLevel(index);
     try {
       return await this.tile(this.image.levels[index], this.tileGrid.getTileCoordExtent([z, x, y]), resolution);
     } catch (error) {

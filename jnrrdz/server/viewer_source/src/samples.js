@@ -6,6 +6,7 @@ const KEPT = 256 << 20;
 
 export class Samples {
   constructor(url) {
+    this.url = url;
     this.store = new zarr.FetchStore(url);
     this.root = zarr.root(this.store);
     this.arrays = new Map();
@@ -28,12 +29,18 @@ export class Samples {
       return kept.promise;
     }
     const entry = {nbytes: 0};
-    entry.promise = this.fetched(path, index, entry).catch((error) => {
+    entry.promise = this.fetched(path, index, entry).catch(async (error) => {
       this.chunks.delete(key);
-      throw new Error(`${key}: ${reasonOf(error)}`, {cause: error});
+      throw new Error((await this.refusal(key)) ?? `${key}: ${reasonOf(error)}`, {cause: error});
     });
     this.chunks.set(key, entry);
     return entry.promise;
+  }
+
+  // Why the server has no chunk, in its own words: zarrita tells its status alone.
+  async refusal(key) {
+    const answer = await fetch(`${this.url}/${key}`);
+    return answer.status < 500 && answer.status !== 409 ? null : `${key}: ${(await answer.text()).trim()}`;
   }
 
   async fetched(path, index, entry) {
@@ -50,8 +57,10 @@ export class Samples {
     return {at: reader(data), stride};
   }
 
-  // A window of one plane as a function of row and column; `fixed` has the index of each other axis.
-  async window(level, {x, y}, fixed, [top, left, bottom, right]) {
+  // A window of one plane as a function of row and column; `plane` has the index of each other axis, in the finest
+  // level: coarser ones may have fewer depths.
+  async window(level, {x, y, shape}, plane, [top, left, bottom, right]) {
+    const fixed = plane.map((at, axis) => Math.floor((at * level.shape[axis]) / shape[axis]));
     const [high, wide] = [level.chunks[y], level.chunks[x]];
     const first = [Math.floor(top / high), Math.floor(left / wide)];
     const count = [Math.ceil(bottom / high) - first[0], Math.ceil(right / wide) - first[1]];

@@ -21,16 +21,24 @@ function dimensionsOf(image) {
   );
 }
 
+// OME-Zarr says all levels and their scales; of an array alone the scales are said here.
+function sourceOf(image, dimensions) {
+  if (image.isOme) return `${[image.url, image.group].filter(Boolean).join('/')}/|zarr3:`;
+  const inputDimensions = Object.fromEntries(Object.values(dimensions).map((its, axis) => [image.names[axis], its]));
+  return {url: `${image.url}/${image.path}/|zarr3:`, transform: {inputDimensions, outputDimensions: dimensions}};
+}
+
 // The state that opens an image: a layer for each channel in its colour and range.
-export function stateOf(image, ranges = []) {
+export function stateOf(image, ranges = [], panel = PANEL) {
   const dimensions = dimensionsOf(image);
   const names = Object.keys(dimensions);
   const local = image.channel < 0 ? {} : {[names[image.channel]]: dimensions[names[image.channel]]};
-  const source = {url: `${image.url}/${image.path}/|zarr3:`, transform: {inputDimensions: Object.fromEntries(image.names.map((name, axis) => [name, dimensions[names[axis]]])), outputDimensions: dimensions}};
+  const source = sourceOf(image, dimensions);
   const mode = modesOf(image)[0];
   const bands = image.channel < 0 ? [0] : mode.bands;
+  const isLabels = image.channel < 0 && ['uint32', 'uint64'].includes(image.dtype);
   const layers = bands.map((band, position) => ({
-    type: 'image',
+    type: isLabels ? 'segmentation' : 'image',
     name: image.channels[band]?.name || (bands.length > 1 ? `channel ${band + 1}` : image.label),
     source,
     ...(image.channel < 0 ? {} : {localDimensions: local, localPosition: [band]}),
@@ -44,7 +52,8 @@ export function stateOf(image, ranges = []) {
   }));
   const shown = names.filter((_, axis) => axis !== image.channel);
   const depth = depthAxis(image);
-  const planes = [image.x, image.y, ...(depth < 0 ? [] : [depth])].map((axis) => names[axis]);
+  const axes = [image.x, image.y, ...(depth < 0 ? [] : [depth])];
+  const planes = axes.map((axis) => names[axis]);
   return {
     dimensions: Object.fromEntries(shown.map((name) => [name, dimensions[name]])),
     position: shown.map((name) => (planes.includes(name) ? Math.floor(image.shape[names.indexOf(name)] / 2) + 0.5 : 0.5)),
@@ -52,18 +61,19 @@ export function stateOf(image, ranges = []) {
     layers,
     layout: depth < 0 ? 'xy' : '4panel-alt',
     crossSectionBackgroundColor: '#0b0c0e',
-    crossSectionScale: scaleThatFits(image, [image.x, image.y, ...(depth < 0 ? [] : [depth])]),
-    projectionScale: 2 * PANEL * scaleThatFits(image, [image.x, image.y, ...(depth < 0 ? [] : [depth])]),
+    crossSectionScale: scaleThatFits(image, axes) / panel,
+    projectionScale: 2 * scaleThatFits(image, axes),
   };
 }
 
 const PANEL = 300;
+const BARS = 60; // rows of pixels that are no panel's
 
-// Voxels of the first dimension for a pixel, so that each axis fits into a panel.
+// The longest axis in voxels of the finest one.
 function scaleThatFits(image, planes) {
   const step = (axis) => (METRES[image.axes[axis].unit] ? image.axes[axis].step : 1);
   const finest = Math.min(...planes.map(step));
-  return Math.max(...planes.map((axis) => (image.shape[axis] * step(axis)) / finest)) / PANEL;
+  return Math.max(...planes.map((axis) => (image.shape[axis] * step(axis)) / finest));
 }
 
 async function rangesOf(samples, image) {
@@ -88,7 +98,8 @@ export default class Volume {
   }
 
   async show() {
-    const state = stateOf(this.image, await rangesOf(this.samples, this.image));
+    const panel = Math.max(Math.min(this.frame.clientWidth, this.frame.clientHeight - BARS) / 2 - 20, 100);
+    const state = stateOf(this.image, await rangesOf(this.samples, this.image), panel);
     const page = new URL('viewer/neuroglancer/index.html', document.baseURI.split('#')[0]);
     page.hash = `!${JSON.stringify(state)}`;
     const loaded = new Promise((resolve) => (this.frame.onload = resolve));
