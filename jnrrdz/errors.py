@@ -32,6 +32,29 @@ class JnrrdzError(Exception):
         state = {"url": self.url, "offset": self.offset, "field": self.field}
         return type(self), (self.message,), state
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the lines of the user's own code, and the error.
+
+        IPython asks for it (https://ipython.readthedocs.io/en/stable/config/integrating.html).  Between a cell and a
+        chunk that fails lie a hundred frames of xarray, zarr and asyncio.
+        """
+        import sysconfig  # noqa: PLC0415  few errors are shown in a notebook
+        import traceback  # noqa: PLC0415  the same
+        from pathlib import Path  # noqa: PLC0415  the same
+
+        paths = sysconfig.get_paths()
+        libraries = (
+            str(Path(__file__).parent),
+            *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        )
+        frames = traceback.extract_tb(self.__traceback__)
+        mine = [frame for frame in frames if not frame.filename.startswith(libraries)]
+        own = [frame for frame in mine if not {"site-packages", "IPython"} & {*Path(frame.filename).parts}]
+        lines = "".join(traceback.format_list(own)).splitlines()
+        left_out = len(frames) - len(own)
+        more = f"({left_out} frames of libraries are left out; traceback.print_exception(sys.last_value) shows them)"
+        return ["Traceback (most recent call last):", *lines, more, f"{type(self).__name__}: {self}"]
+
     def at(self, *, url: str | None = None, offset: int | None = None, field: str | None = None) -> Self:
         """Return this error, with the places filled in that it did not know yet."""
         self.url = self.url if self.url is not None else url
