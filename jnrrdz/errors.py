@@ -42,11 +42,8 @@ class JnrrdzError(Exception):
         import traceback  # noqa: PLC0415  the same
         from pathlib import Path  # noqa: PLC0415  the same
 
-        paths = sysconfig.get_paths()
-        libraries = (
-            str(Path(__file__).parent),
-            *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        )
+        kept = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+        libraries = (str(Path(__file__).parent), *kept)
         frames = traceback.extract_tb(self.__traceback__)
         mine = [frame for frame in frames if not frame.filename.startswith(libraries)]
         own = [frame for frame in mine if not {"site-packages", "IPython"} & {*Path(frame.filename).parts}]
