@@ -51,7 +51,7 @@ def test_an_image_and_one_of_its_groups(cog, run, tmp_path, pixels):
         (["--tile", "5,4"], "--tile: 5,4 is 2 numbers for 3 axes (x,y,z)"),
         (["--tile", "5,4,three"], "whole numbers"),
         (["--tile", "5,4,0"], "whole numbers"),
-        (["--tile", "5,4,3", "--factors", "2,2"], "--factors: 2,2: 2 numbers"),
+        (["--tile", "5,4,3", "--factors", "2,2"], "--factors: 2,2 is 2 numbers"),
         (["--tile", "5,4,3", "--levels", "9"], "ask for 4"),
         (["--tile", "5,4,3", "--compression", "xz"], "'xz'"),
         ([], "--tile"),
