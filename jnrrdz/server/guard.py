@@ -99,9 +99,8 @@ class Guard:
         """What pages of the viewer may do: show what this server has, and reach no other."""
         framed = b" ".join([b"'self'", *sorted(self._origins)])
         return (
-            b"default-src 'self'; script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:; "
-            b"style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "
-            b"connect-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+            b"default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+            b"connect-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
             b"frame-ancestors " + framed
         )
 

@@ -7,7 +7,8 @@ import Graticule from 'ol/layer/Graticule.js';
 import ScaleLine from 'ol/control/ScaleLine.js';
 import Zoom from 'ol/control/Zoom.js';
 import {defaults as interactions} from 'ol/interaction/defaults.js';
-import {toLonLat} from 'ol/proj.js';
+import {toLonLat, transformExtent} from 'ol/proj.js';
+import {buffer, getCenter, getWidth} from 'ol/extent.js';
 import Stroke from 'ol/style/Stroke.js';
 import Fill from 'ol/style/Fill.js';
 import Text from 'ol/style/Text.js';
@@ -323,7 +324,7 @@ export default class Picture {
     if (image.isPlaced) facts.push(image.crs.code ?? nameOf(image.crs.wkt));
     else facts.push(image.crs ? 'No affine: shown in rows and columns' : 'No place: shown in rows and columns');
     if (image.nodata !== null) facts.push(`nodata ${decimal(image.nodata)} is not drawn`);
-    const grid = image.isPlaced && element('label', {className: 'check'}, element('input', {type: 'checkbox', onchange: ({target}) => this.graticule(target.checked)}), text('span', '', 'longitudes and latitudes'));
+    const grid = image.isPlaced && this.lonLat(getCenter(image.extent)) && element('label', {className: 'check'}, element('input', {type: 'checkbox', onchange: ({target}) => this.graticule(target.checked)}), text('span', '', 'longitudes and latitudes'));
     return [...facts.map((fact) => text('p', 'fact', fact)), ...(grid ? [grid] : [])];
   }
 
@@ -331,9 +332,25 @@ export default class Picture {
     if (this.lines) this.map.removeLayer(this.lines);
     this.lines = null;
     if (!isOn) return;
-    const label = new Text({font: '11px system-ui', fill: new Fill({color: '#e6e8eb'}), stroke: new Stroke({color: '#15171a', width: 3})});
-    this.lines = new Graticule({strokeStyle: new Stroke({color: '#e6e8eb88', width: 1}), showLabels: true, wrapX: false, lonLabelStyle: label, latLabelStyle: label});
+    this.bound();
+    const label = (options) => new Text({font: '11px system-ui', fill: new Fill({color: '#e6e8eb'}), stroke: new Stroke({color: '#15171a', width: 3}), ...options});
+    this.lines = new Graticule({
+      strokeStyle: new Stroke({color: '#e6e8eb88', width: 1}),
+      showLabels: true,
+      wrapX: false,
+      lonLabelStyle: label({textBaseline: 'bottom'}),
+      latLabelStyle: label({textAlign: 'end'}),
+    });
     this.map.addLayer(this.lines);
+  }
+
+  // Where the lines may be: a CRS from a file's own WKT does not say where it holds, so the picture does.
+  bound() {
+    const {projection, image} = this;
+    if (projection.getWorldExtent()) return;
+    const around = buffer(image.extent, getWidth(image.extent));
+    projection.setWorldExtent(transformExtent(around, projection, 'EPSG:4326', 8));
+    projection.setExtent(around);
   }
 
   // Where the pointer is, and the samples there.
