@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from zarr.abc.codec import BytesBytesCodec
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer
@@ -278,11 +279,21 @@ def _jpeg(name: str, configuration: Members, shape: Shape, dtype: np.dtype[Any],
     members = {"bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space"}
     said = _checked(name, configuration, members)
     _check_shape(name, said, shape)
-    _mode(name, said, "P")
+    mode = _mode(name, said, "B P")
     space, bands = said["color_space"], said["num_bands"]
-    if space not in COLOUR_SPACES or (space == "MONO") is not (bands == 1) or bands not in {1, RGB}:
+    is_apart = mode == "B" and bands > 1
+    if space not in COLOUR_SPACES or not (is_apart or ((space == "MONO") is (bands == 1) and bands in {1, RGB})):
         raise UnsupportedError(f"color_space {space!r} of {bands} bands; MONO of 1, others of 3 are read", field=name)
-    return JpegDecoder(JbpJpegConfig(), shape, dtype, fill)
+    return (_BandJpegs if is_apart else JpegDecoder)(JbpJpegConfig(), shape, dtype, fill)
+
+
+class _BandJpegs(JpegDecoder):
+    """Decodes chunks that have a stream for each band, one behind the other; their colours mean nothing."""
+
+    def _decoded(self, stream: bytes, bands: int) -> NDArray[Any]:
+        if bands != 1:
+            raise MalformedError("imode 'B', and a stream that is not of one band", field=JPEG)
+        return super()._decoded(stream, bands)
 
 
 def jpeg2000_config(name: str, configuration: Members) -> Jpeg2000Config:

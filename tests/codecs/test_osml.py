@@ -1,6 +1,7 @@
 """Manifests of osml-imagery-io (golden/osml, made by it) read as tifffile and GDAL read their sources."""
 
 import base64
+import io
 import json
 import pickle
 import shutil
@@ -9,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import fsspec
+import imagecodecs
+import numcodecs
 import numpy as np
 import pytest
 import rasterio
@@ -16,6 +19,7 @@ import tifffile
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.dtype import get_data_type_from_native_dtype
@@ -275,6 +279,27 @@ def test_blocks_that_are_refused(name, change, shape, text):
     codec = OsmlBlocksCodec.from_dict({**entry, "configuration": {**entry["configuration"], **change}})
     with pytest.raises(JnrrdzError, match=text):
         decoded(codec, b"", spec(shape, "u2" if name == "scattered" else "u1"))
+
+
+@pytest.mark.parametrize("space", ["MONO", "RGB"])
+@pytest.mark.parametrize("fill", [b"", b"\xff\xff"])
+def test_a_chunk_of_a_jpeg_stream_for_each_band(space, fill):
+    planes = scene_planes(4)
+    streams = [fill + imagecodecs.jpeg8_encode(plane, level=90) for plane in planes]
+    said = {"bits_per_pixel": 8, "num_bands": 4, "block_width": 44, "block_height": 40, "imode": "B"}
+    codec = OsmlBlocksCodec.from_dict({"name": f"{OSML}jpeg", "configuration": {**said, "color_space": space}})
+    found = decoded(codec, b"".join(streams), spec((4, 40, 44), "u1"))
+    expected = np.stack([np.asarray(Image.open(io.BytesIO(stream.removeprefix(fill)))) for stream in streams])
+    assert found == expected.tobytes()
+    by_numcodecs = numcodecs.get_codec({"id": f"{OSML}jpeg", **said, "color_space": space})
+    assert by_numcodecs.decode(b"".join(streams)).tobytes() == expected.tobytes()
+    with pytest.raises(JnrrdzError):
+        decoded(codec, b"".join(streams[:3]), spec((4, 40, 44), "u1"))
+
+
+def scene_planes(count):
+    rows, columns = np.mgrid[:40, :44]
+    return [(rows * (2 + band) + columns * 3).astype("u1") for band in range(count)]
 
 
 @pytest.mark.parametrize("read", [ArrayV3Metadata.from_dict, lambda document: adopted(document, b"")])
