@@ -35,7 +35,7 @@ def test_a_picture_of_others_is_never_replaced(cog, run, tmp_path):
     ("option", "value", "words"),
     [
         ("--bands", "red", "such as 4,3,2"),
-        ("--bands", "9", "there are"),
+        ("--bands", "9", "the image has 1 band"),
         ("--at", "z", "such as t=0,z=12"),
         ("--at", "q=1", "no axis q"),
         ("--size", "0", "1 to 16384"),
