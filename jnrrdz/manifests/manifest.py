@@ -134,8 +134,8 @@ def format_of(out: str) -> str:
     ending = f".{name.rpartition('.')[2]}" if "." in name.lstrip(".") else ".json"
     if ending not in ENDINGS:
         raise UnsupportedError(
-            f"no form of a manifest is called {ending}; {', '.join(ENDINGS)} are, and --format (format=) names one "
-            "for any other ending",
+            f"{ending} is no ending of a manifest; these are {', '.join(ENDINGS)}, and with --format (format=) "
+            "OUT may have any name",
             url=out,
             field="--output",
         )

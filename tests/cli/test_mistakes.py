@@ -52,8 +52,8 @@ MISTAKES = {
         "index flat.tif -o a.jsn",
         2,
         (
-            "error: a.jsn: --output: no form of a manifest is called .jsn; .json, .parquet, .parq, .icechunk are, and "
-            "--format (format=) names one for any other ending"
+            "error: a.jsn: --output: .jsn is no ending of a manifest; these are .json, .parquet, .parq, .icechunk, and "
+            "with --format (format=) OUT may have any name"
         ),
     ),
     "a PNG": ("index a.png -o a.json", 1, f"error: HERE/a.png: is PNG, no format that jnrrdz reads; these are {READ}"),

@@ -376,3 +376,18 @@ def test_images_of_one_place_are_not_put_beside_each_other(tmp_path, dim):
     with pytest.raises(UnrepresentableError, match=f"not continued along {dim}"):
         merge([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path / "out.json", concat_dim=dim)
     assert not (tmp_path / "out.json").exists()
+
+
+def test_manifests_that_say_a_wkt_twice_merge_with_those_that_say_it_once(refs, expected, tmp_path):
+    """The first version wrote `spatial_ref` beside `crs_wkt`, and `proj:wkt2` on each level."""
+    first = json.loads(Path(refs[0]).read_text())
+    for key, text in first["refs"].items():
+        document = json.loads(text) if key.endswith("spatial_ref/zarr.json") else {}
+        if document:
+            document["attributes"]["spatial_ref"] = document["attributes"]["crs_wkt"]
+            first["refs"][key] = json.dumps(document)
+    twice = Path(refs[0]).with_name(f"twice_{DAYS[0]}.json")
+    twice.write_text(json.dumps(first))
+    merge([twice, *refs[1:]], tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
+    with xr.open_dataset(tmp_path / "all.json") as found:
+        assert (found["data"].values == expected).all()
