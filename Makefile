@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/installed
 SYSTEM := $(VENV)/system
 CONFORMANCE ?= ../shared/conformance/conformance.py
 RESULTS ?= .benchmarks/conformance.jsonl
+CODECS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types imports dist docs bench conformance fuzz clean
@@ -45,11 +46,11 @@ docs: $(INSTALLED) ## build the documentation's site, strictly, into build/site
 bench: $(INSTALLED) ## ratios to tifffile, rasterio, fsspec and the bound (BENCH="--quick" adds arguments)
 	$(BIN)/python benchmarks/run.py $(BENCH)
 
-conformance: $(INSTALLED) ## read every file of CORPUS=... and compare each pixel with independent readers
+conformance: $(INSTALLED) ## read every file of CORPUS=... and compare each pixel with independent readers (CODECS=proposal)
 	@test -n "$(CORPUS)" || { echo "Say which corpus: make conformance CORPUS=../shared/corpus/tiff"; exit 2; }
 	@test -f "$(CONFORMANCE)" || { echo "$(CONFORMANCE) is not there; CONFORMANCE=... says where it is."; exit 2; }
 	@mkdir -p $(dir $(RESULTS))
-	$(BIN)/python $(CONFORMANCE) $(CORPUS) --out $(RESULTS)
+	$(BIN)/python tests/conformance.py $(CONFORMANCE) $(CODECS) $(CORPUS) --out $(RESULTS)
 	$(BIN)/python tests/check_floors.py $(notdir $(patsubst %/,%,$(CORPUS))) $(RESULTS)
 
 fuzz: $(INSTALLED) ## ten CPU-minutes of fuzzing (FUZZ="--minutes 300 tiff" adds arguments)

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,9 @@ Examples:
 """
 
 SOURCES = 5
+WIDTH = 84
+"""Characters of a sentence beside a label."""
+
 """Sources that are shown to people; a mosaic has thousands."""
 
 IMAGES, BANDS = 12, 16
@@ -154,7 +158,18 @@ def _head(found: Json) -> Iterator[tuple[str, str]]:
     if not _has_parts(found):
         yield from (line for image in images for line in _about(image))
     yield "chunks", f"{found['chunks']:,}, {found['missing']:,} of them missing, {text.size(found['stored_bytes'])}"
+    yield from _readers(found["readable_by"])
     yield from _sources(found["sources"])
+
+
+def _readers(verdicts: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """Yield who reads all of it, and for each of the others why not and what helps."""
+    yield "readable by", "; ".join(each["reader"] for each in verdicts if each["readable"])
+    for each in verdicts:
+        if not each["readable"]:
+            remedy = f" ({each['remedy']})" if "remedy" in each else ""
+            told = f"not by {each['reader']}: {each['array']} has {each['reason']}{remedy}"
+            yield from (("", line) for line in wrap(told, WIDTH, subsequent_indent="  "))
 
 
 def _file(nitf: Json) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from jnrrdz import api
+from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
+from jnrrdz.core.readers import Verdict, of_all, verdicts
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError
@@ -47,6 +49,8 @@ class Stored:
     missing: int
     nbytes: int | None
     """None where a chunk ends with its source and the manifest does not tell the source's size."""
+    is_single: bool = True
+    """Whether every chunk is one range."""
 
 
 @dataclass(frozen=True)
@@ -212,13 +216,23 @@ class Facts:
         present = refs.present()
         missing = refs.keys.chunks - len(present)
         if isinstance(refs, ColumnarRefs):
-            return Stored(refs.keys.chunks, missing, self._columnar_bytes(refs.refs))
+            return Stored(refs.keys.chunks, missing, self._columnar_bytes(refs.refs), refs.refs.is_single)
         total: int | None = 0
+        is_single = True
         for chunk in present.tolist():
             found = refs.lookup(chunk)
             ranges = [("", 0, len(found))] if isinstance(found, bytes) else found
             total = _sum(total, (self._length(*one) for one in ranges))
-        return Stored(refs.keys.chunks, missing, total)
+            is_single &= len(ranges) == 1
+        return Stored(refs.keys.chunks, missing, total, is_single)
+
+    def readers(self) -> list[Verdict]:
+        """Return for each reader whether it reads all arrays."""
+        return of_all((node.path, self._verdicts(node)) for node in self.arrays())
+
+    def _verdicts(self, node: Node) -> tuple[Verdict, ...]:
+        codecs = [CodecSpec(entry["name"], entry.get("configuration", {})) for entry in node.codecs]
+        return verdicts(codecs, node.data_type, is_single=self.stored(node).is_single)
 
     def _columnar_bytes(self, refs: ChunkRefs) -> int | None:
         whole = refs.length == WHOLE

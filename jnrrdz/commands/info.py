@@ -63,6 +63,7 @@ def summary(found: Opened, *, attributes: bool = False) -> Json:
         "missing": sum(array["missing"] for array in arrays),
         "stored_bytes": None if None in sizes else sum(sizes),
         **_without_none({"nitf": _nitf_file(facts), "date": next((i["date"] for i in images if "date" in i), None)}),
+        "readable_by": [verdict.to_json() for verdict in facts.readers()],
         "images": images,
         "arrays": arrays,
         "sources": [

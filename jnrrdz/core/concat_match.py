@@ -15,6 +15,7 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
 from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2
+from jnrrdz.core.standard import STANDARD
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -239,7 +240,10 @@ def _row(path: str, label: str, mine: Any, others: Any) -> str:
         return f"has other values in {path}"
     if label in SAID:
         lead, spelt = SAID[label]
-        return f"has {lead}{spelt(mine)} in {path}, not {spelt(others)}"
+        # the one has Zarr's own codecs, the other those of a format's proposal
+        is_mixed = label == "codecs" and STANDARD.issuperset(mine) != STANDARD.issuperset(others)
+        remedy = "; index them all with --codecs proposal, which gives them one family of codecs" if is_mixed else ""
+        return f"has {lead}{spelt(mine)} in {path}, not {spelt(others)}{remedy}"
     name = label.removeprefix(ATTRIBUTE)
     usual = "none" if others is None else _shortener.repr(others)
     return f"has {f'no {name}' if mine is None else f'the {name} {_shortener.repr(mine)}'} in {path}, not {usual}"

@@ -87,7 +87,7 @@ def verdicts(codecs: Sequence[Codec], data_type: str, *, is_single: bool) -> tup
     return (
         Verdict(JNRRDZ, None if unknown is None else f"the codec {unknown}, which jnrrdz does not have"),
         Verdict(ZARR_WITH_JNRRDZ, None if unknown is None else f"the codec {unknown}, which neither of them has"),
-        _verdict(ZARR, (private and f"the codec {private} needs jnrrdz", INSTALL), (scattered, SINGLE_RANGE)),
+        _verdict(ZARR, (private and f"the codec {private}, which jnrrdz brings", INSTALL), (scattered, SINGLE_RANGE)),
         _verdict(
             ANY,
             (_not_core(entries), SERVE),
@@ -104,7 +104,7 @@ def of_all(judged: Iterable[tuple[str, Sequence[Verdict]]]) -> list[Verdict]:
     found: dict[str, Verdict] = {}
     for path, each in judged:
         for verdict in each:
-            if found.get(verdict.reader, verdict).is_readable:
+            if verdict.reader not in found or found[verdict.reader].is_readable:
                 array = None if verdict.is_readable else path
                 found[verdict.reader] = Verdict(verdict.reader, verdict.reason, verdict.remedy, array)
     return list(found.values())

@@ -113,7 +113,7 @@ class Manifests:
                 if known is None:  # a corpus' file that no manifest can be made of
                     continue
                 raise
-            group = jnrrdz.open_group(jnrrdz.open_store(image, codecs="proposal"))
+            group = jnrrdz.open_group(str(image), codecs="proposal")
             path = next((place for place in PLACES if place in group), None)
             if path is not None:
                 pixels = np.ascontiguousarray(group[path][...] if known is None else known)
