@@ -23,10 +23,10 @@ Examples:
   jnrrdz info scene.json --json | jq '.arrays[0].shape'
 """
 
-SOURCES = 5
 WIDTH = 84
 """Characters of a sentence beside a label."""
 
+SOURCES = 5
 """Sources that are shown to people; a mosaic has thousands."""
 
 IMAGES, BANDS = 12, 16
