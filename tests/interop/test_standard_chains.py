@@ -23,7 +23,10 @@ from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.core.readers import ANY, GDAL, ZARR, verdicts
 from tests.writers import geotiff
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),  # the corpus' files have much to be warned of
+]
 
 CLIENTS = Path(__file__).parents[1] / "clients"
 CORPUS = os.environ.get("JNRRDZ_CORPUS")
