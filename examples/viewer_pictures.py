@@ -15,7 +15,6 @@ import numpy as np
 import rasterio
 import tensorstore
 import tifffile
-from demo import shaded_relief
 from numpy.typing import NDArray
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
@@ -23,6 +22,7 @@ from rasterio.enums import ColorInterp
 from terrain import terrain_cog
 
 import jnrrdz
+from demo import shaded_relief
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 PICTURES = Path(__file__).parent.parent / "docs" / "howto" / "images"
