@@ -23,7 +23,7 @@ def test_dry_run_writes_nothing(run, tmp_path):
 
 
 def test_mistakes_are_told(cog, error_line, run):
-    assert "{nope}" in error_line("batch", cog, "-o", "{nope}.json")
+    assert "{nope}" in error_line("batch", cog, "-o", "{nope}.json", code=2)
     assert "nothing is found" in error_line("batch", "*.jp2", "-o", "{stem}.json")
     assert "HTTP has no listing" in error_line("batch", "http://h/*.tif", "-o", "{stem}.json")
     run("batch", cog, "-o", "{stem}.json", "--shard", "5/4", code=2)

@@ -55,5 +55,4 @@ def test_no_command_prints_what_drives_a_terminal(hostile):
 def test_json_stays_json(hostile):
     for args in (["info"], ["verify", "--drift"]):
         found = json.loads(printed(*args, "--json", hostile / "in" / f"{HOSTILE}.tif").stdout)
-        named = found["name"] if args == ["info"] else found[0]["refs"]
-        assert named.endswith(f"{HOSTILE}.tif")
+        assert found["source"].endswith(f"{HOSTILE}.tif")
