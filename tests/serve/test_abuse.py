@@ -183,14 +183,15 @@ def crowd_at(place, count):
     return crowd
 
 
-def is_turned_away(client):
-    client.settimeout(0.2)
+def heard(client):
+    """Return what a client is told: the beginning of an answer, `ended`, or nothing."""
+    client.settimeout(0.1)
     try:
-        return client.recv(100).startswith(b"HTTP/1.1 503")
+        return client.recv(12).decode() or "ended"
     except TimeoutError:
-        return False
+        return ""
     except OSError:  # ended without a word, where even those that are told are many
-        return True
+        return "ended"
 
 
 @pytest.fixture
@@ -221,8 +222,8 @@ def test_ten_thousand_connections(tmp_path):
             client.sendall(request)
             assert status(client.recv(1 << 20)) == 200
             crowd = crowd_at(place, 10_000)
-            turned_away = sum(map(is_turned_away, crowd[-200:])) + 10_000 - len(crowd)
-            assert turned_away > 100
+            told = {heard(one) for one in crowd[::20]}
+            assert {"HTTP/1.1 503", "ended"} <= told
             client.sendall(request)
             assert status(client.recv(1 << 20)) == 200
         for one in crowd:
