@@ -1,7 +1,6 @@
 """Running the application: a server in this process, in a thread of it, in several processes, or from the environment.
 
-uvicorn serves it.  What it leaves open to whoever connects is bounded here: how many connections there are, how long
-one may take for its headers and for reading its answer, and how long headers may be.
+uvicorn serves it, with the bounds of `connections`.
 """
 
 import errno
@@ -9,19 +8,29 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, cast, get_args
 
-from jnrrdz.errors import JnrrdzError
-from jnrrdz.options import ServeOptions
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.options import LOCAL, Access, Packing, ServeOptions
 from jnrrdz.server.app import App, make_app
 
-PREFIX = "JNRRDZ_SERVE_"
-"""What the names of variables begin with that say what is served."""
+VARIABLES = {
+    "JNRRDZ_SERVE": "sources, manifests and folders, one a line, or with spaces between",
+    "JNRRDZ_TOKEN": "the first part of every path; `-` for none, where something in front looks at who asks",
+    "JNRRDZ_HOSTS": "names that the Host header may have, commas between; * for all",
+    "JNRRDZ_ORIGINS": "origins whose pages may read, commas between; * for all",
+    "JNRRDZ_CODEC": "zstd, gzip or bytes",
+    "JNRRDZ_PYRAMIDS": "0 computes no coarser levels",
+    "JNRRDZ_MAX_AGE": "seconds for which an answer may be taken for fresh",
+    "JNRRDZ_CACHE_MB": "megabytes of answers that each worker keeps",
+    "JNRRDZ_ALLOW": "places that manifests may name beside their own, commas between",
+}
+"""What the environment says of a server that others start."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,45 @@ def run(sources: Sequence[str], options: ServeOptions, listening: socket.socket,
             process.terminate()
         for process in processes:
             process.join(10)
+
+
+def app_from_environment() -> App:
+    """Return the application that environment variables describe, for `uvicorn --factory` and its like.
+
+    Without a token an answer needs a word that none is wanted: whoever deploys it has more than this machine in mind.
+    """
+    told = {name: os.environ[name].strip() for name in VARIABLES if os.environ.get(name, "").strip()}
+
+    def several(name: str) -> list[str]:
+        return [part.strip() for part in told.get(name, "").split(",") if part.strip()]
+
+    sources = told.get("JNRRDZ_SERVE", "")
+    if not sources:
+        raise UnsupportedError(VARIABLES["JNRRDZ_SERVE"], field="JNRRDZ_SERVE")
+    if "JNRRDZ_TOKEN" not in told:
+        raise UnsupportedError(f"not set: {VARIABLES['JNRRDZ_TOKEN']}", field="JNRRDZ_TOKEN")
+    default = ServeOptions()
+    if (packing := told.get("JNRRDZ_CODEC", default.packing)) not in get_args(Packing.__value__):
+        raise UnsupportedError(f"{packing!r}; {VARIABLES['JNRRDZ_CODEC']}", field="JNRRDZ_CODEC")
+    token = told["JNRRDZ_TOKEN"]
+    options = ServeOptions(
+        packing=cast("Packing", packing),
+        token=None if token == "-" else token,  # noqa: S105  a dash is the word for none
+        hosts=(*LOCAL, *several("JNRRDZ_HOSTS")),
+        origins=tuple(several("JNRRDZ_ORIGINS")),
+        pyramids=told.get("JNRRDZ_PYRAMIDS") != "0",
+        max_age=_whole("JNRRDZ_MAX_AGE", told, default.max_age),
+        cache_bytes=_whole("JNRRDZ_CACHE_MB", told, default.cache_bytes >> 20) << 20,
+        access=Access(allow=tuple(several("JNRRDZ_ALLOW"))),
+    )
+    return make_app(sources.splitlines() if "\n" in sources else sources.split(), options)
+
+
+def _whole(name: str, told: Mapping[str, str], default: int) -> int:
+    text = told.get(name, str(default))
+    if not (text.isascii() and text.isdecimal()):
+        raise UnsupportedError(f"{text!r} is no whole number; {VARIABLES[name]}", field=name)
+    return int(text)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -5,6 +5,7 @@ while GDAL opens a URL.
 """
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -14,14 +15,19 @@ import threading
 import urllib.request
 from pathlib import Path
 
+import attr
 import imagecodecs
 import nrrd
 import numpy as np
+import ome_zarr_models
 import pytest
 import rasterio
 import tensorstore
 import tifffile
 import xarray as xr
+import zarr
+from ome_zarr.io import parse_url
+from ome_zarr.reader import Reader
 
 import jnrrdz
 from tests import writers
@@ -31,6 +37,7 @@ pytest.importorskip("uvicorn")
 pytestmark = pytest.mark.filterwarnings(
     "ignore::rasterio.errors.NotGeoreferencedWarning", "ignore:datetime.datetime.utcnow:DeprecationWarning:nrrd"
 )
+MICROSCOPE = {"ome": True, "metadata": {"axes": "CZYX", "PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}}
 RGB = {"planarconfig": "separate", "photometric": "rgb"}
 CLIENTS = Path(__file__).parents[1] / "clients"
 RANDOM = np.random.default_rng(13)
@@ -81,6 +88,9 @@ def made(folder):
         "segment.ntf": numbers("u2"),
         "tree.n5": n5(folder / "tree.n5", numbers("u2", (40, 50, 20))),
         "volume.nrrd": numbers("i2", (30, 20, 10)),
+        "cells.ome.tif": tiff(
+            folder / "cells.ome.tif", numbers("u2", (2, 3, 1100, 600)), ome=True, metadata=MICROSCOPE
+        ),
         "volume.jnrrd": jnrrd_file(folder / "volume.jnrrd"),
     }
     writers.cog(folder / "cog.tif", holds["cog.tif"])
@@ -148,7 +158,16 @@ def served(tmp_path_factory):
 
 NAMES = [
     *("cog.tif", "mean.tif", "planar.tif", "strips.tif", "one.tif", "half.tif", "bits.tif", "complex.tif", "wide.tif"),
-    *("picture.jp2", "segment.ntf", "tree.n5", "volume.nrrd", "volume.jnrrd", "cog.json", "cog.parquet"),
+    *(
+        "picture.jp2",
+        "segment.ntf",
+        "tree.n5",
+        "volume.nrrd",
+        "volume.jnrrd",
+        "cog.json",
+        "cog.parquet",
+        "cells.ome.tif",
+    ),
 ]
 
 
@@ -187,12 +206,12 @@ def test_zarrita_in_node(served):
         assert served.differs(name, one) == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "cells.ome.tif"])  # its bands are of one z each
 def test_gdal_by_vsicurl(served, name):
     expected = served.holds[name]
     with rasterio.open(f'ZARR:"/vsicurl/{served.url}{name}":/{served.paths[name]}') as file:
         found = file.read()
-    np.testing.assert_array_equal(found, expected if expected.ndim == 3 else expected[None])
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -202,3 +221,53 @@ def test_xarray_and_dask(served, name):
     with xr.open_dataset(f"{served.url}{name}", **how) as dataset:
         assert dataset[variable].chunks is not None  # dask's
         np.testing.assert_array_equal(dataset[variable].compute().to_numpy(), served.holds[name])
+
+
+def test_titiler_with_an_opener_of_two_lines(served):
+    """docs/howto/serve.md has the opener: titiler-xarray's own takes https alone."""
+    pytest.importorskip("titiler.xarray")
+    from fastapi import FastAPI  # noqa: PLC0415  what titiler brings
+    from starlette.testclient import TestClient  # noqa: PLC0415  the same
+    from titiler.xarray import io as titiler  # noqa: PLC0415  the same
+    from titiler.xarray.factory import TilerFactory  # noqa: PLC0415  the same
+
+    def opened(src_path, group=None, **_):
+        return xr.open_dataset(src_path, engine="zarr", group=group, decode_coords="all")
+
+    @attr.s
+    class Plain(titiler.Reader):
+        opener = attr.ib(default=opened)
+
+    app = FastAPI()
+    app.include_router(TilerFactory(reader=Plain).router)
+    asked = {"url": f"{served.url}cog.tif", "group": "0", "variable": "data"}
+    with TestClient(app) as client:
+        info = client.get("/info", params=asked).json()
+        assert info["bounds"] == [500000, 5000000 - 11000, 500000 + 9000, 5000000]
+        window = "500000,4998000,502000,5000000"
+        more = {"coord_crs": "epsg:32633", "dst_crs": "epsg:32633", "max_size": 1024}
+        answer = client.get(f"/bbox/{window}.npy", params={**asked, **more})
+    assert answer.status_code == 200, answer.text
+    np.testing.assert_array_equal(np.load(io.BytesIO(answer.content))[0], served.holds["cog.tif"][:200, :200])
+
+
+def test_ome_zarr_lists_computed_levels(served):
+    group = zarr.open_group(f"{served.url}cells.ome.tif", mode="r")
+    image = ome_zarr_models.open_ome_zarr(group)
+    assert type(image).__module__ == "ome_zarr_models.v05.image"
+    (node,) = Reader(parse_url(f"{served.url}cells.ome.tif"))()
+    assert [level.shape for level in node.data] == [(2, 3, 1100, 600), (2, 3, 550, 300), (2, 3, 275, 150)]
+    np.testing.assert_array_equal(node.data[0].compute(), served.holds["cells.ome.tif"])
+    scales = [dataset["coordinateTransformations"] for dataset in group.attrs["ome"]["multiscales"][0]["datasets"]]
+    assert [steps[0]["scale"][-1] for steps in scales] == [0.5, 1.0, 2.0]
+    assert [steps[1]["translation"][-1] for steps in scales[1:]] == [0.25, 0.75]
+
+
+def test_geozarr_lists_computed_levels(served):
+    tree = xr.open_datatree(f"{served.url}one.tif", engine="zarr", chunks={})
+    layout = tree.attrs["multiscales"]["layout"]
+    assert [(level["asset"], level.get("derived_from")) for level in layout][:2] == [("0", None), ("1", "0")]
+    for level in layout:
+        rows, columns = level["transform"]["scale"]
+        assert tree[level["asset"]]["data"].shape == (-(-2100 // int(rows)), -(-1500 // int(columns)))
+    assert not [name for name in tree.attrs if name.startswith("jnrrdz")]

@@ -1,0 +1,182 @@
+"""`jnrrdz serve` against nginx: the same COG, decoded and packed while it is asked for, and as a native copy.
+
+The copy is written by zarr-python: the same levels, chunks and codec (zstd), so that nginx sends files and nothing
+else.  wrk asks for the chunks of the finest level over and over, which is how fast those are that a server keeps.  A
+first picture is that of a server that has just begun: the metadata, and the pixels of a window of the coarsest level
+that a screen shows.  Memory is that of all processes of the server while two hundred clients ask.  nginx and wrk are
+Debian's packages of those names.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import zarr
+from measure import Case, Sample
+
+import jnrrdz
+
+SECONDS = 3
+CLIENTS = 16
+CROWD = 200
+WORKERS = 2
+SCREEN = 1024
+
+CONFIGURATION = """
+worker_processes {workers}; daemon off; pid {work}/nginx.pid; error_log {work}/nginx.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000;
+  client_body_temp_path {work}/t1; proxy_temp_path {work}/t2; fastcgi_temp_path {work}/t3;
+  uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5;
+  server {{ listen 127.0.0.1:{port} backlog=2048; root {work}; }}
+}}
+"""
+
+SCRIPT = """
+local n = 0
+request = function()
+  local k = n % ({side} * {side}); n = n + 1
+  return wrk.format("GET", "{path}/0/data/c/" .. math.floor(k / {side}) .. "/" .. (k % {side}))
+end
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A server, and where in it the image is."""
+
+    command: list[str]
+    port: int
+    path: str
+
+    @property
+    def url(self) -> str:
+        """The address of the image's group."""
+        return f"http://127.0.0.1:{self.port}{self.path}"
+
+
+def cases(source: Path, work: Path) -> Iterator[Case]:
+    """Yield chunks that are kept, the first picture, and memory under many clients."""
+    if shutil.which("wrk") is None or not (nginx := shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")):
+        print("serve is not measured: apt-get install nginx-light wrk")
+        return
+    chunks = _native_copy(source, work / "native.zarr")
+    ports = [_free_port(), _free_port()]
+    configuration = work / "nginx.conf"
+    configuration.write_text(CONFIGURATION.format(workers=WORKERS, work=work, port=ports[0]), encoding="utf-8")
+    serve = [sys.executable, "-m", "jnrrdz", "-q", "serve", str(source), "--port", str(ports[1])]
+    contenders = {
+        "nginx": Contender([nginx, "-c", str(configuration)], ports[0], "/native.zarr"),
+        "jnrrdz serve": Contender([*serve, "--workers", str(WORKERS)], ports[1], f"/{source.name}"),
+    }
+    yield _first_picture(contenders)
+    with _running(contenders["nginx"]), _running(contenders["jnrrdz serve"]) as process:
+        for contender in contenders.values():
+            _wrk(contender, work, chunks, CLIENTS)  # every worker has made every chunk
+            _wrk(contender, work, chunks, CLIENTS)
+        yield _kept(contenders, work, chunks)
+        yield _crowd(contenders["jnrrdz serve"], process.pid, work, chunks)
+
+
+def _kept(contenders: dict[str, Contender], work: Path, chunks: int) -> Case:
+    def asked(contender: Contender) -> Callable[[], Sample]:
+        return lambda: Sample(seconds=1000 / _wrk(contender, work, chunks, CLIENTS))
+
+    title = f"a thousand chunks that are kept, {CLIENTS} clients, {WORKERS} workers each"
+    return Case(title, "nginx", {name: asked(contender) for name, contender in contenders.items()}, rounds=5)
+
+
+def _first_picture(contenders: dict[str, Contender]) -> Case:
+    def shown(contender: Contender) -> Callable[[], Sample]:
+        return lambda: _picture(contender)
+
+    title = f"first picture of a server that has just begun: metadata and {SCREEN} pixels of a side"
+    return Case(title, "nginx", {name: shown(contender) for name, contender in contenders.items()}, rounds=3)
+
+
+def _picture(contender: Contender) -> Sample:
+    with _running(contender):
+        start = time.perf_counter()
+        group = zarr.open_group(contender.url, mode="r", zarr_format=3)
+        levels = [array for _, array in group.members(max_depth=None) if getattr(array, "ndim", 0) > 1]
+        fitting = [level for level in levels if max(level.shape) <= SCREEN] or levels
+        level = max(fitting, key=lambda array: array.shape)
+        level[...]
+        return Sample(seconds=time.perf_counter() - start)
+
+
+def _crowd(contender: Contender, pid: int, work: Path, chunks: int) -> Case:
+    def asked() -> Sample:
+        rate = _wrk(contender, work, chunks, CROWD)
+        return Sample(seconds=1000 / rate, peak=sum(map(_peak, _family(pid))))
+
+    return Case(f"{CROWD} clients, {WORKERS} workers", "jnrrdz serve", {"jnrrdz serve": asked}, rounds=2)
+
+
+def _native_copy(source: Path, out: Path) -> int:
+    """Write the same levels as Zarr, and return the chunks along a side of the finest."""
+    root = zarr.create_group(out, overwrite=True)
+    found = jnrrdz.open_group(str(source))
+    for name, array in found.members(max_depth=None):
+        if isinstance(array, zarr.Array) and array.ndim > 1:
+            codec = zarr.codecs.ZstdCodec(level=1)
+            copy = root.create_array(name, shape=array.shape, chunks=array.chunks, dtype=array.dtype, compressors=codec)
+            copy[...] = array[...]
+    zarr.consolidate_metadata(out)
+    finest = found["0/data"]
+    return finest.shape[0] // finest.chunks[0]
+
+
+@contextmanager
+def _running(contender: Contender) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the context ends; it is there once it answers."""
+    with subprocess.Popen(contender.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            for _ in range(1200):
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{contender.port}/viewer/none").close()
+                except urllib.error.HTTPError as error:
+                    error.close()
+                    break
+                except OSError:
+                    time.sleep(0.05)
+            yield process
+        finally:
+            process.terminate()
+
+
+def _wrk(contender: Contender, work: Path, chunks: int, clients: int) -> float:
+    """Return chunks a second."""
+    script = work / f"{contender.port}.lua"
+    script.write_text(SCRIPT.format(side=chunks, path=contender.path), encoding="utf-8")
+    command = ["wrk", "-t1", f"-c{clients}", f"-d{SECONDS}s", "-s", str(script), f"http://127.0.0.1:{contender.port}/"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "Non-2xx" in told or "Socket errors" in told:
+        raise RuntimeError(told)
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", told)[1])
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and those that it started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [pid, *(member for child in children for member in _family(int(child)))]
+
+
+def _peak(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
