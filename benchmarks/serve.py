@@ -70,6 +70,7 @@ def cases(source: Path, work: Path) -> Iterator[Case]:
     if shutil.which("wrk") is None or not (nginx := shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")):
         print("serve is not measured: apt-get install nginx-light wrk")
         return
+    work.chmod(0o755)  # nginx's workers are nobody
     chunks = _native_copy(source, work / "native.zarr")
     ports = [_free_port(), _free_port()]
     configuration = work / "nginx.conf"

@@ -34,3 +34,7 @@ fi
 # not in the environment: it registers the names of our own codecs for manifests of its kind
 "${PYTHON:-../.venv/bin/python}" -m pip install --quiet --no-deps --upgrade --target clients/osml osml-imagery-io==0.2.2 ||
   echo "osml-imagery-io cannot be installed: tests by its reader are skipped."
+
+# without what its own server needs: that cannot be beside fastparquet
+"${PYTHON:-../.venv/bin/python}" -m pip install --quiet --no-deps titiler-xarray==2.4.0 ||
+  echo "titiler-xarray cannot be installed: tests by it are skipped."

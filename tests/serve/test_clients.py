@@ -35,7 +35,9 @@ from tests.nrrd import tiled_files
 
 pytest.importorskip("uvicorn")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::rasterio.errors.NotGeoreferencedWarning", "ignore:datetime.datetime.utcnow:DeprecationWarning:nrrd"
+    "ignore::rasterio.errors.NotGeoreferencedWarning",
+    "ignore:Use `@` matmul:PendingDeprecationWarning",  # rio-tiler's
+    "ignore:datetime.datetime.utcnow:DeprecationWarning:nrrd",
 )
 MICROSCOPE = {"ome": True, "metadata": {"axes": "CZYX", "PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}}
 RGB = {"planarconfig": "separate", "photometric": "rgb"}
@@ -88,9 +90,7 @@ def made(folder):
         "segment.ntf": numbers("u2"),
         "tree.n5": n5(folder / "tree.n5", numbers("u2", (40, 50, 20))),
         "volume.nrrd": numbers("i2", (30, 20, 10)),
-        "cells.ome.tif": tiff(
-            folder / "cells.ome.tif", numbers("u2", (2, 3, 1100, 600)), ome=True, metadata=MICROSCOPE
-        ),
+        "cells.ome.tif": tiff(folder / "cells.ome.tif", numbers("u2", (2, 3, 1100, 600)), **MICROSCOPE),
         "volume.jnrrd": jnrrd_file(folder / "volume.jnrrd"),
     }
     writers.cog(folder / "cog.tif", holds["cog.tif"])
@@ -225,7 +225,7 @@ def test_xarray_and_dask(served, name):
 
 def test_titiler_with_an_opener_of_two_lines(served):
     """docs/howto/serve.md has the opener: titiler-xarray's own takes https alone."""
-    pytest.importorskip("titiler.xarray")
+    pytest.importorskip("titiler.xarray", reason="tests/system.sh installs titiler-xarray")
     from fastapi import FastAPI  # noqa: PLC0415  what titiler brings
     from starlette.testclient import TestClient  # noqa: PLC0415  the same
     from titiler.xarray import io as titiler  # noqa: PLC0415  the same

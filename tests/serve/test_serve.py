@@ -299,3 +299,50 @@ def test_what_a_page_needs(tmp_path):
         assert imagecodecs.png_decode(body).shape[:2] == (100, 67)
         assert ask(f"{server.url}viewer/../app.py")[0] == 404
         assert ask(server.url.removesuffix("/"))[0] == 200  # urllib follows to the page's own folder
+
+
+def test_a_folder_is_listed_when_it_is_asked_for_and_nothing_in_it_is_opened(tmp_path):
+    (tmp_path / "deep").mkdir()
+    for number in range(2000):
+        (tmp_path / "deep" / f"{number}.tif").write_bytes(b"no image")
+    (tmp_path / "item.json").write_text('{"type": "Feature"}')
+    image(tmp_path / "deep" / "good.tif", (50, 40))
+    with jnrrdz.serve(tmp_path) as server:
+        names = [entry["name"] for entry in json.loads(ask(f"{server.url}index.json")[2])["served"]]
+        assert len(names) == 2001
+        assert ask(f"{server['deep/good.tif']}/zarr.json")[0] == 200
+        assert ask(f"{server['deep/7.tif']}/zarr.json")[0] == 502
+
+
+def test_a_link_out_of_a_folder_is_not_served(tmp_path):
+    (tmp_path / "served").mkdir()
+    image(tmp_path / "elsewhere.tif", (50, 40))
+    image(tmp_path / "served" / "here.tif", (50, 40))
+    (tmp_path / "served" / "out.tif").symlink_to(tmp_path / "elsewhere.tif")
+    (tmp_path / "served" / "in.tif").symlink_to("here.tif")
+    with jnrrdz.serve(tmp_path / "served") as server:
+        assert sorted(server.names) == ["here.tif", "in.tif"]
+
+
+def test_a_picture_in_one_strip_is_decoded_once(tmp_path, monkeypatch):
+    """However small the cache: what does not fit it is kept in a file."""
+    from jnrrdz.store.group import ChunkReader  # noqa: PLC0415  what is counted
+
+    pixels = image(tmp_path / "a.tif", (3000, 2500), "u2", rowsperstrip=3000, compression="zlib")
+    reads, read = [], ChunkReader.read_sync
+    monkeypatch.setattr(ChunkReader, "read_sync", lambda one, window: (reads.append(window), read(one, window))[1])
+    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(pyramids=False, cache_bytes=4 << 20)) as server:
+        np.testing.assert_array_equal(by_tensorstore(f"{server['a.tif']}/data"), pixels)
+    assert len(reads) == 1
+
+
+def test_an_old_part_is_not_mixed_with_a_new_whole(tmp_path):
+    image(tmp_path / "a.tif", (90, 70))
+    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(packing="bytes")) as server:
+        url = f"{server['a.tif']}/data/c/0/0"
+        _, headers, body = ask(url)
+        assert ask(url, {"Range": "bytes=2-3", "If-Range": headers["etag"]})[2] == body[2:4]
+        assert ask(url, {"Range": "bytes=2-3", "If-Range": '"another"'})[::2] == (200, body)
+        assert ask(url, {"If-None-Match": f'W/{headers["etag"]}, "x"'})[0] == 304
+        assert ask(url, {"Range": "bytes=-0"})[0] == 416
+        assert headers["cache-control"] == "no-cache"
