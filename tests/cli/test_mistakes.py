@@ -15,7 +15,7 @@ from rasterio.transform import from_origin
 
 from tests import writers
 
-READ = "TIFF, JPEG 2000, NITF, JNRRD, NRRD"
+READ = "TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, DMR++"
 
 MISTAKES = {
     "a wrong path": ("index nosuch.tif -o a.json", 1, "error: HERE/nosuch.tif: not found"),
@@ -57,7 +57,11 @@ MISTAKES = {
         ),
     ),
     "a PNG": ("index a.png -o a.json", 1, f"error: HERE/a.png: is PNG, no format that jnrrdz reads; these are {READ}"),
-    "an HDF5": ("index a.h5 -o a.json", 1, f"error: HERE/a.h5: is HDF5, no format that jnrrdz reads; these are {READ}"),
+    "a JPEG": (
+        "index a.jpg -o a.json",
+        1,
+        f"error: HERE/a.jpg: is JPEG, no format that jnrrdz reads; these are {READ}",
+    ),
     "a text": (
         "index a.txt -o a.json",
         1,
@@ -202,7 +206,7 @@ def here(cog, run, tmp_path):
     writers.geotiff(tmp_path / "stack.tif", np.stack([pixels] * 3), **place)
     (tmp_path / "cut.tif").write_bytes((tmp_path / "flat.tif").read_bytes()[:300])
     (tmp_path / "a.png").write_bytes(imagecodecs.png_encode(pixels))
-    (tmp_path / "a.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
+    (tmp_path / "a.jpg").write_bytes(imagecodecs.jpeg8_encode(pixels.astype("u1")))
     (tmp_path / "a.txt").write_text("hello world, this is no image")
     (tmp_path / "empty.tif").touch()
     (tmp_path / "empty").mkdir()
