@@ -112,7 +112,7 @@ class Manifests:
             manifest = folder / f"{number}.json"
             try:
                 jnrrdz.index(image, manifest)
-            except jnrrdz.UnsupportedError:
+            except jnrrdz.JnrrdzError:
                 if known is None:  # a corpus' file that no manifest can be made of
                     continue
                 raise

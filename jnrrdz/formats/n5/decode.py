@@ -206,9 +206,20 @@ def _members(new: Callable[[], Any], data: memoryview, size: int) -> bytes:
     return b"".join(parts)
 
 
+def _zlib(data: memoryview, size: int) -> bytes | Octets:
+    """Return what a stream holds: by libdeflate, twice as fast, where it is one stream of the very size."""
+    try:
+        decoded = _into(imagecodecs.deflate_decode, data, size)
+    except RuntimeError:
+        decoded = None
+    if decoded is not None and len(decoded) == size:
+        return decoded
+    return _members(lambda: zlib.decompressobj(_ZLIB_WBITS), data, size)
+
+
 _INFLATE: Mapping[str, Callable[[Codec, memoryview, int], bytes | Octets]] = {
     GZIP: lambda _, data, size: _members(lambda: zlib.decompressobj(_GZIP_WBITS), data, size),
-    ZLIB: lambda _, data, size: _members(lambda: zlib.decompressobj(_ZLIB_WBITS), data, size),
+    ZLIB: lambda _, data, size: _zlib(data, size),
     BZ2: lambda _, data, size: _members(bz2.BZ2Decompressor, data, size),
     LZMA: lambda _, data, size: _members(lzma.LZMADecompressor, data, size),
     ZSTD: lambda _, data, size: _into(imagecodecs.zstd_decode, data, size),
