@@ -78,6 +78,11 @@ def step_summary(title: str, rows: Iterable[tuple[str, str]]) -> None:
 LONGEST_CELL = 2000
 
 
+def show_picture(commands: str) -> None:
+    """Write what `jnrrdz.cli.pictures` makes of pixels: nothing else may drive a terminal."""
+    click.echo(commands)
+
+
 def say_traceback(error: BaseException) -> None:
     """Print the traceback of an error, and of those that led to it."""
     for line in "".join(traceback.format_exception(error)).splitlines():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jnrrdz.cli import console as text
-from jnrrdz.cli.console import Console, console_of, say
+from jnrrdz.cli.console import Console, console_of, say, show_picture
 from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, json_option
 from jnrrdz.redact import hidden
 
@@ -91,7 +91,7 @@ def _show_picture(protocol: str, name: str, reach: Reach) -> None:
     from jnrrdz.commands.preview import PreviewOptions, preview  # noqa: PLC0415  the same
 
     picture = preview(name, PreviewOptions(PICTURE), access=reach.access(name))
-    click.echo(shown(protocol, picture.png, picture.rgba))
+    show_picture(shown(protocol, picture.png, picture.rgba))
 
 
 # For people
