@@ -41,6 +41,8 @@ class Found(NamedTuple):
     """The document from afar that names it (a STAC item, a list, a table); empty where you name it."""
     nearness: int = 0
     """How near to this machine the server of that document was."""
+    told: tuple[tuple[str, Any], ...] = ()
+    """What a STAC item says of it: those of `stac.TOLD` that it has."""
 
     def __repr__(self) -> str:
         return record_repr(self)

@@ -34,6 +34,10 @@ NOT_DATA = frozenset({"thumbnail", "overview", "metadata", "visual-thumbnail"})
 """Roles of assets that nobody asks for who names none."""
 
 
+TOLD = ("datetime", "start_datetime", "created", "updated", "eo:cloud_cover")
+"""Properties of an item that put its files into order."""
+
+
 @dataclass(frozen=True)
 class Assets:
     """Which assets of an item are taken."""
@@ -77,6 +81,8 @@ def _is_type(asset: Json, want: str) -> bool:
 def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:
     """Yield the sources of one item, whose relative URLs are relative to where it was read."""
     collection = item.get("collection")
+    properties = item.get("properties")
+    told = {**item, **properties} if isinstance(properties, dict) else item  # a table's rows have them as columns
     for key, asset in assets.of(item, where):
         href = asset.get("href")
         if not isinstance(href, str) or not href:
@@ -87,6 +93,7 @@ def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:
             resolved(href, _self_of(item) or where),
             size if type(size) is int else None,
             names=tuple((name, str(value)) for name, value in names.items() if value is not None),
+            told=tuple((name, told[name]) for name in TOLD if told.get(name) is not None),
             **named_by(where),
         )
 
@@ -188,7 +195,7 @@ def _links(document: Json, here: str) -> Iterator[str]:
             yield resolved(link["href"], here)
 
 
-_COLUMNS = ("id", "collection", "assets", "links")
+_COLUMNS = ("id", "collection", "assets", "links", *TOLD)
 _ROWS = 256
 
 

@@ -15,6 +15,7 @@ import click
 from jnrrdz.cli.batch import batch
 from jnrrdz.cli.codecs import codecs
 from jnrrdz.cli.console import FAILURE, INTERRUPTED, USAGE, Console, guard_terminal, is_usage, say
+from jnrrdz.cli.cube import cube
 from jnrrdz.cli.index import index
 from jnrrdz.cli.info import info, ls
 from jnrrdz.cli.manifests import convert, merge, refresh, verify
@@ -75,7 +76,7 @@ def cli() -> None:
     """
 
 
-for command in (index, batch, merge, info, ls, verify, refresh, convert, tile, preview, serve, codecs):
+for command in (index, batch, merge, cube, info, ls, verify, refresh, convert, tile, preview, serve, codecs):
     cli.add_command(command)
 
 

@@ -295,9 +295,9 @@ def joined(parts: Sequence[ChunkRefs], grids: Sequence[Grid], axis: int, turn: I
 
     `turn` says which place along that axis comes first, second, ... where they are to change places.
     """
-    in_turn = _in_turn(parts)
+    behind = in_turn(parts)
     if turn is None and (len(parts) == 1 or math.prod(grids[0][:axis]) == 1):
-        return _without_unused(in_turn)
+        return _without_unused(behind)
     starts = np.cumsum([0, *map(math.prod, grids)])
     chunks = [
         np.arange(start, start + math.prod(grid), dtype=np.int64).reshape(grid)
@@ -305,10 +305,10 @@ def joined(parts: Sequence[ChunkRefs], grids: Sequence[Grid], axis: int, turn: I
     ]
     places = np.concatenate(chunks, axis)  # which of the chunks in turn stands at each place of the whole grid
     order = places if turn is None else places.take(turn, axis)
-    return _without_unused(in_turn.take(order.ravel()))
+    return _without_unused(behind.take(order.ravel()))
 
 
-def _in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
+def in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
     """Return the chunks of the first part, then those of the second, and so on."""
     numbers: dict[str, int] = {}
     columns = []

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.refs import ChunkRefs, TreeFiles
+from jnrrdz.core.refs import TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import exists_already, new_directory
@@ -91,7 +91,7 @@ def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
 @contextmanager
 def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, overwrite: bool) -> Iterator[Any]:
     """Yield a repository that knows the containers; a new one is gone if the block fails."""
-    prefixes = {f"{_uri(url).rpartition('/')[0]}/" for url in _urls(root)}
+    prefixes = _folders_of([_uri(url) for url in _urls(root)])
     stores = {prefix: _container_store(prefix, options) for prefix in sorted(prefixes)}
     try:
         containers = [icechunk.VirtualChunkContainer(prefix, store) for prefix, store in stores.items()]
@@ -111,6 +111,24 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
                 yield repository
     except icechunk.IcechunkError as error:
         raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
+
+
+MOST_CONTAINERS = 64
+
+
+def _folders_of(urls: list[str]) -> set[str]:
+    """Return the folders that sources are in; where these are very many, those that hold them."""
+    folders = {url.rpartition("/")[0] for url in urls}
+    while len(folders) > MOST_CONTAINERS:
+        above = {folder if folder.count("/") <= _HOST_SLASHES + 1 else folder.rpartition("/")[0] for folder in folders}
+        if above == folders:
+            break
+        folders = above
+    return {f"{folder}/" for folder in folders}
+
+
+_HOST_SLASHES = 2
+"""Of a URL before its path."""
 
 
 def _new(storage: Any, containers: list[Any]) -> Any:
@@ -202,28 +220,63 @@ def _set_references(
     """Set the references to each source in one call, for a call has one checksum."""
     present = np.ones(len(found.source), bool)
     present[list(array.refs.inline)] = False
-    for url, urls in _batches(array.refs, found, present):
+    for block in _blocks(array, found, present):
         refused = store.set_virtual_refs_arr(
             path,
-            array.grid,
-            urls,
-            found.start.astype(np.uint64),
-            found.length.astype(np.uint64),
-            checksum=checksum(records.get(url, SourceRecord(url))),
+            block.shape,
+            block.urls,
+            found.start[block.chunks].astype(np.uint64),
+            found.length[block.chunks].astype(np.uint64),
+            arr_offset=block.corner or None,
+            checksum=checksum(records.get(block.named, SourceRecord(block.named))),
         )
         if refused:
-            raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=url, field=path)
+            raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=block.named, field=path)
 
 
-def _batches(refs: ChunkRefs, found: Spans, present: NDArray[np.bool_]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what has one checksum: the source or tree, and the URL of each chunk, empty for those of others."""
-    for number, url in enumerate(refs.named):
-        whole = isinstance(refs.sources, TreeFiles)
-        spelt, source = refs.spelt(found.source) if whole else ([url], found.source - number)
-        known = (source >= 0) & (source < len(spelt)) & present
-        # an array of objects, so that all chunks of a source share one string
-        urls = np.array(["", *map(_uri, spelt)], object)
-        yield url, urls[np.where(known, source + 1, 0)].tolist()
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Chunks of a rectangle of an array's grid, those of one source or tree with its URL and all others without."""
+
+    named: str
+    corner: tuple[int, ...]
+    shape: tuple[int, ...]
+    chunks: NDArray[np.int64]
+    """Their numbers in the whole grid."""
+    urls: list[str]
+
+
+def _blocks(array: VirtualArray, found: Spans, present: NDArray[np.bool_]) -> Iterator[_Block]:
+    """Yield what has one checksum."""
+    refs, grid = array.refs, array.grid
+    if isinstance(refs.sources, TreeFiles) or not grid:
+        for number, url in enumerate(refs.named):
+            whole = isinstance(refs.sources, TreeFiles)
+            spelt, source = refs.spelt(found.source) if whole else ([url], found.source - number)
+            known = (source >= 0) & (source < len(spelt)) & present
+            # an array of objects, so that all chunks of a source share one string
+            urls = np.array(["", *map(_uri, spelt)], object)[np.where(known, source + 1, 0)].tolist()
+            yield _Block(url, (0,) * len(grid), grid, np.arange(len(found.source)), urls)
+        return
+    numbers = np.where(present, found.source, -1)
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(len(refs.sources) + 1))
+    for number, url in enumerate(refs.sources):
+        own = order[bounds[number] : bounds[number + 1]]
+        if len(own):
+            yield _block_of(url, own, grid)
+
+
+def _block_of(url: str, own: NDArray[np.int64], grid: tuple[int, ...]) -> _Block:
+    """Return the smallest block that holds the chunks of a source."""
+    places = np.array(np.unravel_index(own, grid))
+    corner = places.min(1)
+    shape = tuple((places.max(1) - corner + 1).tolist())
+    inside = np.indices(shape).reshape(len(grid), -1) + corner[:, None]
+    urls = np.full(inside.shape[1], "", object)
+    urls[np.ravel_multi_index(tuple(places - corner[:, None]), shape)] = _uri(url)
+    chunks = np.ravel_multi_index(tuple(inside), grid)
+    return _Block(url, tuple(corner.tolist()), shape, chunks, urls.tolist())
 
 
 def checksum(record: SourceRecord) -> str | datetime | None:
