@@ -85,7 +85,7 @@ def test_one_member_of_a_stack(name):
         ({"transform": from_origin(500010, 5000000, 10, 10)}, "attribute"),
         ({"crs": "EPSG:32634"}, "attribute"),
         ({"compress": "zstd"}, "codecs"),
-        ({"blockxsize": 32, "blockysize": 32}, "codecs"),
+        ({"blockxsize": 32, "blockysize": 32}, "chunk shape"),
         ({"dtype": "int16"}, "data type"),
     ],
 )
