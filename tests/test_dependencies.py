@@ -25,6 +25,7 @@ EXTRAS = {name: lines for name, lines in PROJECT["optional-dependencies"].items(
 BY_OTHERS = {
     "cast-value-rs": "zarr imports it for the codec cast_value",
     "dask": "xarray imports it for chunked reading",
+    "hdf5plugin": "VirtualiZarr imports it for filters of HDF5",
     "kerchunk": "an extra until its references are read",
     "s3fs": "fsspec imports it for s3://",
 }
