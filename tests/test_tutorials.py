@@ -1,0 +1,140 @@
+"""The tutorials and the README, executed as a reader types them: every block in order, in an empty folder.
+
+Shell blocks run in bash, Python blocks in one process.  A block of the language `text` is what the block before it
+prints; `...` stands for anything.  Each tutorial ends in a picture, which stands on its page as the run makes it.
+"""
+
+import doctest
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+import tifffile
+import xarray as xr
+
+ROOT = Path(__file__).parent.parent
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("[!R]*.md"))
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+END = "-- end of block"
+DRIVER = f"""
+import json, subprocess, sys
+names = {{"__name__": "__main__"}}
+for number, (language, code) in enumerate(json.load(open("blocks.json"))):
+    if language == "bash":
+        subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", code], check=True)
+    else:
+        exec(compile(code, f"block {{number}}", "exec"), names)
+    print({END!r}, flush=True)
+"""
+PIP = f"""#!{sys.executable}
+import sys
+from importlib.metadata import distribution
+from packaging.requirements import Requirement
+assert sys.argv[1] == "install"
+for wanted in map(Requirement, sys.argv[2:]):
+    held = distribution(wanted.name)
+    assert wanted.extras <= set(held.metadata.get_all("Provides-Extra", [])), wanted
+"""
+"""What `pip install` does here: it looks whether packages and extras of these names are there, and installs nothing."""
+
+
+@pytest.fixture
+def variables(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "pip").write_text(PIP)
+    (folder / "pip").chmod(0o755)
+    path = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    left = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "AWS_"))}
+    return {**left, "PATH": path, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "default"}
+
+
+def run_blocks(page, folder, variables):
+    """Run what a page tells its reader to type, and compare what it says is printed."""
+    folder.mkdir()
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    typed = [[language, code] for language, code in blocks if language in {"bash", "python"}]
+    (folder / "blocks.json").write_text(json.dumps(typed))
+    command = [sys.executable, "-c", DRIVER]
+    run = subprocess.run(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    (folder / "blocks.json").unlink()
+    assert run.returncode == 0, run.stdout
+    printed = iter(run.stdout.split(f"{END}\n"))
+    last = ""
+    for language, code in blocks:
+        if language in {"bash", "python"}:
+            last = next(printed)
+        elif language == "text":
+            assert doctest.OutputChecker().check_output(code, last, doctest.ELLIPSIS), f"{code}\nis not\n{last}"
+    return typed
+
+
+def months(folder):
+    """Compare each month with what rasterio reads."""
+    data = xr.open_dataset(folder / "year.json")["data"].values
+    for number, path in enumerate(sorted((folder / "archive").glob("*.tif"))):
+        with rasterio.open(path) as image:
+            assert np.array_equal(data[number], image.read(1))
+
+
+def cells(folder):
+    """Compare the picture with tifffile's maxima."""
+    shown = imagecodecs.png_decode((folder / "cells.png").read_bytes())
+    nuclei = tifffile.imread(folder / "cells.ome.tif")[0].max(axis=0)
+    assert np.array_equal(shown[..., 2], (nuclei / 3000 * 255).clip(0, 255).astype("uint8"))
+
+
+def chip(folder):
+    """Compare the chip with the window that rasterio reads."""
+    shown = imagecodecs.png_decode((folder / "chip.png").read_bytes())[::2, ::2]
+    with rasterio.open(folder / "harbour.ntf") as image:
+        top, left = (round(float(value)) for value in image.index(13.708, 45.648, op=float))
+        assert np.array_equal(shown, image.read(1)[top : top + shown.shape[0], left : left + shown.shape[1]])
+
+
+def neuron(folder):
+    """Compare the picture with the blocks, read by hand: four bytes of header and the sizes, then gzip."""
+    brightest = np.zeros((128, 160), "uint8")
+    for path in (folder / "neuron.n5" / "raw").glob("*/*/*"):
+        across, down, _ = (int(part) for part in path.relative_to(folder / "neuron.n5" / "raw").parts)
+        data = path.read_bytes()
+        sizes = np.frombuffer(data[4:16], ">u4")
+        block = np.frombuffer(gzip.decompress(data[16:]), "u1").reshape(sizes[::-1])
+        place = np.s_[down * 64 : down * 64 + sizes[1], across * 64 : across * 64 + sizes[0]]
+        brightest[place] = np.maximum(brightest[place], block.max(axis=0))
+    shown = imagecodecs.png_decode((folder / "neuron.png").read_bytes())[::3, ::3, 0]
+    assert np.abs(shown.astype(int) - brightest).max() <= 1
+
+
+def week(folder):
+    """Compare the three pictures with tifffile's."""
+    days = [tifffile.imread(folder / "archive" / f"{day}.tif") for day in ("monday", "tuesday", "wednesday")]
+    assert np.array_equal(imagecodecs.png_decode((folder / "week.png").read_bytes()), np.hstack(days))
+
+
+CHECKS = {"time-series": months, "microscopy": cells, "nitf": chip, "n5": neuron, "nightly": week}
+"""What an independent reader has to say of each."""
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_runs_to_its_picture(page, tmp_path, variables):
+    folder = tmp_path / "empty"
+    typed = run_blocks(page, folder, variables)
+    name = re.findall(r"[\w-]+\.png", "".join(code for _, code in typed))[-1]
+    assert f"](images/{name})" in page.read_text(encoding="utf-8")
+    shown = imagecodecs.png_decode((folder / name).read_bytes())
+    assert len(np.unique(shown.reshape(-1, 3 if shown.ndim == 3 else 1), axis=0)) > 8, "a blank picture"
+    CHECKS[page.stem](folder)
+    kept = imagecodecs.png_decode((page.parent / "images" / name).read_bytes())
+    assert kept.shape == shown.shape
+    assert np.abs(kept.astype(int) - shown).mean() < 1
