@@ -48,9 +48,13 @@ class Indexed:
     source: str
     output: str
     format: str
+    """Of the manifest: `json`, `parquet` or `icechunk`."""
+
     arrays: int
     chunks: int
     requests: int
+    """Range requests that reading the headers took."""
+
     bytes_read: int
 
     __repr__ = record_repr
@@ -69,7 +73,16 @@ def scan(
 ) -> VirtualGroup:
     """Return what a source holds, as a virtual group: metadata and references, no pixels.
 
-    Keywords are the members of `ScanOptions` and of `Access`, in place of the records or beside them.
+    Parameters
+    ----------
+    src
+        The path or URL of an image or container.
+    options
+        What to take of it.
+    access
+        How it is reached.
+    **choices
+        Members of `ScanOptions` and `Access`, in place of the records or beside them.
     """
     records = with_choices(choices, options or ScanOptions(), access or Access())
     return scanning.scan(os.fspath(src), *records).group
@@ -85,7 +98,18 @@ def write(
 ) -> None:
     """Write a virtual group as a manifest, whole or not at all.
 
-    Keywords are the members of `WriteOptions`; `storage_options` are fsspec's for the output.
+    Parameters
+    ----------
+    group
+        What `scan` returned.
+    out
+        The path or URL of the manifest.
+    options
+        The manifest's form, and what it may replace.
+    storage_options
+        fsspec's options for the output.
+    **choices
+        Members of `WriteOptions`, in place of the record or beside it.
     """
     write_form(group, os.fspath(out), *with_choices(choices, options or WriteOptions(target_options=storage_options)))
 
@@ -101,8 +125,21 @@ def index(
 ) -> Indexed:
     """Scan a source, write its manifest, and return what that made and cost.
 
-    Keywords are the members of `ScanOptions`, `WriteOptions` and `Access`, in place of the records or beside
-    them: `storage_options` are fsspec's for the source, `target_options` for the output.
+    Parameters
+    ----------
+    src
+        The path or URL of an image or container.
+    out
+        The path or URL of the manifest; its ending says its form.
+    options
+        What to take of the source.
+    form
+        The manifest's form, and what it may replace.
+    access
+        How the source is reached.
+    **choices
+        Members of `ScanOptions`, `WriteOptions` and `Access`, in place of the records or beside them:
+        `storage_options` are fsspec's for the source, `target_options` for the output.
     """
     source, target = os.fspath(src), os.fspath(out)
     wanted, output, reach = with_choices(choices, options or ScanOptions(), form or WriteOptions(), access or Access())
@@ -158,10 +195,22 @@ def open_store(
 ) -> ReferenceStore:
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
 
-    Keywords are the members of `Access` and of `ScanOptions`, in place of the records or beside them.  Options
-    of a scan are for what is scanned; a manifest holds what its scan was asked for.  Levels that a group lists
-    as virtual are there too, computed where they are read; `virtual_levels` gives so many to every image that
-    has no coarser levels, made by the method `downsample`.
+    Levels that a group lists as virtual are there too, computed where they are read.
+
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest or of a source, or what `scan` returned.
+    options
+        What to take of a source that is scanned; a manifest holds what its own scan was asked for.
+    access
+        How the manifest and its sources are reached.
+    virtual_levels
+        So many coarser levels are computed for every image that has none.
+    downsample
+        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`.
+    **choices
+        Members of `Access` and `ScanOptions`, in place of the records or beside them.
     """
     wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
     return with_pyramids(open_stored(refs, options=wanted, access=reach), virtual_levels, downsample)
@@ -213,7 +262,23 @@ def open_group(
     downsample: str = "average",
     **choices: Unpack[OpenChoices],
 ) -> zarr.Group:
-    """Return the root group of a manifest (or of a source scanned now), read-only; options are `open_store`'s."""
+    """Return the root group of a manifest (or of a source scanned now), read-only.
+
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest or of a source, or what `scan` returned.
+    options
+        What to take of a source that is scanned.
+    access
+        How the manifest and its sources are reached.
+    virtual_levels
+        So many coarser levels are computed for every image that has none.
+    downsample
+        The method that makes them, as for `open_store`.
+    **choices
+        Members of `Access` and `ScanOptions`, in place of the records or beside them.
+    """
     store = open_store(
         refs, options=options, access=access, virtual_levels=virtual_levels, downsample=downsample, **choices
     )
@@ -229,7 +294,16 @@ def open_dataset(
 ) -> "xr.Dataset":
     """Return the full-resolution image (or one group) of a manifest or source.
 
-    Options are those of `open_store` and xarray's.
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest or of a source, or what `scan` returned.
+    group
+        The group to open, such as `"1"` for the first overview; by default the full-resolution image.
+    chunks
+        As xarray has it: `{}` makes a dask chunk of each chunk, None uses no dask.
+    **options
+        Further options of `open_store` and of `xarray.open_dataset`.
     """
     import xarray as xr  # noqa: PLC0415  more than half of the time that a command starts in, which needs none
 
@@ -239,7 +313,12 @@ def open_dataset(
 def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -> "xr.DataTree":
     """Return every group of a manifest or source as a tree of datasets.
 
-    Options are those of `open_store` and xarray's.
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest or of a source, or what `scan` returned.
+    **options
+        Options of `open_store` and of `xarray.open_datatree`.
     """
     import xarray as xr  # noqa: PLC0415  the same
 

@@ -326,6 +326,7 @@ class ServeOptions:
     """Bytes of answers that are kept, and of decoded source chunks that several answers are cut from."""
 
     access: Access = field(default_factory=Access)
+    """How sources and manifests are reached."""
 
 
 def with_choices[*Records](choices: Mapping[str, Any], *records: *Records) -> tuple[*Records]:

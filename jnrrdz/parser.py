@@ -39,12 +39,18 @@ if TYPE_CHECKING:
 class Parser:
     """`virtualizarr.open_virtual_dataset(url, registry=registry, parser=jnrrdz.Parser())`.
 
-    `group` names the group to take (an overview, a page); left out, it is the full-resolution image.
+    Chunks of several ranges are refused without `single_range`, since VirtualiZarr has one range for each.
     """
 
     group: str | None = None
+    """The group to take (an overview, a page); by default the full-resolution image."""
+
     single_range: bool = False
+    """Refer to scattered chunks by the span that holds them."""
+
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """fsspec's options for the source."""
+
     choices: ScanChoices = field(default_factory=ScanChoices)
     """What `jnrrdz.scan` may be asked, for example `{"physical": True}`."""
 

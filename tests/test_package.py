@@ -1,11 +1,14 @@
 """The package as Python sees it: names, signatures, what pickles, what notebooks show."""
 
+import ast
 import inspect
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from multiprocessing import get_context
 
 import numpy as np
@@ -44,6 +47,25 @@ def test_functions_are_plain(name):
     own = [item for item in inspect.signature(function).parameters.values() if item.kind is not item.VAR_KEYWORD]
     assert own
     assert function.__doc__.splitlines()[0] in pydoc.render_doc(function)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_is_told(name):
+    function = getattr(jnrrdz, name)
+    section = inspect.getdoc(function).partition("Parameters\n----------\n")[2]
+    told = re.findall(r"^\*{0,2}(\w+)\n    \S", section, re.MULTILINE)
+    assert told == list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in jnrrdz.__all__ if name.endswith("Options") or name in {"Access", "Parser", "Selection"}]
+)
+def test_every_member_of_a_record_is_told(name):
+    (body,) = ast.parse(inspect.getsource(getattr(jnrrdz, name))).body
+    for member, after in pairwise(body.body):
+        if isinstance(member, ast.AnnAssign):
+            assert isinstance(after, ast.Expr), member.target.id
+            assert isinstance(after.value.value, str), member.target.id
 
 
 def test_names_stay_functions_whatever_was_imported_before(images, tmp_path):

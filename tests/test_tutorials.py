@@ -17,6 +17,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import rasterio
+import rasterio.transform
 import tifffile
 import xarray as xr
 
@@ -59,7 +60,7 @@ def variables(tmp_path):
 
 def run_blocks(page, folder, variables):
     """Run what a page tells its reader to type, and compare what it says is printed."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     typed = [[language, code] for language, code in blocks if language in {"bash", "python"}]
     (folder / "blocks.json").write_text(json.dumps(typed))
@@ -130,7 +131,7 @@ CHECKS = {"time-series": months, "microscopy": cells, "nitf": chip, "n5": neuron
 def test_a_tutorial_runs_to_its_picture(page, tmp_path, variables):
     folder = tmp_path / "empty"
     typed = run_blocks(page, folder, variables)
-    name = re.findall(r"[\w-]+\.png", "".join(code for _, code in typed))[-1]
+    name = re.findall(r'([\w-]+\.png)"', "".join(code for _, code in typed))[-1]
     assert f"](images/{name})" in page.read_text(encoding="utf-8")
     shown = imagecodecs.png_decode((folder / name).read_bytes())
     assert len(np.unique(shown.reshape(-1, 3 if shown.ndim == 3 else 1), axis=0)) > 8, "a blank picture"
@@ -138,3 +139,30 @@ def test_a_tutorial_runs_to_its_picture(page, tmp_path, variables):
     kept = imagecodecs.png_decode((page.parent / "images" / name).read_bytes())
     assert kept.shape == shown.shape
     assert np.abs(kept.astype(int) - shown).mean() < 1
+
+
+GIVEN = [ROOT / "README.md", *(ROOT / "docs" / "howto" / f"{name}.md" for name in ("icechunk", "dask", "gdal", "stac"))]
+GIVEN += [ROOT / "docs" / "howto" / "napari.md"]
+"""Pages whose reader has an image of the name that they use."""
+
+
+def given_files(folder):
+    """Make what those readers have: a COG with overviews, a plain TIFF, an archive of two days, a volume."""
+    y, x = np.mgrid[:1024, :1024]
+    place = {"crs": "EPSG:32633", "transform": rasterio.transform.from_origin(500_000, 5_400_000, 10, 10)}
+    profile = {"width": 1024, "height": 1024, "count": 1, "dtype": "uint16", **place}
+    with rasterio.open(folder / "scene.tif", "w", driver="COG", blocksize=256, compress="lzw", **profile) as image:
+        image.write((x * 3 + y).astype("uint16"), 1)
+    tifffile.imwrite(folder / "plain.tif", (x + y).astype("uint16"), tile=(256, 256))
+    (folder / "archive").mkdir()
+    for day in (1, 2):
+        tifffile.imwrite(folder / "archive" / f"2026-01-0{day}.tif", (x * day % 251).astype("uint8"), tile=(256, 256))
+    np.save(folder / "volume.npy", (x[:32, :128] + np.arange(128)[:, None, None]).astype("uint16"))
+
+
+@pytest.mark.parametrize("page", GIVEN, ids=lambda page: page.stem)
+def test_a_page_runs_where_its_files_are(page, tmp_path, variables):
+    folder = tmp_path / "given"
+    folder.mkdir()
+    given_files(folder)
+    assert run_blocks(page, folder, variables)

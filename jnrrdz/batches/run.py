@@ -248,9 +248,21 @@ def batch(
 ) -> Batch:
     """Index many sources, each to the output that the template `out` names, and return what was done.
 
-    `selection` says more of the sources than their names do; `on_outcome` is called with each outcome.  Keywords
-    are the members of `BatchOptions`, `ScanOptions` and `WriteOptions`.  With those of `MergeOptions` all sources
-    become one output, put together along the axis `concat_dim` as `jnrrdz.merge` does.
+    Parameters
+    ----------
+    sources
+        Paths, URLs, patterns, prefixes or lists, as `jnrrdz batch` takes them.
+    out
+        The name of the outputs, with placeholders such as `{stem}` and `{path}`.
+    selection
+        What says more of the sources than their names do: lists, STAC, patterns, a shard.
+    options
+        How the work is done.
+    on_outcome
+        Called with each `Outcome`.
+    **choices
+        Members of `BatchOptions`, `ScanOptions` and `WriteOptions`.  With those of `MergeOptions` all sources
+        become one output, put together along the axis `concat_dim` as `jnrrdz.merge` does.
     """
     work, axis, scan, form = with_choices(
         choices, options or BatchOptions(), MergeOptions(), ScanOptions(), WriteOptions()

@@ -194,12 +194,26 @@ class Selection:
     """What the user asks for."""
 
     sources: Sequence[str]
+    """Paths, URLs, patterns and prefixes."""
+
     lists: Sequence[str] = ()
+    """Files with a source on each line."""
+
     stac: Sequence[str] = ()
+    """STAC documents, and tables of stac-geoparquet."""
+
     assets: Sequence[str] = ()
+    """The keys or media types of assets to take; by default those of media types that jnrrdz reads."""
+
     include: Sequence[str] = ()
+    """Patterns of names, or of paths below a prefix, to take."""
+
     exclude: Sequence[str] = ()
+    """Patterns of names, or of paths below a prefix, to leave."""
+
     since: str | None = None
+    """Take only what was modified since this time."""
+
     shard: tuple[int, int] | None = None
     """Which part of how many, from 1: the sources whose URL's hash falls into it."""
 

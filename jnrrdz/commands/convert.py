@@ -33,9 +33,23 @@ def convert(
 ) -> VirtualGroup:
     """Write a manifest in another form, its sources' URLs with other beginnings, and return what was written.
 
-    Keywords are the members of `WriteOptions` and `Access`, in place of the records or beside them.  A source
-    that is elsewhere now keeps its size in the table; its ETag and its times are not those of the copy and are
-    left out.
+    A source that is elsewhere now keeps its size in the table; its ETag and its times are not those of the copy
+    and are left out.
+
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest.
+    out
+        The path or URL of the new one.
+    rewrite_prefix
+        New beginnings of the sources' URLs by their old ones; the longest old one that fits is taken.
+    form
+        The form of the new manifest, and what it may replace.
+    access
+        How the manifest is reached.
+    **choices
+        Members of `WriteOptions` and `Access`, in place of the records or beside them.
     """
     output, reach = with_choices(choices, form or WriteOptions(), access or Access())
     url = os.fspath(refs)

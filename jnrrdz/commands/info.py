@@ -41,7 +41,18 @@ def info(
 ) -> Json:
     """Return what a source or manifest holds, as the document that `jnrrdz info --json` prints.
 
-    `attributes` adds every attribute of every group and array.  Keywords are the members of `Access` and `ScanOptions`.
+    Parameters
+    ----------
+    src
+        The path or URL of a manifest or of a source.
+    options
+        What to take of a source that is scanned.
+    access
+        How the manifest and its sources are reached.
+    attributes
+        Add every attribute of every group and array.
+    **choices
+        Members of `Access` and `ScanOptions`, in place of the records or beside them.
     """
     wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
     return summary(opened(os.fspath(src), reach, wanted), attributes=attributes)

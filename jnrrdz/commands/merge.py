@@ -129,8 +129,20 @@ def merge(
 ) -> Merged:
     """Write manifests, or sources that are scanned, of one form as one manifest, and return what is in it.
 
-    Keywords are the members of `MergeOptions`, `WriteOptions` and `Access`, in place of the records or beside
-    them; `concat_dim` is needed.
+    Parameters
+    ----------
+    refs
+        Paths or URLs of manifests or sources, or virtual groups.
+    out
+        The path or URL of the manifest to write.
+    options
+        The axis, and what happens to what does not fit; its `concat_dim` is needed.
+    form
+        The manifest's form, and what it may replace.
+    access
+        How the manifests and their sources are reached.
+    **choices
+        Members of `MergeOptions`, `WriteOptions` and `Access`, in place of the records or beside them.
     """
     axis, output, reach = with_choices(choices, options or MergeOptions(), form or WriteOptions(), access or Access())
     found = stacked(refs, axis, access=reach, single_range=output.single_range)

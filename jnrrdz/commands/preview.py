@@ -121,7 +121,16 @@ def preview(
 ) -> Picture:
     """Return a picture of a source or manifest.
 
-    Keywords are the members of `Access` and `ScanOptions`; `options` say what is shown.
+    Parameters
+    ----------
+    src
+        The path or URL of a manifest or of a source, or what `scan` returned.
+    options
+        What the picture shows, and how large it is.
+    access
+        How the manifest and its sources are reached.
+    **choices
+        Members of `Access` and `ScanOptions`.
     """
     wanted, reach = with_choices(choices, ScanOptions(), access or Access())
     if wanted.codecs == "auto" and not isinstance(src, VirtualGroup) and manifest_form(os.fspath(src)) is None:

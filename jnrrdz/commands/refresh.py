@@ -48,8 +48,18 @@ def refresh(
 ) -> Refreshed:
     """Scan again the sources of a manifest that changed, write it anew in its place, and return what changed.
 
-    With `dry_run` nothing is scanned and written; `jobs` sources are asked for their state at a time.  Keywords are
-    the members of `Access`.
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest.
+    dry_run
+        Only tell what changed: nothing is scanned and nothing is written.
+    jobs
+        How many sources are asked for their state at once.
+    access
+        How the manifest and its sources are reached.
+    **choices
+        Members of `Access`, in place of the record or beside it.
     """
     (reach,) = with_choices(choices, access or Access())
     name = os.fspath(refs)

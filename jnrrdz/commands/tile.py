@@ -61,8 +61,16 @@ def tile(
 ) -> Tiled:
     """Write the image of a source (or of a manifest, or a .npy file) as a tiled JNRRD.
 
-    `tile` is the size of tiles in the header's order: the axis that varies fastest (x) first.  `TileOptions`
-    documents the other choices.
+    Parameters
+    ----------
+    src
+        The path or URL of a source or manifest, or of a .npy file.
+    out
+        The path or URL of the JNRRD.
+    tile
+        The size of tiles in the header's order: the axis that varies fastest (x) first.
+    **choices
+        Other members of `TileOptions`.
     """
     source, target = os.fspath(src), os.fspath(out)
     options = TileOptions(tile=tile, **choices)

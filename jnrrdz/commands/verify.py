@@ -456,8 +456,20 @@ def verify(
 ) -> Verification:
     """Return what is wrong with a manifest, or with a source that is scanned now.
 
-    With `drift` only the sources' states are compared with those recorded, `jobs` at a time; with `deep` every
-    chunk is read, else `sample` of each array.  Keywords are the members of `Access`.
+    Parameters
+    ----------
+    refs
+        The path or URL of a manifest or of a source.
+    drift
+        Compare the sources' states with those recorded, and no more.
+    deep
+        Read every chunk, and compare every checksum.
+    sample
+        How many chunks of each array are read without `deep`.
+    jobs
+        How many requests are under way at once.
+    **choices
+        Members of `Access`.
     """
     name = os.fspath(refs)
     (access,) = with_choices(choices, Access())

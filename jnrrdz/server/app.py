@@ -429,6 +429,12 @@ def viewer_file(name: str) -> bytes | None:
 def make_app(sources: Sequence[str | os.PathLike[str]], options: ServeOptions | None = None) -> App:
     """Return the ASGI application that serves sources and manifests as plain Zarr.
 
-    Where it is mounted in another application, `options.hosts` names the hosts of that one.
+    Parameters
+    ----------
+    sources
+        Paths and URLs of images, manifests, and folders of them.
+    options
+        What is served, and to whom.  Where the application is mounted in another one, `hosts` names the hosts of
+        that one.
     """
     return App([os.fspath(source) for source in sources], options or ServeOptions())

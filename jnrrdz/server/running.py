@@ -52,7 +52,17 @@ class Server:
 
 @contextmanager
 def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions | None = None) -> Iterator[Server]:
-    """Serve sources and manifests on 127.0.0.1 while the block runs; yields the server, whose `url` lists them."""
+    """Serve sources and manifests on 127.0.0.1 while the block runs; yields the server, whose `url` lists them.
+
+    Parameters
+    ----------
+    *sources
+        Paths and URLs of images, manifests, and folders of them.
+    port
+        The port to listen on; 0 takes a free one.
+    options
+        What is served, and to whom.
+    """
     wanted = options or ServeOptions()
     app = make_app(sources, wanted)
     listening = listening_socket("127.0.0.1", port)
