@@ -396,11 +396,18 @@ def _channels(store: ReferenceStore, path: str, count: int) -> list[Mapping[str,
 
 
 def _windowed(plane: Plane, channel: Mapping[str, Any], stretch: str | None) -> NDArray[np.float64]:
-    if stretch is not None:
-        return _bytes(plane, stretch) / np.float64(255)
     window = channel.get("window", {})
     low, high = float(window.get("start", 0)), float(window.get("end", 1))
+    if stretch is not None or _is_whole_range(low, high, plane.dtype):
+        return _bytes(plane, stretch) / np.float64(255)
     return np.clip((plane.data.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
+
+
+def _is_whole_range(low: float, high: float, dtype: np.dtype[Any]) -> bool:
+    """Whether a window is the range of a type of more than a byte, and so says nothing of the numbers."""
+    if dtype.kind not in "iu" or dtype.itemsize == 1:
+        return False
+    return low <= np.iinfo(dtype).min and high >= np.iinfo(dtype).max
 
 
 def _colour(channel: Mapping[str, Any]) -> NDArray[np.float64]:

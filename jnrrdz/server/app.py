@@ -11,6 +11,7 @@ https://zarr-specs.readthedocs.io/en/latest/v3/stores/filesystem/index.html, htt
 import asyncio
 import hashlib
 import json
+import logging
 import mimetypes
 import os
 from collections import OrderedDict
@@ -32,6 +33,8 @@ from jnrrdz.server.plain import PlainZarr
 type Scope = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_LOG = logging.getLogger(__name__)
 
 PREVIEW = "preview.png"
 """The key below each name that is a picture of it."""
@@ -213,7 +216,7 @@ class App:
         try:
             await self._pools["openings"].run(self.catalog.refresh)
         except JnrrdzError as error:
-            return _plain(502, str(error))
+            return self._failure(502, error)
         served = [
             {"name": entry.name, "kind": entry.kind, "title": entry.title, "url": quote(f"{base}{entry.name}")}
             for entry in list(self.catalog.listed.values())
@@ -236,7 +239,7 @@ class App:
             try:
                 await self._pools["openings"].run(self.catalog.refresh)
             except JnrrdzError as error:
-                return _plain(502, str(error))
+                return self._failure(502, error)
             found = self.catalog.find(inside)
         if found is None:
             return ABSENT
@@ -253,7 +256,7 @@ class App:
             if plain is None:
                 plain = await self._pools["openings"].run(partial(self.catalog.open, name))
         except JnrrdzError as error:
-            return _plain(502, str(error))
+            return self._failure(502, error, name)
         document = plain.documents.get(key)
         if document is not None:
             answer = self._answer(document, _JSON)
@@ -279,11 +282,11 @@ class App:
         try:
             answer = await self._pools[pool].run_wanted(make, leaving.done)
         except DriftError as error:
-            answer = _plain(409, str(error))
+            answer = self._failure(409, error, name)
             self.catalog.forget(name)
             self._cache.forget(path[: path.index(f"/{name}/") + len(name) + 2])
         except JnrrdzError as error:
-            answer = _plain(502, str(error))
+            answer = self._failure(502, error, name)
         finally:
             leaving.cancel()
             del self._under_way[path]
@@ -291,6 +294,11 @@ class App:
         if answer is not None and answer.status in {200, 404}:
             self._cache.put(path, answer)
         return answer or NOBODY
+
+    def _failure(self, status: int, error: JnrrdzError, name: str = "") -> Answer:
+        """Return why something cannot be read; where it lies is told to the server's log alone."""
+        _LOG.warning("%s", error)
+        return _plain(status, self.catalog.public_text(error, name))
 
     def _packed(self, plain: PlainZarr, chunk: Any) -> Answer:
         data = plain.packed(chunk)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from jnrrdz.api import open_stored
 from jnrrdz.batches import listing
 from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.manifest import ENDINGS
 from jnrrdz.options import ServeOptions
@@ -37,6 +38,13 @@ MOST = 100_000
 
 RESERVED = frozenset({"index.json", "viewer", "favicon.ico"})
 """First parts of paths that are the server's own."""
+
+ELSEWHERE = "(a place on the server)"
+"""What stands for the paths and URLs in an error's text that have no name here."""
+
+_PLACE = re.compile(
+    r"""[A-Za-z][A-Za-z0-9+.-]{1,31}://[^\s"'<>]*|(?<![\w./])(?:[A-Za-z]:)?[\\/][^\s"'<>/\\]+[\\/][^\s"'<>]*"""
+)
 
 
 @dataclass(frozen=True)
@@ -160,6 +168,20 @@ class Catalog:
                     if len(self._open) > OPEN:
                         self._open.popitem(last=False)
             return plain
+
+    def public_text(self, error: JnrrdzError, name: str = "") -> str:
+        """Return an error's text for those who read over HTTP: what is served by its name, and no path or URL."""
+        source = self._entries[name].source if name in self._entries else ""
+        path = local_path(source) if source else None
+        spellings = {error.url or "", source, path or "", os.path.realpath(path) if path else "", hidden(source)} - {""}
+        known = dict.fromkeys(spellings, name or ELSEWHERE)
+        folders = {spelling.rpartition("/")[0] for spelling in spellings}
+        known |= {f"{folder}/": "" for folder in folders if folder and not folder.endswith(("/", ":"))}
+        field, message = error.field or "", error.message
+        for spelling in sorted(known, key=len, reverse=True):
+            field, message = (text.replace(spelling, known[spelling]) for text in (field, message))
+        message = _PLACE.sub(ELSEWHERE, message)
+        return str(JnrrdzError(message, url=name or None, field=field or None, offset=error.offset))
 
     def forget(self, name: str) -> None:
         """Let go of a source that is not what it was when it was opened; who asks next opens it anew."""

@@ -133,6 +133,27 @@ def test_microscopy_is_shown_in_the_colours_and_windows_of_its_channels(tmp_path
         picture(tmp_path / "a.ome.tif", at={"z": 9})
 
 
+@pytest.mark.parametrize("bits", [{}, {"SignificantBits": 16}])
+def test_a_window_of_all_numbers_of_a_type_gives_way_to_percentiles(tmp_path, bits):
+    cells = np.random.default_rng(5).gamma(2.0, 200.0, (2, 160, 160)).astype("u2")
+    metadata = {"axes": "CYX", "Channel": {"Color": [-16776961, 16711935]}, **bits}
+    tifffile.imwrite(tmp_path / "a.ome.tif", cells, metadata=metadata)
+    shown = picture(tmp_path / "a.ome.tif", size=160)
+    for channel, pixels in enumerate(tifffile.imread(tmp_path / "a.ome.tif")):
+        low, high = np.percentile(pixels, (2, 98))
+        expected = np.clip((pixels - low) / (high - low), 0, 1) * 255
+        assert np.abs(shown[..., channel] - expected).max() <= 1
+    assert not shown[..., 2].any()
+
+
+def test_a_window_of_all_bytes_shows_them_as_they_are(tmp_path):
+    cells = np.stack([X, Y]).astype("u1")
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif", cells, metadata={"axes": "CYX", "Channel": {"Color": [-16776961, 16711935]}}
+    )
+    np.testing.assert_array_equal(picture(tmp_path / "a.ome.tif", size=160)[..., :2], np.moveaxis(cells, 0, -1))
+
+
 def test_a_picture_of_a_pyramid_reads_the_coarsest_level_that_suffices(tmp_path, http_server):
     noise = np.random.default_rng(3).integers(0, 255, (2048, 2048), "u1")
     path = tmp_path / "a.tif"

@@ -384,6 +384,35 @@ def test_errors_hide_secrets_and_fit_on_a_line(http_server):
     assert "5ecret" not in json.dumps(listed)
 
 
+def test_errors_show_names_and_no_places(tmp_path, http_server, caplog):
+    """Of sources, of what a manifest names, and of what is gone since; the server's own log has them."""
+    folder = tmp_path / "my secret place"
+    folder.mkdir()
+    good = np.random.default_rng(1).integers(0, 99, (300, 300), "u1")
+    for name in ("good.tif", "gone.tif"):
+        tifffile.imwrite(folder / name, good, tile=(256, 256), compression="zlib")
+    (folder / "bad.tif").write_bytes(b"II*\0" + bytes(40))
+    (folder / "detached.nhdr").write_text(
+        "NRRD0004\ntype: uchar\ndimension: 2\nsizes: 3 3\nencoding: raw\ndata file: lost.raw\n"
+    )
+    jnrrdz.index(folder / "gone.tif", folder / "refs.json")
+    http_server.files["/bucket/far.tif"] = b"II*\0" + bytes(40)
+    names = ["good.tif", "bad.tif", "gone.tif", "detached.nhdr", "refs.json", "far.tif"]
+    sources = [*(folder / name for name in names[:-1]), f"{http_server.url}/bucket/far.tif"]
+    with jnrrdz.serve(*sources) as server:
+        assert ask(f"{server['refs.json']}/zarr.json")[0] == 200
+        (folder / "gone.tif").unlink()
+        (folder / "good.tif").write_bytes(b"")
+        answers = {name: said(server, f"GET /{name}/preview.png HTTP/1.1".encode()) for name in names}
+    for name, answer in answers.items():
+        assert status(answer) in {409, 502}, answer
+        body = answer.partition(b"\r\n\r\n")[2].decode()
+        assert body.startswith(f"{name}: ")
+        for place in (str(tmp_path), "secret place", "bucket", "127.0.0.1"):
+            assert place not in body
+    assert f"{folder}/bad.tif" in caplog.text
+
+
 def test_a_changed_source_is_told_once_and_then_read_anew(tmp_path):
     first, second = (np.full((600, 600), value, "u1") for value in (1, 2))
     tifffile.imwrite(tmp_path / "a.tif", first, tile=(256, 256))
