@@ -265,7 +265,7 @@ class ScanOptions:
     (`proposal`)."""
 
     chain: str | None = None
-    """Codecs that take the headers of N5 blocks: offset, pad, n5_default; by default what reads them right."""
+    """Codecs that take the headers of N5 blocks: pad, offset, n5_default; by default what reads them right."""
 
     stack_timepoints: bool = False
     """Put the timepoints of a BigDataViewer container into an axis `t`."""

@@ -300,7 +300,7 @@ CHOICES = (
     ),
     click.option(
         "--chain",
-        type=click.Choice(["auto", "offset", "pad", "n5_default"]),
+        type=click.Choice(["auto", "pad", "offset", "n5_default"]),
         help="Codecs for the headers of N5 blocks; by default those that read them right.",
     ),
     click.option(

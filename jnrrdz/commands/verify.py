@@ -291,7 +291,7 @@ def _recorded_objects(columns: Mapping[str, ChunkRefs]) -> dict[str, ObjectState
         urls, place = refs.spelt(refs.source)
         version = np.zeros(len(refs.source), np.int64) if refs.version is None else refs.version
         sizes, numbers = np.zeros(len(urls), np.int64), np.zeros(len(urls), np.int64)
-        sizes[place], numbers[place] = refs.length, version
+        sizes[place], numbers[place] = refs.offset + refs.length, version
         for at in np.unique(place).tolist():  # an array need not use all that its manifest names
             known = int(numbers[at])
             recorded[urls[at]] = ObjectState(int(sizes[at]), known) if known else None

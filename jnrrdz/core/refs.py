@@ -151,8 +151,8 @@ class ChunkRefs:
     length: NDArray[np.int64]
     inline: Mapping[int, bytes] = field(default_factory=dict)
     version: NDArray[np.int64] | None = None
-    """For each range that is a whole object of a tree what tells the object's state (`sources.base.version_number`);
-    0 for others, None where that is known of none."""
+    """For each range that reaches to the end of an object of a tree what tells the object's state
+    (`sources.base.version_number`); 0 for others, None where that is known of none."""
 
     chunks: int = field(init=False)
     """Number of chunks, missing ones included."""

@@ -25,6 +25,7 @@ from jnrrdz.core.codecs import (
     GZIP,
     JBP_BLOCK,
     LZMA,
+    N5_DEFAULT,
     SCALE_OFFSET,
     TIFF_TILE,
     TRANSPOSE,
@@ -81,6 +82,8 @@ def standard_codecs(array: VirtualArray) -> tuple[Codec, ...]:
         if codec.name in STANDARD:
             codecs.append(codec)
             continue
+        if codec.name == N5_DEFAULT:
+            raise UnrepresentableError("blocks of N5 whose headers are not all known to be those of full blocks")
         said = _SAID.get(codec.name)
         if said is None or not isinstance(codec, Configuration) or len(array.codecs) > 1:
             raise UnrepresentableError(f"no codec of Zarr's own does what {codec.name} does")

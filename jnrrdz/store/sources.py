@@ -426,7 +426,8 @@ class WholeFiles:
             return None
         chunk = self._manifest.chunk(key)
         number = 0 if chunk is None else chunk[0].version(chunk[1])
-        return ObjectState(wanted[0][2], number) if number else None
+        _, offset, length = wanted[0]
+        return ObjectState(offset + length, number) if number else None
 
     def read(self, wanted: Sequence[ByteRange], key: str, most: int) -> bytes | None:
         """Return a file's bytes, of which there may be so many, None where there is none."""

@@ -86,7 +86,44 @@ def test_edges(tmp_path, edges, shape):
     group = jnrrdz.open_group(tmp_path / "v")
     np.testing.assert_array_equal(group["data"][...], values.T)
     whole = edges == "padded" or shape == (8, 8)
-    assert names(group["data"]) == (["bytes", "offset"] if whole else ["transpose", "n5_default"])
+    assert names(group["data"]) == (["bytes"] if whole else ["transpose", "n5_default"])
+    proposal = jnrrdz.open_group(tmp_path / "v", codecs="proposal")["data"]
+    assert names(proposal) == (["bytes", "pad"] if whole else ["transpose", "n5_default"])
+    np.testing.assert_array_equal(proposal[...], values.T)
+    if not whole:
+        with pytest.raises(jnrrdz.UnsupportedError, match=r"data: .*headers .*--codecs auto"):
+            jnrrdz.scan(tmp_path / "v", codecs="standard")
+
+
+def test_references_begin_behind_headers(write_n5, tmp_path):
+    values = values_of((8, 8))
+    write_n5(tmp_path / "v", values, (4, 4), "raw")
+    jnrrdz.index(tmp_path / "v", tmp_path / "r.json")
+    refs = json.loads((tmp_path / "r.json").read_text())["refs"]
+    header = len(default_header((4, 4)))
+    assert {tuple(refs[f"data/c/{y}/{x}"][1:]) for y in (0, 1) for x in (0, 1)} == {(header, 32)}
+    assert jnrrdz.verify(tmp_path / "r.json", drift=True).findings == ()
+    block = tmp_path / "v/1/0"
+    times = (block.stat().st_atime_ns, block.stat().st_mtime_ns)
+    block.write_bytes(block.read_bytes() + b"more")  # behind what is referred to, at another time
+    with pytest.raises(jnrrdz.DriftError, match=r"v/1/0: .*size was 44, is 48"):
+        jnrrdz.open_group(tmp_path / "r.json")["data"][...]
+    block.write_bytes(default_header((8, 2)) + block.read_bytes()[header : header + 32])
+    with pytest.raises(jnrrdz.DriftError, match=r"v/1/0: .*time of modification"):
+        jnrrdz.open_group(tmp_path / "r.json")["data"][...]
+    block.write_bytes(default_header((4, 4)) + block.read_bytes()[header:])
+    os.utime(block, ns=times)
+    np.testing.assert_array_equal(jnrrdz.open_group(tmp_path / "r.json")["data"][...], values.T)
+
+
+def test_a_raw_block_with_bytes_behind_it_is_not_cut_to_size(write_n5, tmp_path):
+    write_n5(tmp_path / "v", values_of((8, 8)), (4, 4), "raw")
+    block = tmp_path / "v/1/0"
+    block.write_bytes(block.read_bytes() + b"more")
+    array = jnrrdz.open_group(tmp_path / "v")["data"]
+    assert names(array) == ["bytes", "pad"]
+    with pytest.raises(jnrrdz.JnrrdzError, match="v/1/0"):
+        array[...]
 
 
 def test_offset_is_refused_where_blocks_are_cut(tmp_path):

@@ -130,6 +130,19 @@ def test_what_contradicts_the_chunk_is_refused(data, error, said):
         coder().decode(data)
 
 
+def test_a_zlib_stream_says_itself_where_it_ends():
+    """As numcodecs, Java's InflaterInputStream and libtiff have it; tensorstore refuses such blocks."""
+    spec, compress = COMPRESSED["zlib"]
+    stream = compress(FULL.tobytes())
+    for behind in (b"\0", b"junk", compress(b"more")):
+        np.testing.assert_array_equal(coder(spec).decode(block(FULL, body=stream + behind)), FULL.T)
+        assert numcodecs.Zlib().decode(stream + behind) == FULL.tobytes()
+    with pytest.raises(MalformedError):  # bytes behind it do not make up for what is missing
+        coder(spec).decode(block(FULL, body=compress(FULL.tobytes()[:-2]) + b"\0\0"))
+    with pytest.raises(MalformedError):
+        coder(spec).decode(block(FULL, body=stream[:-1] + bytes([stream[-1] ^ 1]) + b"junk"))
+
+
 def test_a_bomb_is_stopped_at_the_size_that_the_header_says():
     bomb = gzip.compress(bytes(100_000_000))
     with pytest.raises(MalformedError, match="longer than 24 bytes"):

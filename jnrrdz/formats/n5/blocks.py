@@ -1,10 +1,11 @@
 """The blocks of an N5 dataset as references, and the codecs that read them.
 
-Three chains: `offset` or `pad` skip a header that is known to be the chunk's own, `n5_default` reads it.  A header
-is read at the scan where that decides something: the framing of LZ4, and whether every block has the chunk's own
-shape, which is what lets a codec skip it.  Of a dataset that cannot be listed every place of the grid has a block,
-of which nothing is known: not how long it is, what its header says, nor whether it exists; absent ones read as 0.
-See docs/formats/n5.md.
+Three chains: `pad` or `offset` skip a header that is known to be the chunk's own, `n5_default` reads it.  Where such
+headers are skipped and the compression is one of Zarr's own codecs, references begin behind them, and no codec of a
+proposal is left.  A header is read at the scan where that decides something: the framing of LZ4, and whether every
+block has the chunk's own shape, which is what lets it be skipped.  Of a dataset that cannot be listed every place of
+the grid has a block, of which nothing is known: not how long it is, what its header says, nor whether it exists;
+absent ones read as 0.  See docs/formats/n5.md.
 """
 
 import math
@@ -20,9 +21,11 @@ from numpy.typing import NDArray
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Codec, CodecSpec, Framing
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
+from jnrrdz.core.standard import STANDARD
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import Mode, N5Dataset, block_header, check_place, default_header, header_length
 from jnrrdz.formats.n5.listing import Indices, Sizes, TreeKeys
+from jnrrdz.options import Codecs
 from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
 
 _LEVELLED: Mapping[str, tuple[str, str, str, int, range, Mapping[str, Any]]] = {
@@ -39,17 +42,20 @@ class Chain(StrEnum):
     """What takes the header of a block."""
 
     AUTO = "auto"
-    OFFSET = "offset"
     PAD = "pad"
+    OFFSET = "offset"
     N5_DEFAULT = "n5_default"
+    BEHIND = "behind"
+    """No codec: references begin behind the header."""
 
 
 def chain_of(name: str | None) -> Chain:
     """Return the chain of a name, `auto` for none."""
     if name is None:
         return Chain.AUTO
-    if name not in tuple(Chain):
-        raise UnsupportedError(f"chain {name!r}; there are {', '.join(Chain)}", field="chain")
+    wishes = [chain for chain in Chain if chain != Chain.BEHIND]
+    if name not in wishes:
+        raise UnsupportedError(f"chain {name!r}; there are {', '.join(wishes)}", field="chain")
     return Chain(name)
 
 
@@ -64,10 +70,12 @@ def codecs(
         block = codec.N5DefaultConfig.of(axes, itemsize, compressors, odd_blocks=odd_blocks)
         return (*(order if in_c_order else ()), block)
     header, length = default_header(dataset.block_size), header_length(axes)
-    affix: Codec = codec.OffsetConfig(length, header)
-    if chain == Chain.PAD:
-        affix = codec.PadConfig(codec.Location.START, length, header)
-    return (*(() if in_c_order else order), codec.bytes_("big" if itemsize > 1 else None), *compressors, affix)
+    affixes: Mapping[Chain, tuple[Codec, ...]] = {
+        Chain.OFFSET: (codec.OffsetConfig(length, header),),
+        Chain.PAD: (codec.PadConfig(codec.Location.START, length, header),),
+    }
+    elements = codec.bytes_("big" if itemsize > 1 else None)
+    return (*(() if in_c_order else order), elements, *compressors, *affixes.get(chain, ()))
 
 
 def compressor(dataset: N5Dataset, framing: Framing) -> tuple[Codec, ...]:
@@ -157,8 +165,11 @@ class Blocks:
     def _key(self, row: int) -> str:
         return self._folder + "/".join(map(str, self.index[row].tolist()))
 
-    def refs(self, *, versions: bool = True) -> ChunkRefs:
-        """Return each block as the whole of its file, with what tells its state where that is asked for."""
+    def refs(self, *, versions: bool = True, is_behind: bool = False) -> ChunkRefs:
+        """Return each block as the whole of its file, or what is behind its header.
+
+        With `versions` what tells each file's state stands beside it.
+        """
         if self.chunks > MOST_CHUNKS:
             raise UnsupportedError(
                 f"a grid of {self.chunks} blocks, there or not; a manifest takes {MOST_CHUNKS}; index it --in-place",
@@ -171,7 +182,8 @@ class Blocks:
         rows = np.arange(len(self.index), dtype=np.int32)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(there)))
         known = self._versions if versions and self._versions.any() else None
-        return ChunkRefs(files, indptr, rows, np.zeros(len(rows), np.int64), self.sizes, version=known)
+        offset = header_length(len(self._dataset.dimensions)) if is_behind else 0
+        return ChunkRefs(files, indptr, rows, np.full(len(rows), offset), self.sizes - offset, version=known)
 
     def framing(self) -> Framing:
         """Return how LZ4 blocks are framed, as the first of them shows."""
@@ -181,14 +193,19 @@ class Blocks:
         (head,) = self._tree.read([self._key(0)], header_length(axes, Mode.VARLENGTH) + MAGIC)
         return framing(self._dataset, head[block_header(head, axes).nbytes :])
 
-    def chain(self, wish: Chain) -> Chain:
-        """Return the chain that reads all blocks right; the one that is wished, or an error that says why not."""
+    def chain(self, wish: Chain, family: Codecs = "proposal") -> Chain:
+        """Return the chain that reads all blocks right; the one that is wished, or an error that says why not.
+
+        `family` says whether references may begin behind the headers; for `standard` every header is read.
+        """
         if wish == Chain.N5_DEFAULT:
             return wish
         if wish == Chain.AUTO:
             rows = np.arange(len(self.index))
-            same = len(rows) <= self._most and self._stranger(rows) is None
-            return Chain.OFFSET if same else Chain.N5_DEFAULT
+            is_asked = len(rows) <= self._most or family == "standard"
+            if not is_asked or self._stranger(rows) is not None:
+                return Chain.N5_DEFAULT
+            return Chain.BEHIND if family != "proposal" and self._is_standard else Chain.PAD
         # every header: no length of a block tells its shape, and no codec behind `offset` could notice another one
         stranger = self._stranger(np.arange(len(self.index)))
         if stranger is not None:
@@ -199,6 +216,14 @@ class Blocks:
                 field="chain",
             )
         return wish
+
+    @property
+    def _is_standard(self) -> bool:
+        """Whether Zarr's own codecs read what stands behind the headers of full blocks."""
+        if self._dataset.compression != "raw":
+            return {each.name for each in compressor(self._dataset, Framing.BLOCK)} <= STANDARD
+        size = math.prod(self._dataset.block_size) * self._dataset.dtype.itemsize
+        return bool((self.sizes == header_length(len(self._dataset.dimensions)) + size).all())
 
     def refuse_odd(self, *, each: bool) -> None:
         """Refuse a `blockSize` that no block has along some axis, and with `each` any block that contradicts it.
@@ -249,7 +274,7 @@ class GeneratedBlocks:
         self._folder = f"{path}/" if path else ""
         self.chunks = math.prod(dataset.grid)
 
-    def refs(self, *, versions: bool = True) -> ChunkRefs:  # noqa: ARG002  nothing tells them
+    def refs(self, *, versions: bool = True, is_behind: bool = False) -> ChunkRefs:  # noqa: ARG002  nothing tells them
         """Return each block as the whole of its object."""
         if self.chunks > MOST_BLOCKS:
             raise UnsupportedError(
@@ -278,7 +303,7 @@ class GeneratedBlocks:
         head = next((head for head in heads if head is not None), None)
         return framing(self._dataset, None if head is None else head[block_header(head, axes).nbytes :])
 
-    def chain(self, wish: Chain) -> Chain:
+    def chain(self, wish: Chain, family: Codecs = "proposal") -> Chain:  # noqa: ARG002  no header is known
         """Return the chain that looks at every header when it is read: here nothing else can."""
         if wish in {Chain.OFFSET, Chain.PAD}:
             raise UnrepresentableError(

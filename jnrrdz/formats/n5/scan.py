@@ -134,10 +134,14 @@ def _root(tree: Tree, options: ScanOptions, frame: Frame) -> tuple[Node, Mapping
 def _array(
     dataset: N5Dataset, place: Place, blocks: Blocks | GeneratedBlocks, options: ScanOptions, frame: Frame
 ) -> VirtualArray:
-    chain, scale = blocks.chain(chain_of(options.chain)), place.scale
+    chain = blocks.chain(chain_of(options.chain), "proposal" if frame.in_place else options.codecs)
     if chain == Chain.N5_DEFAULT and not options.allow_odd_blocks and isinstance(blocks, Blocks):
         blocks.refuse_odd(each=frame.in_place)  # in place nothing else knows where a block stands
-    names, turned = frame.turned(place.names), frame.turned
+    names, turned, scale = frame.turned(place.names), frame.turned, place.scale
+    if frame.in_place:
+        refs = ChunkRefs.empty(blocks.chunks)
+    else:
+        refs = blocks.refs(versions=options.object_versions, is_behind=chain == Chain.BEHIND)
     return VirtualArray(
         turned(dataset.dimensions),
         dataset.dtype,
@@ -149,7 +153,7 @@ def _array(
             in_c_order=not frame.in_place,
             odd_blocks=options.allow_odd_blocks,
         ),
-        ChunkRefs.empty(blocks.chunks) if frame.in_place else blocks.refs(versions=options.object_versions),
+        refs,
         names,
         0,
         axis_attributes(
@@ -305,11 +309,12 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
                 field=path,
             )
     array, times = first[path], range(max(arrays) + 1)
-    # the new axis is dropped where the codecs meet the block
+    # plain elements lie the same with one axis more; `n5_default` has as many as the block, so the new one is dropped
     turned = [spec for spec in array.codecs if spec.name == codec.TRANSPOSE]
     longer = [
         CodecSpec(spec.name, {"order": [0, *(axis + 1 for axis in spec.configuration["order"])]}) for spec in turned
     ]
+    dropped = [codec.SqueezeConfig() for spec in array.codecs if spec.name == codec.N5_DEFAULT]
     # the chunks of each timepoint stand after those of the one before it
     known = [arrays[time][path].refs for time in times if time in arrays]
     counts = [arrays[t][path].refs.counts if t in arrays else np.zeros(array.refs.chunks, np.int64) for t in times]
@@ -322,7 +327,7 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
         array,
         shape=(len(times), *array.shape),
         chunks=(1, *array.chunks),
-        codecs=(*longer, codec.SqueezeConfig(), *array.codecs[len(turned) :]),
+        codecs=(*longer, *dropped, *array.codecs[len(turned) :]),
         refs=replace(joint, version=version),
         dimension_names=(TIME, *array.dimension_names),
     )
