@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,10 @@ def test_a_promise_names_what_keeps_it_and_what_shows_it(promise, keepers, tests
 def test_every_public_name_has_its_place_in_the_reference():
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^::: jnrrdz\.(\w+)$", text, re.MULTILINE)) == sorted(jnrrdz.__all__)
+
+
+def test_the_page_on_installing_has_every_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| .+ \| `(\w+)` \|$", table, re.MULTILINE))
+    assert told == set(project["optional-dependencies"]) - {"dev"}
