@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jnrrdz.codecs.osml import OsmlBlocksCodec, OsmlTiffTileCodec, OsmlUnreadCodec
-    from jnrrdz.codecs.steps import LinearCodec, Lz4Codec, N5DefaultCodec, OffsetCodec, PadCodec, SqueezeCodec
+    from jnrrdz.codecs.steps import (
+        LinearCodec,
+        Lz4Codec,
+        N5DefaultCodec,
+        OffsetCodec,
+        PadCodec,
+        ReshapeCodec,
+        SqueezeCodec,
+    )
     from jnrrdz.codecs.tiles import (
         JbpBlockCodec,
         JbpJpegCodec,
@@ -36,6 +44,7 @@ __all__ = [
     "OsmlTiffTileCodec",
     "OsmlUnreadCodec",
     "PadCodec",
+    "ReshapeCodec",
     "SqueezeCodec",
     "TiffHeader",
     "TiffTileCodec",
@@ -44,7 +53,15 @@ __all__ = [
 
 _MODULES = {
     "jnrrdz.codecs.osml": ("OsmlBlocksCodec", "OsmlTiffTileCodec", "OsmlUnreadCodec"),
-    "jnrrdz.codecs.steps": ("LinearCodec", "Lz4Codec", "N5DefaultCodec", "OffsetCodec", "PadCodec", "SqueezeCodec"),
+    "jnrrdz.codecs.steps": (
+        "LinearCodec",
+        "Lz4Codec",
+        "N5DefaultCodec",
+        "OffsetCodec",
+        "PadCodec",
+        "ReshapeCodec",
+        "SqueezeCodec",
+    ),
     "jnrrdz.formats.tiff.header": ("TiffHeader", "tiff_header"),
 }
 """Where those are that are not in `tiles`."""

@@ -24,6 +24,7 @@ OWN: Mapping[str, str] = {
     names.OFFSET: "OffsetCodec",
     names.PAD: "PadCodec",
     names.LINEAR: "LinearCodec",
+    names.RESHAPE: "ReshapeCodec",
     names.SQUEEZE: "SqueezeCodec",
     names.LZ4: "Lz4Codec",
     names.N5_DEFAULT: "N5DefaultCodec",
@@ -43,7 +44,7 @@ OWN: Mapping[str, str] = {
 """Our classes in `jnrrdz.codecs` by the names of their codecs: what the entry points say to zarr."""
 
 CRC32C = "crc32c"
-ARRAY_STEPS = (names.TRANSPOSE, names.SCALE_OFFSET, names.CAST_VALUE, names.LINEAR, names.SQUEEZE)
+ARRAY_STEPS = (names.TRANSPOSE, names.SCALE_OFFSET, names.CAST_VALUE, names.LINEAR, names.RESHAPE, names.SQUEEZE)
 BYTES_STEPS = (names.OFFSET, names.PAD, CRC32C, *names.FILTERS)
 PACKERS = (*names.COMPRESSORS, *(name for name in OWN if name.startswith(names.OSML)))
 """What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""

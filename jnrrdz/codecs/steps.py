@@ -2,7 +2,7 @@
 
 `offset` and `pad`, bytes to bytes: docs/codecs/offset/README.md and docs/codecs/pad/README.md; what is written is a
 literal, computed from the encoded chunk by a function that metadata cannot name, or zeros.  `jnrrdz.linear` and
-`jnrrdz.squeeze`, array to array: docs/codecs/jnrrdz.linear/README.md and docs/codecs/jnrrdz.squeeze/README.md.
+`reshape`, array to array: docs/codecs/jnrrdz.linear/README.md and docs/codecs/reshape/README.md.
 `n5_default`, array to bytes, and `jnrrdz.lz4`, bytes to bytes:
 https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default and docs/codecs/jnrrdz.lz4/README.md.
 """
@@ -32,6 +32,7 @@ from jnrrdz.core.codecs import (
     LINEAR,
     LZ4,
     N5_DEFAULT,
+    RESHAPE,
     SHUFFLE,
     SQUEEZE,
     TRANSPOSE,
@@ -45,6 +46,7 @@ from jnrrdz.core.codecs import (
     N5DefaultConfig,
     OffsetConfig,
     PadConfig,
+    ReshapeConfig,
     SqueezeConfig,
     can_hold,
 )
@@ -233,8 +235,31 @@ class LinearCodec(QuickCodec, ArrayArrayCodec):
 
 
 @dataclass(frozen=True)
+class ReshapeCodec(QuickCodec, ArrayArrayCodec):
+    """Chunks with other axes and their elements in the same order: docs/codecs/reshape."""
+
+    CONFIG = ReshapeConfig
+
+    config: ReshapeConfig
+
+    def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
+        """Return the specification of what is stored."""
+        return replace(chunk_spec, shape=self.config.of(chunk_spec.shape))
+
+    def _decode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer:
+        return _reshaped(chunk_data, chunk_spec, chunk_spec.shape)
+
+    def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer | None:
+        return _reshaped(chunk_data, chunk_spec, self.config.of(chunk_spec.shape))
+
+
+def _reshaped(chunk_data: NDBuffer, chunk_spec: ArraySpec, shape: tuple[int, ...]) -> NDBuffer:
+    return chunk_spec.prototype.nd_buffer.from_ndarray_like(chunk_data.as_numpy_array().reshape(shape))
+
+
+@dataclass(frozen=True)
 class SqueezeCodec(QuickCodec, ArrayArrayCodec):
-    """Chunks without their first axis, of which they hold one place: docs/codecs/jnrrdz.squeeze."""
+    """Chunks without their first axis, of which they hold one place: docs/codecs/reshape tells of it."""
 
     CONFIG = SqueezeConfig
 
@@ -282,8 +307,8 @@ def _rest(origin: Any, axes: int) -> tuple[int, ...] | None:
     for codec in facts.codecs:
         if codec.name == TRANSPOSE:
             rest = [rest[axis] for axis in codec.configuration["order"]]
-        elif codec.name == SQUEEZE:
-            rest = rest[1:]
+        elif codec.name in {SQUEEZE, RESHAPE}:  # what is left out in front has one place
+            rest = rest[1:] if codec.name == SQUEEZE else rest[-len(codec.configuration["shape"]) :]
         elif codec.name == N5_DEFAULT:
             break
         elif codec.name != LINEAR:  # a chain whose header is checked by this codec in its place, in C order

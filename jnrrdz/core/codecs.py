@@ -43,7 +43,10 @@ JPEG2000_WINDOW = "jnrrdz.jpeg2000-window"
 NITF_VQ = "jnrrdz.nitf-vq"
 LINEAR = "jnrrdz.linear"
 LZ4 = "jnrrdz.lz4"
+RESHAPE = "reshape"
 SQUEEZE = "jnrrdz.squeeze"
+"""What 0.1.0 wrote where `reshape` stands now."""
+
 TILE = "jnrrdz.tile"
 SHUFFLE = "numcodecs.shuffle"
 FLETCHER32 = "numcodecs.fletcher32"
@@ -631,7 +634,7 @@ class NitfVqConfig(Configuration):
 
 
 # N5: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default, docs/codecs/jnrrdz.lz4,
-# docs/codecs/jnrrdz.squeeze
+# docs/codecs/reshape
 
 
 class Framing(StrEnum):
@@ -654,6 +657,70 @@ class Lz4Config(Configuration):
     framing: str = field(metadata=one_of(*Framing))
 
     NAME: ClassVar[str] = LZ4
+
+
+AUTOMATIC = -1
+"""A side whose size the others leave."""
+
+MOST_SIDES = 64
+
+type Side = int | tuple[int, ...]
+"""A size, AUTOMATIC, or the axes of the chunk that become one."""
+
+
+def _sides(value: Any) -> tuple[Side, ...]:
+    """Return the sides of `reshape`."""
+    sides: list[Any] = value if isinstance(value, list) and len(value) <= MOST_SIDES else [None]
+    if not all(
+        is_integer(side, 1)
+        or (side == AUTOMATIC and is_integer(side, AUTOMATIC))
+        or (
+            isinstance(side, list) and len(side) <= MOST_SIDES and all(is_integer(axis, 0, MOST_SIDES) for axis in side)
+        )
+        for side in sides
+    ):
+        raise MalformedError(f"found {shown(value)}; a list of sizes, -1 and lists of axes is needed")
+    axes = [axis for side in sides if isinstance(side, list) for axis in side]
+    if axes != sorted(set(axes)) or sides.count(AUTOMATIC) > 1:
+        raise MalformedError(f"found {shown(value)}; axes that increase and at most one -1 are needed")
+    return tuple(tuple(side) if isinstance(side, list) else side for side in sides)
+
+
+@dataclass(frozen=True)
+class ReshapeConfig(Configuration):
+    """Chunks with their elements in the same order and other axes."""
+
+    shape: tuple[Side, ...] = field(metadata=checked(_sides))
+
+    NAME: ClassVar[str] = RESHAPE
+
+    @classmethod
+    def dropping(cls, count: int, axes: int) -> Self:
+        """Return the configuration that leaves out so many axes of one place in front of others."""
+        return cls((tuple(range(count + 1)), *((count + axis,) for axis in range(1, axes))))
+
+    def lifted(self) -> Self:
+        """Return the configuration that leaves out one more axis of one place in front."""
+        first, *others = (tuple(axis + 1 for axis in side) if isinstance(side, tuple) else side for side in self.shape)
+        return type(self)(((0, *first) if isinstance(first, tuple) else first, *others))
+
+    def of(self, chunk: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape that chunks of a shape get."""
+        axes = [axis for side in self.shape if isinstance(side, tuple) for axis in side]
+        if axes and axes[-1] >= len(chunk):
+            raise MalformedError(f"axis {axes[-1]} of chunks of {tuple(chunk)}", field=RESHAPE)
+        sizes: list[int] = [
+            math.prod(chunk[axis] for axis in side) if isinstance(side, tuple) else side for side in self.shape
+        ]
+        count, known = math.prod(chunk), math.prod(size for size in sizes if size != AUTOMATIC)
+        shape = tuple(count // max(known, 1) if size == AUTOMATIC else size for size in sizes)
+        firsts = [(number, side[0]) for number, side in enumerate(self.shape) if isinstance(side, tuple) and side]
+        is_same = all(math.prod(shape[:number]) == math.prod(chunk[:axis]) for number, axis in firsts)
+        if math.prod(shape) != count or not is_same:
+            raise MalformedError(
+                f"chunks of {tuple(chunk)} do not become {list(map(_spelt, self.shape))}", field=RESHAPE
+            )
+        return shape
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, TIFF_TILE, TRANSPOSE, Codec, CodecSpec, SqueezeConfig
+from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, RESHAPE, TIFF_TILE, TRANSPOSE, Codec, CodecSpec, ReshapeConfig
 from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
 from jnrrdz.core.refs import ChunkRefs, Grid, joined
@@ -94,8 +94,13 @@ def lifted(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
             raise UnrepresentableError(
                 f"{codec.name} tells of axes ({', '.join(of_axes)}), which are one more then", field="codecs"
             )
-        else:  # blocks of N5 have the axes that they have
-            raised += [SqueezeConfig(), codec] if codec.name == N5_DEFAULT else [codec]
+        elif codec.name == RESHAPE:
+            raised.append(ReshapeConfig.from_json(members).lifted())
+        elif codec.name == N5_DEFAULT and not (raised and raised[-1].name == RESHAPE):
+            # blocks of N5 have the axes that they have
+            raised += [ReshapeConfig.dropping(1, len(members["codecs"][0]["configuration"]["order"])), codec]
+        else:
+            raised.append(codec)
     return tuple(raised)
 
 

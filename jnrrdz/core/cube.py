@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, SQUEEZE, TRANSPOSE, Codec
+from jnrrdz.core.codecs import LINEAR, RESHAPE, SQUEEZE, TRANSPOSE, Codec
 from jnrrdz.core.concat import lifted
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.refs import ChunkRefs, in_turn
@@ -447,7 +447,7 @@ def _slice(root: VirtualGroup, group: VirtualGroup, array: VirtualArray, number:
 
 def lowered(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
     """Return codecs for chunks with one axis less in front; those that count axes are refused."""
-    counting = {TRANSPOSE, SQUEEZE, LINEAR} & {codec.name for codec in codecs}
+    counting = {TRANSPOSE, RESHAPE, SQUEEZE, LINEAR} & {codec.name for codec in codecs}
     if counting:
         raise UnrepresentableError(f"{', '.join(sorted(counting))} counts axes; make the cube anew", field="codecs")
     return tuple(codecs)

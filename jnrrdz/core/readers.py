@@ -34,6 +34,7 @@ OURS = frozenset(
         names.NITF_VQ,
         names.LINEAR,
         names.LZ4,
+        names.RESHAPE,
         names.SQUEEZE,
         names.TILE,
     }

@@ -137,7 +137,8 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
         return tuple(codecs)
     axes = len(stored) - dropped
     order = (codec_n5.reversed_axes(axes),) if axes > 1 else ()
-    made = (*[codec_n5.SqueezeConfig()] * dropped, *order, codec_n5.N5DefaultConfig.of(axes, itemsize, tail[1:-1]))
+    whole = [codec_n5.ReshapeConfig.dropping(dropped, axes)] if dropped else []
+    made = (*whole, *order, codec_n5.N5DefaultConfig.of(axes, itemsize, tail[1:-1]))
     return (*codecs[:first], *map(own_codec, made))
 
 
@@ -180,12 +181,14 @@ def _header(tail: Sequence[CodecSpec], itemsize: int) -> bytes | None:
 
 
 def _stored(before: Sequence[CodecSpec], chunk: list[int]) -> list[int] | None:
-    """Return the shape that a chunk has behind transpositions and squeezes, None behind anything else."""
+    """Return the shape that a chunk has behind transpositions and fewer axes, None behind anything else."""
     for entry in before:
         if entry.name == codec_n5.TRANSPOSE:
             chunk = [chunk[axis] for axis in entry.configuration["order"]]
         elif entry.name == codec_n5.SQUEEZE:
             chunk = chunk[1:]
+        elif entry.name == codec_n5.RESHAPE:
+            chunk = list(codec_n5.ReshapeConfig.from_json(entry.configuration).of(chunk))
         else:
             return None
     return chunk

@@ -579,6 +579,24 @@ def test_timepoints(tmp_path, add_attributes, shape, form):
     assert not found.values[1].any()
 
 
+def test_stacks_of_earlier_versions_are_read(write_n5, tmp_path):
+    values = values_of((9, 7, 5))
+    write_n5(tmp_path / "v/setup0/timepoint0/s0", values, (4, 4, 4))
+    jnrrdz.index(tmp_path / "v", tmp_path / "r.json", stack_timepoints=True, chain="n5_default")
+    text = (tmp_path / "r.json").read_text()
+    written = r"{\"name\":\"reshape\",\"configuration\":{\"shape\":[[0,1],[2],[3]]}}"
+    assert written in text
+    (tmp_path / "old.json").write_text(text.replace(written, r"{\"name\":\"jnrrdz.squeeze\"}"))
+    for name, dropped in (("r", "reshape"), ("old", "jnrrdz.squeeze")):
+        array = jnrrdz.open_group(tmp_path / f"{name}.json")["setup0/s0/data"]
+        assert names(array) == ["transpose", dropped, "n5_default"]
+        np.testing.assert_array_equal(array[0], values.T)
+        jnrrdz.merge([tmp_path / f"{name}.json"], tmp_path / f"{name}-again.json", concat_dim="again")
+        np.testing.assert_array_equal(
+            jnrrdz.open_group(tmp_path / f"{name}-again.json")["setup0/s0/data"][0, 0], values.T
+        )
+
+
 def test_timepoints_that_disagree(tmp_path):
     by_hand(tmp_path / "setup0/timepoint0/s0", values_of((8, 8)), (4, 4))
     by_hand(tmp_path / "setup0/timepoint1/s0", values_of((8, 4)), (4, 4))

@@ -16,8 +16,8 @@ import zarr
 from jsonschema import Draft202012Validator
 from zarr.storage import LocalStore
 
-from jnrrdz.codecs import N5DefaultCodec, SqueezeCodec
-from jnrrdz.core.codecs import CodecSpec, Framing, Lz4Config, N5DefaultConfig
+from jnrrdz.codecs import N5DefaultCodec, ReshapeCodec, SqueezeCodec
+from jnrrdz.core.codecs import CodecSpec, Framing, Lz4Config, N5DefaultConfig, ReshapeConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.n5.decode import BlockCoder
 
@@ -210,6 +210,53 @@ def test_tensorstore_reads_what_zarr_writes(compression, spec, tmp_path):
     array[...] = values
     np.testing.assert_array_equal(tensorstore.open(n5).result().read().result(), values)
     np.testing.assert_array_equal(array[...], values)
+
+
+@pytest.mark.parametrize(
+    ("sides", "chunk", "stored"),
+    [
+        ([2], (1, 2), (2,)),
+        ([-1], (1, 2), (2,)),
+        ([[0, 1]], (1, 2), (2,)),
+        ([[0, 1], [2], 3], (100, 50, 64, 3), (5000, 64, 3)),
+        ([2, [1], [2]], (2, 3, 4), (2, 3, 4)),
+        ([], (1, 1), ()),
+    ],
+)
+def test_reshape_as_the_registry_has_it(sides, chunk, stored):
+    config = ReshapeConfig.from_json({"shape": sides})
+    assert config.of(chunk) == stored
+    assert config.to_json() == {"name": "reshape", "configuration": {"shape": sides}}
+
+
+@pytest.mark.parametrize("sides", [[0], [-2], [-1, -1], [[1], [0]], [[1, 0], 10], [True], ["2"], None, [[0], [0]]])
+def test_sides_that_are_none(sides):
+    with pytest.raises(MalformedError, match="shape"):
+        ReshapeConfig.from_json({"shape": sides})
+
+
+@pytest.mark.parametrize(
+    ("sides", "chunk"),
+    [([3], (1, 2)), ([[2]], (1, 2)), ([-1, 4], (2, 3)), ([2, [1], 3], (3, 2, 2)), ([1, [1]], (2, 1))],
+)
+def test_shapes_that_chunks_do_not_become(sides, chunk):
+    with pytest.raises(MalformedError, match="chunks of"):
+        ReshapeConfig.from_json({"shape": sides}).of(chunk)
+
+
+def test_reshape_keeps_the_order_of_elements(tmp_path):
+    array = zarr.create_array(
+        LocalStore(tmp_path),
+        shape=(3, 4),
+        dtype="u2",
+        chunks=(1, 2),
+        filters=ReshapeCodec(ReshapeConfig.dropping(1, 1)),
+        compressors=None,
+    )
+    array[...] = np.arange(12).reshape(3, 4)
+    assert (tmp_path / "c/2/1").read_bytes() == struct.pack("<HH", 10, 11)
+    assert json.loads((tmp_path / "zarr.json").read_text())["codecs"][0]["configuration"] == {"shape": [[0, 1]]}
+    np.testing.assert_array_equal(zarr.open_array(LocalStore(tmp_path))[...], np.arange(12).reshape(3, 4))
 
 
 def test_squeeze_takes_and_gives_the_first_axis(tmp_path):

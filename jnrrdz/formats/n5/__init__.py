@@ -9,5 +9,5 @@ N5 = Format(
     is_directory=True,
     endings=(".n5",),
     options=("chain", "stack_timepoints", "allow_odd_blocks"),
-    codecs=("n5_default", "jnrrdz.lz4", "jnrrdz.squeeze"),
+    codecs=("n5_default", "jnrrdz.lz4", "reshape"),
 )

@@ -314,7 +314,8 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
     longer = [
         CodecSpec(spec.name, {"order": [0, *(axis + 1 for axis in spec.configuration["order"])]}) for spec in turned
     ]
-    dropped = [codec.SqueezeConfig() for spec in array.codecs if spec.name == codec.N5_DEFAULT]
+    is_block = any(spec.name == codec.N5_DEFAULT for spec in array.codecs)
+    dropped = [codec.ReshapeConfig.dropping(1, len(array.shape))] if is_block else []
     # the chunks of each timepoint stand after those of the one before it
     known = [arrays[time][path].refs for time in times if time in arrays]
     counts = [arrays[t][path].refs.counts if t in arrays else np.zeros(array.refs.chunks, np.int64) for t in times]
