@@ -4,7 +4,11 @@ What jnrrdz reads is compared with
 what an independent reader decodes: a fast wrong answer stops the run.
 """
 
+import os
 import random
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -75,6 +79,42 @@ def million(sizes: data.Sizes, work: Path) -> Iterator[Case]:
             "jnrrdz Parquet, one chunk": opened("jnrrdz_open_and_read", "jnrrdz.parquet"),
         },
     )
+
+
+def cold_starts(work: Path) -> Iterator[Case]:
+    """Yield processes that import, do one small thing and end, in seconds of CPU; packages compile beforehand."""
+    source, manifest = str(data.many_tiles(WARM_UP)), str(work / "cold.json")
+    jnrrdz.index(source, manifest)
+    index = [sys.executable, "-m", "jnrrdz", "-q", "index", source, "-o", manifest, "--overwrite"]
+    yield Case(
+        "cold: index a small TIFF",
+        "import numpy",
+        {
+            "import numpy": lambda: cpu([sys.executable, "-c", "import numpy"]),
+            "import numpy, tifffile": lambda: cpu([sys.executable, "-c", "import numpy, tifffile"]),
+            "jnrrdz index": lambda: cpu(index),
+        },
+        rounds=7,
+    )
+    opened = f"import xarray; xarray.open_dataset({manifest!r}, engine='jnrrdz')"
+    yield Case(
+        "cold: open a manifest (with all of xarray's engines that are installed)",
+        "import xarray, zarr",
+        {
+            "import xarray": lambda: cpu([sys.executable, "-c", "import xarray"]),
+            "import xarray, zarr": lambda: cpu([sys.executable, "-c", "import xarray, zarr"]),
+            "xarray.open_dataset": lambda: cpu([sys.executable, "-c", opened]),
+        },
+        rounds=5,
+    )
+
+
+def cpu(command: list[str]) -> Sample:
+    """Return the CPU time, user and system, of one process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Sample(seconds=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def full_read(title: str, path: Path, work: Path) -> Case:
@@ -259,6 +299,7 @@ def serve(sizes: data.Sizes, work: Path) -> Iterator[Case]:  # noqa: ARG001  one
 
 
 TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
+    "cold": lambda sizes, work: cold_starts(work),  # noqa: ARG005  the same at every size
     "million": million,
     "deflate": deflate,
     "jpeg": jpeg,

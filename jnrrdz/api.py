@@ -7,9 +7,6 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
-import zarr
-
-from jnrrdz.codecs.osml import adopted_documents
 from jnrrdz.core.arrays import VirtualGroup, html_table
 from jnrrdz.core.codecs import is_osml
 from jnrrdz.core.physical import physical as physical_values
@@ -30,13 +27,12 @@ from jnrrdz.options import (
 )
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import is_same, local_path
-from jnrrdz.store.computed_levels import with_pyramids
-from jnrrdz.store.group import reference_group
-from jnrrdz.store.store import ReferenceStore
-from jnrrdz.store.store import open_store as _open_store
 
 if TYPE_CHECKING:
     import xarray as xr
+    import zarr
+
+    from jnrrdz.store.store import ReferenceStore
 
 MAGIC_BYTES = 4
 
@@ -192,7 +188,7 @@ def open_store(
     virtual_levels: int = 0,
     downsample: str = "average",
     **choices: Unpack[OpenChoices],
-) -> ReferenceStore:
+) -> "ReferenceStore":
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
 
     Levels that a group lists as virtual are there too, computed where they are read.
@@ -212,14 +208,18 @@ def open_store(
     **choices
         Members of `Access` and `ScanOptions`, in place of the records or beside them.
     """
+    from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which no scan needs
+
     wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
     return with_pyramids(open_stored(refs, options=wanted, access=reach), virtual_levels, downsample)
 
 
 def open_stored(
     refs: str | os.PathLike[str] | VirtualGroup, *, options: ScanOptions | None = None, access: Access | None = None
-) -> ReferenceStore:
+) -> "ReferenceStore":
     """Return the store without computed levels: what has references, and nothing else."""
+    from jnrrdz.store.store import ReferenceStore  # noqa: PLC0415  zarr, which no scan needs
+
     wanted, reach = options or ScanOptions(), access or Access()
     if isinstance(refs, VirtualGroup):
         group = physical_values(refs) if wanted.physical else refs
@@ -234,6 +234,8 @@ def open_stored(
         store = manifest_store(url, reach)
         if not is_osml(store.manifest.documents.node("")):
             return store
+        from jnrrdz.codecs.osml import adopted_documents  # noqa: PLC0415  every format's decoders
+
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store.with_documents(documents)
@@ -242,9 +244,11 @@ def open_stored(
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 
 
-def manifest_store(url: str, access: Access) -> ReferenceStore:
+def manifest_store(url: str, access: Access) -> "ReferenceStore":
     """Return the store of a manifest as its writer left it; no source is opened."""
-    return _open_store(
+    from jnrrdz.store.store import open_store as open_manifest  # noqa: PLC0415  zarr, which no scan needs
+
+    return open_manifest(
         url,
         storage_options=access.storage_options,
         source_options=access.source_options,
@@ -261,7 +265,7 @@ def open_group(
     virtual_levels: int = 0,
     downsample: str = "average",
     **choices: Unpack[OpenChoices],
-) -> zarr.Group:
+) -> "zarr.Group":
     """Return the root group of a manifest (or of a source scanned now), read-only.
 
     Parameters
@@ -279,6 +283,8 @@ def open_group(
     **choices
         Members of `Access` and `ScanOptions`, in place of the records or beside them.
     """
+    from jnrrdz.store.group import reference_group  # noqa: PLC0415  zarr, which no scan needs
+
     store = open_store(
         refs, options=options, access=access, virtual_levels=virtual_levels, downsample=downsample, **choices
     )

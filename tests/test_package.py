@@ -85,6 +85,24 @@ def test_importing_the_package_is_light():
     assert not set(heavy) & set(loaded)
 
 
+UNNEEDED = {"xarray", "zarr", "numcodecs", "dask", "pandas", "fsspec", "aiohttp", "pyarrow", "tifffile", "imagecodecs"}
+
+
+def test_indexing_a_local_tiff_imports_no_reader_of_pixels(tmp_path):
+    image = tmp_path / "plain.tif"  # without the description by which tifffile finds its series
+    tifffile.imwrite(image, np.full((40, 50), 7, "u2"), tile=(16, 16), metadata=None)
+    for out in ("a.json", str(tmp_path / "a.json")):
+        code = f"""
+import os, sys
+os.chdir({str(tmp_path)!r})
+from jnrrdz.cli import cli
+cli(["index", {str(image)!r}, "-o", {out!r}, "--overwrite"], standalone_mode=False)
+print(*sorted({UNNEEDED | {"pyproj"}!r} & set(sys.modules)))
+"""
+        assert ran(code) == "\n"
+    assert jnrrdz.open_group(tmp_path / "a.json")["data"].shape == (40, 50)
+
+
 def test_the_command_line_as_a_module():
     shown = subprocess.run(
         [sys.executable, "-m", "jnrrdz", "--help"], capture_output=True, text=True, check=True

@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-import fsspec.core
-
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats.scanning import Opener, literal
@@ -158,6 +156,8 @@ def exists(output: str, options: Options) -> bool:
     """Whether anything is at an output's place."""
     if output.startswith("/") and "::" not in output:  # as fsspec has it, in a fiftieth of the time
         return os.path.lexists(output.rstrip("/") or "/")
+    import fsspec.core  # noqa: PLC0415  see `sources.filesystems`
+
     with faults.translate_errors(output, "looking for the output"):
         fs, place = fsspec.core.url_to_fs(output, **(options or {}))
         fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state

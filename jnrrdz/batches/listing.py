@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from fsspec.utils import glob_translate
-
 from jnrrdz.batches.item import Found
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -85,6 +83,8 @@ def within(text: str) -> Within:
     if magic is None:
         return Within(text.rstrip("/") or "/")
     folder = text[: magic.start()].rpartition("/")[0]
+    from fsspec.utils import glob_translate  # noqa: PLC0415  see `sources.filesystems`
+
     scheme = text.partition("://")[0] if "://" in text else None
     if scheme is not None and len(folder) <= len(scheme) + 2:
         raise UnsupportedError("a pattern in the bucket's name; name the bucket", url=text)

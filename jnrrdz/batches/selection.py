@@ -17,8 +17,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import fsspec
-from fsspec.utils import glob_translate
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from jnrrdz.batches import listing
@@ -165,6 +163,8 @@ def lines(
     if origin(name) is not None:
         yield from _lines(io.BytesIO(read_document(name, LARGEST, storage_options=storage_options, guard=guard)), name)
         return
+    import fsspec  # noqa: PLC0415  see `sources.filesystems`
+
     with (
         faults.translate_errors(name, "reading the list"),
         fsspec.open(name, "rb", **(storage_options or {})) as stream,
@@ -239,6 +239,8 @@ class Selection:
 
     def found(self, options: OptionsOf, allow: Sequence[str] = ()) -> Iterator[Found]:
         """Yield every source once, as it is found; `allow` are URLs that documents from afar may name too."""
+        from fsspec.utils import glob_translate  # noqa: PLC0415  see `sources.filesystems`
+
         seen: set[int] = set()
         chosen = [re.compile(glob_translate(pattern)) for pattern in self.include]
         left_out = [re.compile(glob_translate(pattern)) for pattern in self.exclude]

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-import fsspec.core
-
 from jnrrdz.batches.item import Found
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
@@ -207,6 +205,8 @@ def found_in_rows(
         raise UnsupportedError("pyarrow is not installed; pip install 'jnrrdz[parquet]'", url=url)
     if origin(url) is not None:
         _ = open_source(url, storage_options=storage_options, guard=guard).validators  # and how near its server is
+    import fsspec.core  # noqa: PLC0415  see `sources.filesystems`
+
     with faults.translate_errors(url, "reading stac-geoparquet"):
         fs, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
         with fs.open(path, "rb") as stream:

@@ -24,8 +24,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from fsspec.implementations.local import LocalFileSystem
-
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources import faults, filesystems
 
@@ -72,7 +70,7 @@ class Place:
     @property
     def is_local(self) -> bool:
         """Whether it is in a directory of this machine."""
-        return isinstance(self.fs, LocalFileSystem)
+        return filesystems.is_local(self.fs)
 
     def below(self, name: str) -> "Place":
         """Return the place of a file in this directory."""
@@ -96,6 +94,9 @@ class Place:
         if not self.size:  # an empty object has no range that could be asked for
             return b""
         with faults.translate_errors(self.url, "reading the output", self.fs):
+            if self.is_local:
+                with open(self.path, "rb") as file:  # noqa: PTH123  see `locate`
+                    return file.read(_HEAD)
             return bytes(self.fs.cat_file(self.path, start=0, end=min(_HEAD, self.size)))
 
     def put(self, source: Path) -> None:
@@ -136,7 +137,7 @@ def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Pla
     """Return an output's place; the directory that it is to be in is there."""
     with faults.translate_errors(target, "writing"):
         fs, path = filesystems.opened(target, storage_options or {})
-    if not isinstance(fs, LocalFileSystem):
+    if not filesystems.is_local(fs):
         with faults.translate_errors(target, "looking for the output", fs):
             fs.invalidate_cache(fs._parent(path))  # noqa: SLF001  a listing made earlier tells of an earlier state
             try:

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fsspec.implementations.local import LocalFileSystem
-
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.zarr_json import ZARR_JSON, array_json, dumps, tree_json
 from jnrrdz.errors import JnrrdzError
@@ -114,7 +112,7 @@ class _Place:
         return bool(self._fs.isfile(f"{self._path}/{key}"))
 
     def put(self, key: str, data: bytes, *, is_new: bool = False) -> None:
-        if isinstance(self._fs, LocalFileSystem):
+        if filesystems.is_local(self._fs):
             # what is replaced has been read whole
             with new_file(f"{self._path}/{key}", replaces=None if is_new else bool) as stream:
                 stream.write(data)

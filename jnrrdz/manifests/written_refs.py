@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from fsspec.utils import get_protocol
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, VirtualGroup
@@ -139,7 +138,7 @@ def relative(url: str, target: str) -> str:
     """Return `url` as seen from the directory that holds `target`; a tree keeps the slash at its end."""
     if url.endswith("/"):
         return f"{relative(url.rstrip('/'), target)}/"
-    if get_protocol(url) in _LOCAL and get_protocol(target) in _LOCAL:
+    if is_local(url) and is_local(target):
         try:
             path = Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
         except ValueError as error:
@@ -166,7 +165,8 @@ def local_path(url: str) -> str:
 
 def is_local(url: str) -> bool:
     """Return whether a URL names a local file."""
-    return get_protocol(url) in _LOCAL
+    protocol, separator, _ = url.partition("::" if "::" in url.partition("://")[0] else "://")
+    return not separator or protocol in _LOCAL
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,18 +3,21 @@
 fsspec keeps an instance for each thread that asks, and with it connections of its own and, for S3, a client that
 takes a tenth of a second to make.  All of jnrrdz's requests run on fsspec's one event loop, so that one instance a
 process serves every thread.
+
+fsspec asks every installed package for file systems when it is imported, which costs as much as numpy.  A local file
+needs none of it: `LOCAL` stands for fsspec's file system of this machine, and imports it when it is asked for more
+than a path.  docs/decisions/034-imports-where-they-are-met.md
 """
 
 import os
+import re
+import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import fsspec
-import fsspec.asyn
-import fsspec.core
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.utils import tokenize
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 _S3 = ("s3", "s3a")
 _AWS = tuple(
@@ -40,12 +43,46 @@ _AWS = tuple(
 )
 """What tells a client where to ask and as whom; to look through the whole environment takes a while."""
 
+_PLAIN_PATH = re.compile(r"/(?!.*::).*|[^:~\\]+", re.DOTALL)
+"""A path that no protocol, chain, home or drive has a part in."""
+
 _LOCK = threading.RLock()
 _KEPT: dict[str, Any] = {}
 
 
+class _Local:
+    """fsspec's file system of this machine."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what pickle and copy ask for
+            raise AttributeError(name)
+        import fsspec  # noqa: PLC0415  see the module
+
+        return getattr(fsspec.filesystem("file"), name)
+
+
+LOCAL = _Local()
+
+
+def is_local(fs: Any) -> bool:
+    """Whether a file system is this machine's."""
+    local = sys.modules.get("fsspec.implementations.local")
+    return isinstance(fs, _Local) or (local is not None and isinstance(fs, local.LocalFileSystem))
+
+
+def loop() -> "AbstractEventLoop":
+    """Return fsspec's event loop, on which its sessions live."""
+    from fsspec.asyn import get_loop  # noqa: PLC0415  see the module
+
+    running: AbstractEventLoop = get_loop()
+    return running
+
+
 def of(protocol: str, options: Mapping[str, Any]) -> Any:
     """Return the file system of a protocol with these options."""
+    import fsspec  # noqa: PLC0415  see the module
+    from fsspec.utils import tokenize  # noqa: PLC0415  the same
+
     # fsspec's own cache knows neither threads other than its own nor what AWS_* variables say now
     options = without_loop(options)
     fresh = {**options, "skip_instance_cache": True}
@@ -67,10 +104,12 @@ def without_loop(options: Mapping[str, Any]) -> dict[str, Any]:
 def opened(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str]:
     """Return the file system that a URL needs, and the path in it."""
     own = without_loop(options or {})
-    if url.startswith("/") and "::" not in url and not own:
-        if "file" not in _KEPT:
-            _KEPT["file"] = fsspec.filesystem("file")
-        return _KEPT["file"], str(LocalFileSystem._strip_protocol(url))  # noqa: SLF001  the same as below
+    if not own and os.sep == "/" and _PLAIN_PATH.fullmatch(url):
+        path = url if url.startswith("/") else f"{os.getcwd()}/{'' if url == '.' else url.removeprefix('./')}"  # noqa: PTH109  as fsspec has it
+        return LOCAL, path.rstrip("/") or "/"
+    import fsspec.asyn  # noqa: PLC0415  see the module
+    import fsspec.core  # noqa: PLC0415  the same
+
     protocol = fsspec.core.split_protocol(url)[0] or "file"
     kind = None if "::" in url else fsspec.get_filesystem_class(protocol)
     # how fsspec itself reads a host or project out of a URL

@@ -14,9 +14,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
-import fsspec.asyn
-import fsspec.core
-
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import faults, filesystems, retry
@@ -158,7 +155,7 @@ class FsspecSource:
         """Do nothing: connections belong to fsspec's shared file system."""
 
     def _submit[T](self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(work, fsspec.asyn.get_loop())
+        return asyncio.run_coroutine_threadsafe(work, filesystems.loop())
 
     def _transport(self) -> Transport:
         """Return the way to the object, made anew in a forked or unpickled process."""
@@ -180,7 +177,9 @@ class FsspecSource:
 
             if s3.is_plain(fs, fs.split_path(path)[0]):
                 return s3.S3Transport(fs, path)
-        kind = _AsyncTransport if isinstance(fs, fsspec.asyn.AsyncFileSystem) else _ThreadTransport
+        from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415  see `filesystems`
+
+        kind = _AsyncTransport if isinstance(fs, AsyncFileSystem) else _ThreadTransport
         return kind(fs, path)
 
     def _http(self) -> Transport:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from itertools import batched, takewhile
 from typing import Any, Protocol
 
-import fsspec.asyn
-
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
@@ -212,6 +210,8 @@ def pages_of(
     """
     bucket, key, _ = fs.split_path(path)
     prefix = f"{key.rstrip('/')}/" if key else ""
+    from fsspec.asyn import sync  # noqa: PLC0415  see `filesystems`
+
     # s3fs offers pages only here; `find` would hold a dictionary for every object
     entries = fs._iterdir(bucket, delimiter=delimiter, prefix=prefix + start)  # noqa: SLF001
     skipped = len(bucket) + 1 + len(prefix)
@@ -227,7 +227,7 @@ def pages_of(
     is_first = True
     while True:
         with faults.translate_errors(url, "listing", fs):
-            page = fsspec.asyn.sync(fsspec.asyn.get_loop(), next_page)
+            page = sync(filesystems.loop(), next_page)
         if page or is_first:
             yield page
         is_first = False
