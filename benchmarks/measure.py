@@ -1,6 +1,6 @@
 """How contenders are measured: in turns, the best of several rounds, as ratios to one of them.
 
-Taking turns makes a busy moment of the machine hit everyone; the best
+Taking turns, in one order and the other, makes a busy moment of the machine hit everyone; the best
 round is the one that the machine disturbed least.
 """
 
@@ -66,8 +66,8 @@ def timed(function: Callable[..., Any], *arguments: object) -> Sample:
 def measure(case: Case) -> list[Row]:
     """Return a row for each contender of a case."""
     best: dict[str, Sample] = {}
-    for _ in range(case.rounds):
-        for name, contender in case.contenders.items():
+    for number in range(case.rounds):
+        for name, contender in list(case.contenders.items())[:: -1 if number % 2 else 1]:
             best[name] = contender().best(best.get(name))
     base = asdict(best[case.base])
     return [Row(case.title, name, sample, _ratios(asdict(sample), base)) for name, sample in best.items()]

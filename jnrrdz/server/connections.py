@@ -123,8 +123,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         head, body = answer
         date = b"".join([b"%s: %s\r\n" % pair for pair in self.server_state.default_headers])
-        self.transport.write(b"HTTP/1.1 200 OK\r\n" + date + head)
-        self.transport.write(body)
+        self.transport.writelines((b"HTTP/1.1 200 OK\r\n" + date + head, body))
         self._idle_since = self.loop.time()
         self._is_answered = True
         return True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,7 +13,9 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urljoin
 
+import imagecodecs
 import numpy as np
 import pytest
 import tensorstore
@@ -47,6 +50,33 @@ def test_mounted_below_a_path_of_another_application(tmp_path):
         assert client.get("/data/a.tif/zarr.json").status_code == 403
         assert client.get("/data/t0ken", follow_redirects=False).headers["location"] == "/data/t0ken/"
     app.close()
+
+
+@pytest.mark.parametrize("token", [None, "t0ken"])
+def test_the_viewers_page_mounted_below_a_path(tmp_path, token):
+    """What a browser asks for from the page on: every link is relative, and leads below the mount."""
+    pixels = image(tmp_path)
+    app = jnrrdz.make_app([tmp_path], ServeOptions(hosts=["testserver"], token=token))
+    below = f"/deep/data/{token}/" if token else "/deep/data/"
+    with TestClient(Starlette(routes=[Mount("/deep", routes=[Mount("/data", app=app)])])) as client:
+        client.headers["sec-fetch-site"] = "same-origin"
+        page = client.get(below, headers={"accept": "text/html"})
+        assert page.headers["content-type"].startswith("text/html")
+        links = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+        assert {"viewer/main.js", "viewer/style.css"} <= set(links)
+        for link in [*links, "viewer/neuroglancer/index.html"]:
+            assert urljoin(below, link) == below + link
+            assert client.get(below + link).status_code == 200
+        (entry,) = client.get(urljoin(below, "index.json")).json()["served"]
+        assert entry["url"] == f"{below}a.tif"
+        assert client.get(f"{entry['url']}/preview.png").content[:4] == b"\x89PNG"
+        assert client.get("/viewer/main.js").status_code == 404
+        metadata = client.get(f"{entry['url']}/0/data/zarr.json").json()
+        chunk = imagecodecs.zstd_decode(client.get(f"{entry['url']}/0/data/c/0/0").content)
+    app.close()
+    rows, columns = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+    found = np.frombuffer(chunk, "<u2").reshape(rows, columns)
+    np.testing.assert_array_equal(found[:600, :500], pixels[:rows, :columns])
 
 
 def free_port():
