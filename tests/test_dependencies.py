@@ -26,8 +26,10 @@ BY_OTHERS = {
     "cast-value-rs": "zarr imports it for the codec cast_value",
     "dask": "xarray imports it for chunked reading",
     "hdf5plugin": "VirtualiZarr imports it for filters of HDF5",
+    "httptools": "uvicorn parses requests with it",
     "kerchunk": "an extra until its references are read",
     "s3fs": "fsspec imports it for s3://",
+    "uvloop": "uvicorn runs on it",
 }
 """What is declared and imported by no line of the package."""
 

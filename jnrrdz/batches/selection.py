@@ -38,7 +38,6 @@ from jnrrdz.sources.url import below, local_path, origin
 
 _STAC = (".json", ".geojson")
 _TABLES = (".parquet", ".geoparquet", ".parq")
-_IMAGES = tuple(ending for fmt in FORMATS for ending in fmt.endings)
 
 
 class Kind(StrEnum):
@@ -87,7 +86,7 @@ _TAKEN = {
 def _held(found: Found) -> Held:
     """Return what a file or a whole directory of a folder is."""
     name = found.url.lower()
-    if name.endswith(_IMAGES):
+    if name.endswith(tuple(ending for fmt in FORMATS for ending in fmt.endings)):
         return Held.IMAGE
     is_file, is_here = found.size is not None, local_path(found.url) is not None
     if is_file and name.endswith(f"/{ATTRIBUTES}"):

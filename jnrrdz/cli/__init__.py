@@ -40,6 +40,14 @@ Each command shows more with -h.  Tab completion in bash:
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+def _drop_unwritten() -> None:
+    """Forget what a full disk did not take: Python would fail on it again at its end, with code 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Program(click.Group):
     """A group whose commands end with one line and a code where they fail."""
 
@@ -54,12 +62,12 @@ class Program(click.Group):
             raise
         except BrokenPipeError:  # click ends quietly: whoever read the output has seen enough
             raise
+        except click.exceptions.Exit:
+            _drop_unwritten()
+            raise
         except (JnrrdzError, OSError) as error:
             ctx.ensure_object(Console).error(error)
-            try:
-                sys.stdout.flush()
-            except OSError:  # what a full disk did not take: Python would fail on it again at its end, with code 120
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_unwritten()
             ctx.exit(USAGE if is_usage(error) else FAILURE)
         except KeyboardInterrupt:
             say("interrupted", err=True)

@@ -155,6 +155,8 @@ class Console:
             try:
                 with self.warnings_told(name):
                     work(name)
+            except BrokenPipeError:  # whoever read the output has left
+                raise
             except (JnrrdzError, OSError) as error:
                 if is_usage(error):  # the same for every source
                     raise

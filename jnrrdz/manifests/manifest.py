@@ -247,8 +247,8 @@ def manifest_form(text: str) -> str | None:
     path = local_path(repository)
     if version is not None or (path is not None and is_repository(path)):
         return "icechunk"
-    name = without_query(text).rstrip("/").lower()
-    ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
+    names = [name.rstrip("/").lower() for name in (without_query(text), text)]  # a query may name the file
+    ending = next((ending for name in names for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
         return ENDINGS[ending]
     if path is None or not _is_readable(_local_head(Path(path))):

@@ -561,7 +561,10 @@ def _dictionary(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[np.
         return np.empty(0, np.int32), []
     indices = column.indices.cast(pa.int32())
     code = np.where(valid(indices), numbers(indices, np.int32), np.int32(-1))
-    return code, column.dictionary.cast(kind).to_pylist()
+    values = column.dictionary.cast(kind).to_pylist()
+    if code.max(initial=-1) >= len(values) or code.min(initial=-1) < -1:
+        raise MalformedError("a row of another value than its dictionary has", field="path")
+    return code, values
 
 
 def _integers(table: pa.Table, name: str) -> Ints:

@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_left_out_or_refused_as_in_a_merge(days, tmp_path):
     ("options", "said"),
     [
         ({"resume": True}, "resume"),
-        ({"coord_from": "(a)(b)"}, "2 groups"),
+        ({"coord_from": "(a)(b)"}, "2 pairs of"),
         ({}, "exists already"),
     ],
 )

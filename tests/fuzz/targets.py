@@ -165,7 +165,7 @@ def _samples_of(path: Path) -> Iterator[Sample]:
             (source / "a" / "0" / "0").write_bytes(block)
         else:
             source = Path(shutil.copy(path, folder))
-        jnrrdz.index(source, f"{folder}/refs.json", form=jnrrdz.WriteOptions(relative=False))
+        jnrrdz.index(source, f"{folder}/refs.json", codecs="proposal")
         refs = json.loads(Path(folder, "refs.json").read_text())["refs"]
         for name, text in refs.items():
             document = json.loads(text) if name.endswith("/zarr.json") else {}

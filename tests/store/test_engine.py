@@ -8,6 +8,7 @@ import rasterio
 import tifffile
 import xarray as xr
 from rasterio.transform import from_origin
+from xarray.backends.netCDF4_ import NetCDF4BackendEntrypoint
 from xarray.backends.plugins import guess_engine
 
 import jnrrdz
@@ -134,7 +135,9 @@ def test_what_cannot_be_opened_at_all_is_refused():
         xr.open_dataset(5, engine="jnrrdz")
 
 
-def test_a_remote_manifest_needs_no_engine_named(http_server, tmp_path):
+def test_a_remote_manifest_needs_no_engine_named(http_server, tmp_path, monkeypatch):
+    # where netCDF4 is installed, xarray's engine of that name is asked first and takes every URL without "zarr"
+    monkeypatch.setattr(NetCDF4BackendEntrypoint, "guess_can_open", lambda *_: False)
     pixels = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
     tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(32, 32))
     http_server.files["/a.tif"] = (tmp_path / "a.tif").read_bytes()

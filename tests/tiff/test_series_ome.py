@@ -222,7 +222,7 @@ def test_modulo_axes_have_coordinates(tmp_path):
     found = jnrrdz.open_dataset(path)
     assert found["angle"].values.tolist() == ["45", "90"]
     assert found["lifetime"].values.tolist() == [100.0, 150.0, 200.0]
-    assert found["lifetime"].attrs == {"unit": "ps"}
+    assert found["lifetime"].attrs == {"unit": "ps", "units": "ps"}
     assert found["event"].values.tolist() == [0.0, 1.0]
     assert found["z"].values.tolist() == [0.0, 2.0, 4.0]
     assert found["data"].attrs["axes"]["angle"] == {"labels": ["45", "90"], "unit": "degree"}
