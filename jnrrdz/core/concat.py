@@ -90,12 +90,12 @@ def lifted(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
             raised.append(CodecSpec(TRANSPOSE, {**members, "order": [0, *(axis + 1 for axis in members["order"])]}))
         elif codec.name == LINEAR and "axis" in members:
             raised.append(CodecSpec(LINEAR, {**members, "axis": members["axis"] + 1}))
+        elif codec.name == RESHAPE:
+            raised.append(ReshapeConfig.from_json(members).lifted())
         elif of_axes := sorted(OF_AXES & members.keys()):
             raise UnrepresentableError(
                 f"{codec.name} tells of axes ({', '.join(of_axes)}), which are one more then", field="codecs"
             )
-        elif codec.name == RESHAPE:
-            raised.append(ReshapeConfig.from_json(members).lifted())
         elif codec.name == N5_DEFAULT and not (raised and raised[-1].name == RESHAPE):
             # blocks of N5 have the axes that they have
             raised += [ReshapeConfig.dropping(1, len(members["codecs"][0]["configuration"]["order"])), codec]

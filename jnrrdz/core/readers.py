@@ -93,7 +93,7 @@ def verdicts(codecs: Sequence[Codec], data_type: str, *, is_single: bool) -> tup
             ANY,
             (_not_core(entries), SERVE),
             (data_type in ODD_TYPES and f"{data_type}, a type that zarrita.js does not have", SERVE),
-            (_several_turns(codecs), SERVE),
+            (_several_turns(codecs), f"{SERVE}; with --codecs proposal zarrita.js refuses it"),
             (scattered, SINGLE_RANGE),
         ),
         _verdict(GDAL, (_not_core(entries), SERVE), (_gdal_turn(codecs), SERVE), (scattered, SINGLE_RANGE)),
@@ -135,7 +135,11 @@ def _orders(codecs: Sequence[Codec]) -> list[Sequence[int]]:
 
 def _several_turns(codecs: Sequence[Codec]) -> str | None:
     """zarrita.js takes the first transposition and leaves out the others."""
-    return "two transpositions, of which zarrita.js takes the first alone" if len(_orders(codecs)) > 1 else None
+    return (
+        "two transpositions: zarrita.js takes the first alone and shows wrong pixels"
+        if len(_orders(codecs)) > 1
+        else None
+    )
 
 
 def _gdal_turn(codecs: Sequence[Codec]) -> str | None:

@@ -5,6 +5,7 @@ zarrita.js get its documents as they are, and the bytes that its references name
 """
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -12,11 +13,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nrrd
 import numpy as np
 import pytest
 import rasterio
+import SimpleITK
 import tensorstore
 import tifffile
+import z5py
 
 import jnrrdz
 from jnrrdz.core.codecs import CodecSpec
@@ -25,6 +29,7 @@ from tests.writers import geotiff
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
+    pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow"),  # pynrrd's
     pytest.mark.filterwarnings("ignore::UserWarning"),  # the corpus' files have much to be warned of
 ]
 
@@ -32,7 +37,7 @@ CLIENTS = Path(__file__).parents[1] / "clients"
 CORPUS = os.environ.get("JNRRDZ_CORPUS")
 TYPES = ("u1", "i1", ">u2", "<i2", ">u4", "<i4", "<u8", ">i8", "<f2", ">f4", "<f8", "<c8", ">c16")
 TILED = {"tile": (32, 16)}
-PLACES = ("data", "0/data", "page_0/data", "page_0/0/data")
+PLACES = ("data", "0/data", "page_0/data", "page_0/0/data", "image_0/data", "v/data")
 """Where an image's first array stands."""
 
 needs_zarrita = pytest.mark.skipif(
@@ -83,6 +88,73 @@ def by_gdal(folder):
         found[geotiff(path, pixels, compress=scheme, **tiles)] = pixels
         path = folder / f"filled-{scheme}.tif"
         found[geotiff(path, pixels, compress=scheme, nodata=0, **tiles)] = pixels
+    return found
+
+
+def by_gdal_as_nitf(folder):
+    """Write NITF with GDAL: each interleave, blocks and none, several types."""
+    found = {}
+    for dtype in ("u1", "u2", "i2", "i4", "f4", "f8", "c8"):
+        path = folder / f"{dtype}.ntf"
+        pixels = noise((64, 48), dtype)
+        with rasterio.open(
+            path,
+            "w",
+            driver="NITF",
+            count=1,
+            height=64,
+            width=48,
+            dtype=pixels.dtype.name,
+            BLOCKXSIZE=16,
+            BLOCKYSIZE=32,
+        ) as file:
+            file.write(pixels, 1)
+        found[path] = pixels
+    for name, options in {"one-block": {}, "blocks": {"BLOCKXSIZE": 16, "BLOCKYSIZE": 32}}.items():
+        path = folder / f"{name}.ntf"
+        pixels = noise((3, 64, 48), "u1")
+        with rasterio.open(path, "w", driver="NITF", count=3, height=64, width=48, dtype="uint8", **options) as file:
+            file.write(pixels)
+        found[path] = pixels
+    return found
+
+
+def by_nrrd_writers(folder):
+    """Write raw NRRD with pynrrd and SimpleITK, in both byte orders, attached and detached."""
+    found = {}
+    for dtype, ending in itertools.product(("<u1", ">i2", "<u4", ">f4", "<f8"), ("nrrd", "nhdr")):
+        pixels = noise((7, 20, 30), dtype)
+        path = folder / f"{dtype[1:]}.{ending}"
+        nrrd.write(str(path), pixels, {"encoding": "raw"}, index_order="C")
+        found[path] = pixels
+    path = folder / "itk.nrrd"
+    found[path] = noise((7, 20, 30), "i2")
+    SimpleITK.WriteImage(SimpleITK.GetImageFromArray(found[path]), str(path), useCompression=False)
+    return found
+
+
+def by_n5_writers(folder):
+    """Write full blocks of N5 with tensorstore and z5py: every compression that Zarr has, several types."""
+    found = {}
+    blosc = {"type": "blosc", "cname": "zstd", "clevel": 5, "shuffle": 1, "blocksize": 0}
+    gzip = {"type": "gzip", "level": 5}
+    for compression in ({"type": "raw"}, gzip, {**gzip, "useZlib": True}, {"type": "zstd", "level": 3}, blosc):
+        for dtype in ("uint8", "int16", "uint32", "float64"):
+            name = compression["type"] + ("-zlib" if "useZlib" in compression else "")
+            path = folder / f"{name}-{dtype}.n5"
+            metadata = {"dimensions": [32, 24, 6], "blockSize": [8, 12, 3], "dataType": dtype}
+            spec = {
+                "driver": "n5",
+                "kvstore": {"driver": "file", "path": f"{path}/"},
+                "metadata": {**metadata, "compression": compression},
+            }
+            found[path] = noise((6, 24, 32), dtype) + 1
+            tensorstore.open(spec, create=True).result().write(found[path].T).result()
+    for compression in ("raw", "gzip"):
+        path = folder / f"z5-{compression}.n5"
+        found[path] = noise((6, 24, 32), "uint16") + 1
+        with z5py.File(str(path), mode="w", use_zarr_format=False) as container:
+            container.create_dataset("v", data=found[path], chunks=(3, 12, 8), compression=compression)
     return found
 
 
@@ -148,7 +220,16 @@ def digest(pixels):
     return hashlib.sha256(pixels.astype(pixels.dtype.newbyteorder("="))).hexdigest()
 
 
-@pytest.fixture(scope="module", params=["tifffile", "gdal", "corpus"])
+WRITERS = {
+    "tifffile": by_tifffile,
+    "gdal": by_gdal,
+    "nitf": by_gdal_as_nitf,
+    "nrrd": by_nrrd_writers,
+    "n5": by_n5_writers,
+}
+
+
+@pytest.fixture(scope="module", params=[*WRITERS, "corpus"])
 def manifests(request, tmp_path_factory):
     """Return the manifests of many images, and the folder that they stand in."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -156,13 +237,15 @@ def manifests(request, tmp_path_factory):
         if CORPUS is None:
             pytest.skip("JNRRDZ_CORPUS says where the corpus is")
         return Manifests(folder, by_corpus())
-    return Manifests(folder, (by_tifffile if request.param == "tifffile" else by_gdal)(folder))
+    found = Manifests(folder, WRITERS[request.param](folder))
+    assert len(found.arrays) > 1
+    return found
 
 
 def test_all_plain_images_have_codecs_of_zarrs_own(manifests):
     for image, _, _, _, document in manifests.arrays:
         names = {codec["name"] for codec in document["codecs"]}
-        assert names <= {"transpose", "bytes", "zstd", "numcodecs.zlib"}, image
+        assert names <= {"transpose", "bytes", "zstd", "gzip", "blosc", "numcodecs.zlib"}, image
 
 
 def test_zarr_reads_them_where_jnrrdz_cannot_be_imported(manifests):
