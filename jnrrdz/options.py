@@ -179,7 +179,7 @@ class MergeOptions:
     `metadata` for the time at which the image was taken."""
 
     keep_order: bool = False
-    """Keep the order in which they are named, and values that are there twice; else the values order them."""
+    """Keep the order in which they are named, and equal values too; else the values order them."""
 
     skip_mismatched: bool = False
     """Leave out what does not fit the others; else it is an error."""

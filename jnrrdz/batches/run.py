@@ -213,7 +213,7 @@ class Jobs:
         name = bare(found.url, self.keep_query) if self.together else output.rstrip("/")
         digest = _digest(name)
         if digest in self._outputs:
-            reason = f"another source becomes {output} too; use {{path}} or {{index}}"
+            reason = f"another source has the same output, {output}; {{path}} or {{index}} tells them apart"
             if self.together:
                 reason = (
                     "only its query tells it from another source; --keep-query NAME (keep_query=('NAME',)) keeps it"
@@ -293,7 +293,7 @@ def _report(path: str) -> TextIO:
         if not is_ours:
             raise JnrrdzError("is no report of a batch, and is not replaced; name another file", url=path)
     if not os.path.isdir(os.path.dirname(path) or "."):  # noqa: PTH112, PTH120  the same
-        raise JnrrdzError("the folder to write to does not exist; make it first", url=path)
+        raise JnrrdzError("the folder of this output does not exist; make it first", url=path)
     return open(path, "w", encoding="utf-8")  # noqa: PTH123  the same; the caller's is the block
 
 
@@ -382,7 +382,7 @@ class _Run:
             other = first.setdefault(output, source.url)
             if other != source.url:
                 raise UnrepresentableError(
-                    f"becomes {output}, and so does {other}; use {{path}} or {{index}}",
+                    f"{other} has the same output, {output}; {{path}} or {{index}} tells them apart",
                     url=source.url,
                     field="--output",
                 )

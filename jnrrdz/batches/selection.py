@@ -367,11 +367,11 @@ class _Finder:
         """Return the error for a folder that holds nothing of what is asked for."""
         wanted = "manifest" if self.wanted is Wanted.MANIFESTS else "image"
         if self.wanted is Wanted.MANIFESTS and (counts[Held.IMAGE] or counts[Held.DATASET]):
-            told = f", but images; jnrrdz batch {source} -o 'OUT/{{path}}.json' makes a manifest of each"
+            told = f", only images; jnrrdz batch {source} -o 'OUT/{{path}}.json' makes a manifest of each"
         elif self.wanted is Wanted.IMAGES and counts[Held.MANIFEST]:
-            told = ", but manifests; jnrrdz convert writes those in another form"
+            told = ", only manifests; jnrrdz convert writes them in another form"
         else:
-            told = f" whose name says so; a pattern such as '{source.rstrip('/')}/*' takes files of any name"
+            told = f" by its name; a pattern such as '{source.rstrip('/')}/*' takes files of any name"
         return JnrrdzError(f"the folder holds no {wanted}{told}", url=source)
 
     def of_stac(self, url: str, kind: Kind, by: str = "") -> Iterator[Found]:

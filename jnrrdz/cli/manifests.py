@@ -62,7 +62,7 @@ Examples:
     help="Where each value along the axis stands: in the name (one group finds a number or a date), or in the "
     "image's own time.",
 )
-@click.option("--keep-order", is_flag=True, help="Keep the order of REFS, and values that are there twice.")
+@click.option("--keep-order", is_flag=True, help="Keep the order of REFS, and equal values too.")
 @click.option("--skip-mismatched", is_flag=True, help="Leave out what does not fit, with a warning for each.")
 @json_option
 @form_options
@@ -148,7 +148,7 @@ def convert(
 
     def rewrite(name: str) -> None:
         if manifest_form(name) is None:
-            raise UnsupportedError(f"is no manifest; jnrrdz index {name} -o OUT writes one", url=name)
+            raise UnsupportedError(f"this is not a manifest; jnrrdz index {name} -o OUT writes one", url=name)
         place = places[name]
         output = replace(form, target_options=reach.options(place))
         with as_file(place) as out:

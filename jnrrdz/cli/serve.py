@@ -5,14 +5,17 @@ A module of its own, short as it is: each command stands in one, and imports wha
 
 import importlib
 import secrets
+from pathlib import Path
 from typing import Any
 
 import click
 
 from jnrrdz.cli.console import Console, console_of, say
 from jnrrdz.cli.options import Reach, access_options, console_options
-from jnrrdz.errors import UnsupportedError
+from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.manifests.manifest import split_version
 from jnrrdz.options import LOCAL, ServeOptions
+from jnrrdz.sources.url import local_path
 
 CODECS = ["zstd", "gzip", "bytes"]
 ORIGINS = "Let pages of this origin read; * for all. Repeatable."
@@ -78,6 +81,10 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     console.hush_icechunk()
     catalog = importlib.import_module("jnrrdz.server.catalog").Catalog(sources, wanted)
     catalog.refresh()
+    for entry in catalog.listed.values():
+        path = local_path(split_version(entry.source)[0])
+        if path is not None and not Path(path).exists():
+            raise JnrrdzError("not found", url=path)
     listening = running.listening_socket(host, port)
     base = running.base_url(listening, wanted)
     for name in catalog.listed:

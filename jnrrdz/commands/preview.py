@@ -309,14 +309,14 @@ class _Meaning:
             )
         for name, index in how.at.items():
             if not 0 <= index < (size := image.shape[image.names.index(name)]):
-                raise UnsupportedError(f"{name}={index} is asked for; indices go from 0 to {size - 1}", field="at")
+                raise UnsupportedError(f"there is no {name}={index}; {name} goes from 0 to {size - 1}", field="at")
         axis = next((name for name in further if name in BANDS), None)
         count = 1 if axis is None else image.shape[image.names.index(axis)]
         chosen = how.at.get(axis) if axis is not None else None
         if how.bands is not None:
             if max(how.bands) > count:
                 raise UnsupportedError(
-                    f"{max(how.bands)} is asked for; the image has {count} band{'' if count == 1 else 's'}",
+                    f"there is no band {max(how.bands)}; the image has {count} band{'' if count == 1 else 's'}",
                     field="bands",
                 )
             return cls(tuple(number - 1 for number in how.bands), "rgb" if len(how.bands) > 1 else "grey", how.at)

@@ -64,7 +64,9 @@ def refresh(
     (reach,) = with_choices(choices, access or Access())
     name = os.fspath(refs)
     if manifest_form(name) is None:
-        raise UnsupportedError("this is no manifest; refresh renews manifests, index makes one of an image", url=name)
+        raise UnsupportedError(
+            "this is not a manifest; jnrrdz index makes one of an image, refresh renews it", url=name
+        )
     manifest = api.open_store(name, access=reach).manifest
     pool = SourcePool(manifest, options=reach.source_options, allow=reach.allow, opener=open_source)
     changed = _changed(manifest, pool, jobs)
@@ -99,7 +101,7 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
     """Return what the manifest should say now."""
     trust = manifest.trust(access.allow)
     if trust is None:
-        raise UnsupportedError("was scanned, and is no manifest")
+        raise UnsupportedError("this is a scanned image, not a manifest")
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
     origin = group.origin
     asked = origin.get("options")

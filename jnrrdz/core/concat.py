@@ -132,7 +132,7 @@ def ordered(members: Sequence[Member], read: ReadValues, *, keep_order: bool) ->
             for place in twins[:SHOWN_TWINS].tolist()
         ]
         raise UnrepresentableError(
-            f"{len(twins)} coordinates are there twice: {'; '.join(shown)}; --keep-order takes them as they come",
+            f"several images have the same coordinate: {'; '.join(shown)}; --keep-order keeps them all, in their order",
             field="coordinate",
         )
     starts = np.cumsum([0, *(member.size for member in members)])[:-1]
@@ -352,7 +352,7 @@ class Concatenation:
                 lifted(array.codecs)
             elif "grid_mapping" in array.attributes and self.dim in {"y", "x"}:
                 raise UnrepresentableError(
-                    f"images of one place are not continued along {self.dim}: they would lie over each other",
+                    f"images of the same place cannot be joined along {self.dim}: they would lie over each other",
                     field=path,
                 )
         own = _own_coordinate(group, self.dim, coordinate)

@@ -132,8 +132,8 @@ def _file_format(read: ReadAhead, url: str) -> Format:
         raise UnsupportedError(message, url=url)
     readable = ", ".join(fmt.name for fmt in FORMATS if not fmt.is_directory)
     name = next((name for magic, name in KNOWN.items() if head.startswith(magic)), None)
-    found = f"starts with {head[:8].hex(' ')}, which is" if name is None else f"is {name},"
-    raise UnsupportedError(f"{found} no format that jnrrdz reads; these are {readable}", url=url)
+    found = f"the file starts with {head[:8].hex(' ')}" if name is None else f"this is {name}"
+    raise UnsupportedError(f"{found}, which is not a format that jnrrdz reads; it reads {readable}", url=url)
 
 
 def _group(fmt: Format, options: ScanOptions, url: str, *source: Any) -> VirtualGroup:

@@ -149,7 +149,7 @@ def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Pla
         if stat.S_ISLNK(os.lstat(path).st_mode):  # the link stays, as a shell's `>` has it
             path = os.path.realpath(path)
     if not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120  a path object costs more than the call
-        raise JnrrdzError("the folder to write to does not exist; make it first", url=target)
+        raise JnrrdzError("the folder of this output does not exist; make it first", url=target)
     try:
         entry = os.stat(path)  # noqa: PTH116  the same
     except OSError:

@@ -134,8 +134,8 @@ def format_of(out: str) -> str:
     ending = f".{name.rpartition('.')[2]}" if "." in name.lstrip(".") else ".json"
     if ending not in ENDINGS:
         raise UnsupportedError(
-            f"{ending} is no ending of a manifest; these are {', '.join(ENDINGS)}, and with --format (format=) "
-            "OUT may have any name",
+            f"a manifest does not end in {ending}; end it in {', '.join(ENDINGS)}, or name its form with --format "
+            "(format=)",
             url=out,
             field="--output",
         )

@@ -227,8 +227,9 @@ def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError 
 
 def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
     text = str(error) or type(error).__name__
-    if isinstance(error, FileNotFoundError):
-        return JnrrdzError("not found", url=url)
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        reason = "" if isinstance(error, FileNotFoundError) else ": a folder in this path is a file"
+        return JnrrdzError(f"not found{reason}", url=url)
     if isinstance(error, PermissionError) or "redential" in type(error).__name__:
         hint = f"; {_CREDENTIALS}" if url.startswith("s3") else ""
         return JnrrdzError(f"permission denied ({action}): {text}{hint}", url=url)
@@ -240,17 +241,18 @@ def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
         return UnsupportedError(f"cannot be opened ({action}): {text}", url=url)
     if isinstance(error, TimeoutError):
         return JnrrdzError(f"no answer in time ({action}): {text}", url=url)
-    place = _unreached(error)
     if isinstance(error, OSError) and error.strerror:  # the path is said already
         text = error.strerror
-    no_connection = f"no connection to {place}; check the address, and that a server answers there"
-    return JnrrdzError(f"{action} failed: {text}" if place is None else no_connection, url=url)
+    return JnrrdzError(_unreached(error) or f"{action} failed: {text}", url=url)
 
 
 def _unreached(error: BaseException | None) -> str | None:
-    """Return the host and port that aiohttp could not connect to, None where that is not what happened."""
+    """Return what to say of a host that aiohttp could not connect to, None where that is not what happened."""
     while error is not None:
+        host, port = getattr(error, "host", ""), getattr(error, "port", "")
+        if type(error).__name__ == "ClientConnectorDNSError":
+            return f"no host has the name {host}; check the address"
         if type(error).__name__ == "ClientConnectorError":
-            return f"{getattr(error, 'host', '')}:{getattr(error, 'port', '')}"
+            return f"no connection to {host}:{port}; check the address, and that a server answers there"
         error = error.__cause__ or error.__context__
     return None

@@ -164,8 +164,8 @@ PROGRESS = 16 * 1024
 _OK, _PARTIAL, _PRECONDITION_FAILED, _UNSATISFIABLE = 200, 206, 412, 416
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
 _ADVICE = {
-    401: "; the server wants credentials (storage option headers)",
-    403: "; the server wants credentials (storage option headers), or a signed URL has expired",
+    401: "; the server wants credentials (in Python: storage_options={'headers': {...}})",
+    403: "; the server wants credentials (in Python: storage_options={'headers': {...}}), or a signed URL has expired",
     404: "; check the URL",
     410: "; it was there and is gone",
 }

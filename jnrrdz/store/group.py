@@ -353,7 +353,7 @@ def no_such_group(store: ReferenceStore, path: str) -> JnrrdzError:
     groups = [at for at, node in store.manifest.documents.nodes().items() if at and node.get("node_type") == "group"]
     near = get_close_matches(path, groups, 3) or groups
     some = ", ".join(near[:_SHOWN]) + (f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else "")
-    there = f"there {'is' if len(near) == 1 else 'are'} {some}" if groups else "all stands at the root, name none"
+    there = f"there {'is' if len(near) == 1 else 'are'} {some}" if groups else "the file has no groups, so name none"
     return JnrrdzError(f"no such group; {there}", url=str(store), field=path or "/")
 
 

@@ -28,13 +28,13 @@ NO_SOURCES = [
     (
         "random.tif",
         bytes(range(7, 207)),
-        "starts with 07 08 09 0a 0b 0c 0d 0e, which is no format",
+        "starts with 07 08 09 0a 0b 0c 0d 0e, which is not a format",
     ),
     ("empty.tif", b"", "the file is empty"),
     ("image.jp2", JP2, "no codestream in the file itself"),
     ("image.j2k", J2K, "where the main header goes on"),
     ("header.tif", b"II*\0", "header.tif"),
-    ("no.txt", b"{}", "is JSON, no format that jnrrdz reads; these are TIFF"),
+    ("no.txt", b"{}", "this is JSON, which is not a format that jnrrdz reads; it reads TIFF"),
     ("a\x1bb.tif", None, "a\\x1bb.tif: not found"),
 ]
 

@@ -19,7 +19,17 @@ READ = "TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, DMR++"
 
 MISTAKES = {
     "a wrong path": ("index nosuch.tif -o a.json", 1, "error: HERE/nosuch.tif: not found"),
-    "a path below a file": ("info scene.json/0", 1, "error: HERE/scene.json/0: opening failed: Not a directory"),
+    "a path below a file": (
+        "info scene.json/0",
+        1,
+        "error: HERE/scene.json/0: not found: a folder in this path is a file",
+    ),
+    "a path that is to be served": ("serve nosuch.tif --port 0", 1, "error: nosuch.tif: not found"),
+    "a host that has no such name": (
+        "index http://nosuch.invalid/a.tif -o a.json",
+        1,
+        "error: http://nosuch.invalid/a.tif: no host has the name nosuch.invalid; check the address",
+    ),
     "a typo in a group": (
         "preview scene.json -o a.png --group 9",
         1,
@@ -28,15 +38,12 @@ MISTAKES = {
     "a group of an image without levels": (
         "tile flat.tif -o a.jnrrd --tile 8,8 --group 1",
         1,
-        "error: HERE/flat.tif: 1: no such group; all stands at the root, name none",
+        "error: HERE/flat.tif: 1: no such group; the file has no groups, so name none",
     ),
     "an empty folder": (
         "index empty -o a.json",
         1,
-        (
-            "error: empty: the folder holds no image whose name says so; a pattern such as 'empty/*' takes files of "
-            "any name"
-        ),
+        ("error: empty: the folder holds no image by its name; a pattern such as 'empty/*' takes files of any name"),
     ),
     "a manifest where an image is needed": (
         "index scene.json -o a.json",
@@ -52,29 +59,36 @@ MISTAKES = {
         "index flat.tif -o a.jsn",
         2,
         (
-            "error: a.jsn: --output: .jsn is no ending of a manifest; these are .json, .parquet, .parq, .icechunk, and "
-            "with --format (format=) OUT may have any name"
+            "error: a.jsn: --output: a manifest does not end in .jsn; end it in .json, .parquet, .parq, .icechunk, or "
+            "name its form with --format (format=)"
         ),
     ),
-    "a PNG": ("index a.png -o a.json", 1, f"error: HERE/a.png: is PNG, no format that jnrrdz reads; these are {READ}"),
+    "a PNG": (
+        "index a.png -o a.json",
+        1,
+        f"error: HERE/a.png: this is PNG, which is not a format that jnrrdz reads; it reads {READ}",
+    ),
     "a JPEG": (
         "index a.jpg -o a.json",
         1,
-        f"error: HERE/a.jpg: is JPEG, no format that jnrrdz reads; these are {READ}",
+        f"error: HERE/a.jpg: this is JPEG, which is not a format that jnrrdz reads; it reads {READ}",
     ),
     "a text": (
         "index a.txt -o a.json",
         1,
         (
-            "error: HERE/a.txt: starts with 68 65 6c 6c 6f 20 77 6f, which is no format that jnrrdz reads; "
-            f"these are {READ}"
+            "error: HERE/a.txt: the file starts with 68 65 6c 6c 6f 20 77 6f, which is not a format that jnrrdz reads; "
+            f"it reads {READ}"
         ),
     ),
     "an empty file": ("index empty.tif -o a.json", 1, "error: HERE/empty.tif: the file is empty"),
     "a truncated TIFF": (
         "index cut.tif -o a.json",
         1,
-        "error: HERE/cut.tif: StripOffsets: segment 0 begins at 360, the file ends at 300: it is truncated (at byte 8)",
+        (
+            "error: HERE/cut.tif: StripOffsets: the file is truncated: segment 0 begins at 360, and the file ends at "
+            "300 (at byte 8)"
+        ),
     ),
     "an output that exists": (
         "index flat.tif -o scene.json",
@@ -92,7 +106,7 @@ MISTAKES = {
     "a folder that is not there": (
         "index flat.tif -o out/a.json",
         1,
-        "error: out/a.json: the folder to write to does not exist; make it first",
+        "error: out/a.json: the folder of this output does not exist; make it first",
     ),
     "no output": ("index flat.tif", 2, "Error: Missing option '-o' / '--output'."),
     "the source as the output": (
@@ -142,12 +156,12 @@ MISTAKES = {
     "a wrong band": (
         "preview flat.tif -o b.png --bands 4",
         2,
-        "Error: --bands: 4 is asked for; the image has 1 band",
+        "Error: --bands: there is no band 4; the image has 1 band",
     ),
     "an index out of range": (
         "preview stack.tif -o b.png --at band=9",
         2,
-        "Error: --at: band=9 is asked for; indices go from 0 to 2",
+        "Error: --at: there is no band=9; band goes from 0 to 2",
     ),
     "an axis that is not there": (
         "preview flat.tif -o b.png --at t=5",
@@ -157,7 +171,7 @@ MISTAKES = {
     "a report in a folder that is not there": (
         "batch flat.tif -o {stem}.a.json --report out/r.jsonl",
         1,
-        "error: out/r.jsonl: the folder to write to does not exist; make it first",
+        "error: out/r.jsonl: the folder of this output does not exist; make it first",
     ),
     "a placeholder that is none": (
         "batch flat.tif -o {nome}.json",
@@ -180,7 +194,7 @@ MISTAKES = {
     "an image where a manifest is needed": (
         "refresh flat.tif",
         1,
-        "error: flat.tif: this is no manifest; refresh renews manifests, index makes one of an image",
+        "error: flat.tif: this is not a manifest; jnrrdz index makes one of an image, refresh renews it",
     ),
     "no server": (
         "index http://127.0.0.1:PORT/a.tif -o a.json",

@@ -234,8 +234,8 @@ def test_what_changed_below_a_prefix_is_refreshed_where_it_lies(larder, at, seaw
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        ("folder", "the folder holds no image whose name says so; a pattern such as 'x/*'"),
-        ("manifests", "the folder holds no image, but manifests; jnrrdz convert"),
+        ("folder", "the folder holds no image by its name; a pattern such as 'x/*'"),
+        ("manifests", "the folder holds no image, only manifests; jnrrdz convert"),
         ("nothing", "x/*.tif: nothing is found by this pattern"),
         ("list", "names nothing"),
         ("itself", "names nothing"),

@@ -262,7 +262,7 @@ RULES = {
     "no group": (r"\d{8}", MalformedError, "no pair of"),
     "two groups": (r"(\d{4})(\d{4})", MalformedError, "has 2 pairs of"),
     "no expression": (r"(", MalformedError, "not a regular expression"),
-    "twins": (r"_(\d{4})", UnrepresentableError, "2 coordinates are there twice"),
+    "twins": (r"_(\d{4})", UnrepresentableError, "several images have the same coordinate"),
     "no date": (r"_(?P<date>\d{6})", MalformedError, "not a date"),
 }
 
@@ -373,7 +373,7 @@ def test_images_of_one_place_are_not_put_beside_each_other(tmp_path, dim):
     """Their affine is the same, so that the second would be said to lie where it does not."""
     for name in ("a.tif", "b.tif"):
         write(tmp_path / name, height=128, width=128, overviews=())
-    with pytest.raises(UnrepresentableError, match=f"not continued along {dim}"):
+    with pytest.raises(UnrepresentableError, match=f"cannot be joined along {dim}"):
         merge([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path / "out.json", concat_dim=dim)
     assert not (tmp_path / "out.json").exists()
 

@@ -129,7 +129,7 @@ def test_microscopy_is_shown_in_the_colours_and_windows_of_its_channels(tmp_path
     assert not shown[..., 2].any()
     shown = picture(tmp_path / "a.ome.tif", size=160, at={"z": 0, "c": 1}, stretch="min,max")
     assert shown[0, 0, 0] == 0
-    with pytest.raises(jnrrdz.JnrrdzError, match="z=9 is asked for; indices go from 0 to 4"):
+    with pytest.raises(jnrrdz.JnrrdzError, match="there is no z=9; z goes from 0 to 4"):
         picture(tmp_path / "a.ome.tif", at={"z": 9})
 
 

@@ -331,7 +331,9 @@ def test_nothing_to_put_together_is_an_error():
 
 def test_coordinates_that_are_there_twice_are_refused_unless_the_order_is_kept():
     groups = [scene(name) for name in "abc"]
-    with pytest.raises(UnrepresentableError, match=r"1 coordinates are there twice: 5 of a and c; --keep-order"):
+    with pytest.raises(
+        UnrepresentableError, match=r"several images have the same coordinate: 5 of a and c; --keep-order"
+    ):
         concat(groups, "time", [5, 1, 5], names="abc")
     kept = concat(groups, "time", [5, 1, 5], keep_order=True)
     assert np.frombuffer(kept.children["time"].refs.inline[0], "<i8").tolist() == [5, 1, 5]

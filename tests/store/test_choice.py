@@ -107,7 +107,7 @@ def test_a_missing_group_names_those_that_are_there(five, tmp_path):
         jnrrdz.preview(five, jnrrdz.PreviewOptions(group="image9"))
     plain = tmp_path / "a.tif"
     tifffile.imwrite(plain, np.ones((4, 4), "u1"))
-    with pytest.raises(jnrrdz.JnrrdzError, match="no such group; all stands at the root, name none"):
+    with pytest.raises(jnrrdz.JnrrdzError, match="no such group; the file has no groups, so name none"):
         jnrrdz.open_dataset(plain, group="1")
 
 

@@ -121,7 +121,7 @@ def test_a_loop(order, big):
         (b"II*\0", "header of 4 bytes where 8"),
         (b"MM\0+\0\x08\0\0", "header of 8 bytes where 16"),
         (b"II+\0\x04\0\0\0" + bytes(8), "offsets are not 8 bytes"),
-        (b"II*\0\x08\0\0\0", "the source has 8"),
+        (b"II*\0\x08\0\0\0", "the source has only 8"),
         (b"II*\0\x08\0\0\0\0\0", "0 entries"),
         (b"II*\0\x08\0\0\0\xff\xff" + bytes(40), "65535 entries"),
         (b"II*\0\x08\0\0\0\x02\0" + bytes(12), "24 bytes would end at 34"),
@@ -137,7 +137,7 @@ def test_a_count_beyond_the_end_is_refused_before_it_is_read(count):
     data = header("<", 8) + directory("<", [(273, 4, count, 8)], 0)
     layout = layout_of(data)
     ifd = layout.ifd(layout.main[0])
-    with pytest.raises(MalformedError, match=f"would end at .*the source has {len(data)}") as caught:
+    with pytest.raises(MalformedError, match=f"would end at .*the source has only {len(data)}") as caught:
         layout.array(ifd, 273)
     assert "StripOffsets" in str(caught.value)
     assert layout.array(ifd, 273, limit=2).tolist() == list(struct.unpack("<2I", data[8:16]))

@@ -130,7 +130,7 @@ class TiffLayout:
             raise MalformedError(text, offset=start, field=name)
         if start < 0 or length < 0 or stop > self.size:
             raise MalformedError(
-                f"{length} bytes would end at {stop}, the source has {self.size}", offset=start, field=name
+                f"{length} bytes would end at {stop}, but the source has only {self.size}", offset=start, field=name
             )
         data = self._read(start, stop)
         if len(data) != length:
@@ -507,12 +507,12 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     beyond, cut = ~missing & (offsets >= size), ~missing & (ends > size)
     if beyond.any():
         number = int(beyond.argmax())
-        reason = f"segment {number} begins at {offsets[number]}, the file ends at {size}: it is truncated"
+        reason = f"the file is truncated: segment {number} begins at {offsets[number]}, and the file ends at {size}"
         raise MalformedError(reason, offset=here, field=tags[0].name)
     # libtiff takes what there is of a compressed image in one piece, whose length many writers got wrong
     if cut.any() and (image.segments > 1 or image.compression == Compression.NONE):
         number = int(cut.argmax())
-        reason = f"segment {number} ends at {ends[number]}, the source at {size}: it is truncated"
+        reason = f"the file is truncated: segment {number} ends at {ends[number]}, and the file ends at {size}"
         raise MalformedError(reason, offset=here, field=tags[1].name)
     return Segments(offsets, np.minimum(lengths, size - offsets), missing)
 
