@@ -25,6 +25,7 @@ import z5py
 import jnrrdz
 from jnrrdz.core.codecs import CodecSpec
 from jnrrdz.core.readers import ANY, GDAL, ZARR, verdicts
+from tests.nrrd.tiled_files import core, keys, stored, tiles_of, write
 from tests.writers import geotiff
 
 pytestmark = [
@@ -133,6 +134,18 @@ def by_nrrd_writers(folder):
     return found
 
 
+def by_bytes_as_jnrrd(folder):
+    """Write tiles of JNRRD by numpy alone, plain and packed as Zarr packs; nobody else writes such files."""
+    found = {}
+    for packed, endian in itertools.product(("raw", "gzip", "zstd"), ("little", "big")):
+        path = folder / f"{packed}-{endian}.jnrrd"
+        found[path] = noise((6, 24, 32))
+        blobs = [stored(part, endian, packed) for _, part in tiles_of(found[path], (8, 12, 3))]
+        own = {"format": "chunked", "edge_handling": "pad", "compression": packed}
+        write(path, core(found[path], endian) | keys((8, 12, 3), **own), blobs)
+    return found
+
+
 def by_n5_writers(folder):
     """Write full blocks of N5 with tensorstore and z5py: every compression that Zarr has, several types."""
     found = {}
@@ -225,6 +238,7 @@ WRITERS = {
     "gdal": by_gdal,
     "nitf": by_gdal_as_nitf,
     "nrrd": by_nrrd_writers,
+    "jnrrd": by_bytes_as_jnrrd,
     "n5": by_n5_writers,
 }
 
