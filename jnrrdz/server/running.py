@@ -8,14 +8,16 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import wait
+from pkgutil import resolve_name
 from typing import Any, cast, get_args
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.formats import FORMATS
 from jnrrdz.options import LOCAL, Access, Packing, ServeOptions
 from jnrrdz.server.app import App, make_app
 
@@ -86,6 +88,8 @@ def http_server(app: App) -> Any:
 
     from jnrrdz.server.connections import KEEP_ALIVE, BoundedProtocol  # noqa: PLC0415  the same
 
+    kinds = {entry.kind for entry in app.catalog.listed.values()}
+    threading.Thread(target=_import_readers, args=(kinds,), name="jnrrdz-imports", daemon=True).start()
     config = uvicorn.Config(
         app,
         http=BoundedProtocol,
@@ -99,6 +103,14 @@ def http_server(app: App) -> Any:
         timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)
+
+
+def _import_readers(kinds: Collection[str]) -> None:
+    """Import the decoders, and what scans the formats that are named: the first picture does not wait for it."""
+    for fmt in FORMATS:
+        for function in filter(None, (fmt.decoders, fmt.scan if fmt.name in kinds else None)):
+            with suppress(ImportError):  # told when something is read
+                resolve_name(function)
 
 
 def run(sources: Sequence[str], options: ServeOptions, listening: socket.socket, workers: int = 1) -> None:
