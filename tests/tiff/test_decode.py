@@ -8,6 +8,7 @@ from pathlib import Path
 import imagecodecs
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
@@ -222,3 +223,26 @@ def test_every_configuration_that_the_scanner_emits_validates(path):
     assert entries
     for entry in entries:
         SCHEMA.validate(json.loads(json.dumps(entry)))
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # a NaN that signals, in another type
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+@pytest.mark.parametrize("compression", ["zlib", "lzw", "zstd"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("layout", ["grey", "contig", "separate"])
+def test_predicted_floats_are_bit_for_bit_those_of_others(tmp_path, byteorder, compression, size, layout):
+    dtype, bits = f"f{size}", f"u{size}"
+    shape = {"grey": (45, 67), "contig": (45, 67, 3), "separate": (3, 45, 67)}[layout]
+    rng = np.random.default_rng(1)  # every kind of NaN and infinity too
+    pixels = rng.integers(0, np.iinfo(bits).max, shape, bits, endpoint=True).view(dtype)
+    how = {"photometric": "minisblack", "planarconfig": None if layout == "grey" else layout, "metadata": None}
+    for name, sizes in {"tiles": {"tile": (16, 32)}, "strips": {"rowsperstrip": 7}}.items():
+        path = tmp_path / f"{name}.tif"
+        tifffile.imwrite(path, pixels, byteorder=byteorder, compression=compression, predictor=3, **how, **sizes)
+        expected = np.moveaxis(pixels, -1, 0) if layout == "contig" else pixels
+        got = np.ascontiguousarray(jnrrdz.open_group(jnrrdz.scan(path))["data"][...])
+        np.testing.assert_array_equal(got.view(bits), np.ascontiguousarray(expected).view(bits))
+        with rasterio.open(path) as opened:
+            theirs = opened.read()
+        np.testing.assert_array_equal(got.reshape(theirs.shape).astype(theirs.dtype), theirs)

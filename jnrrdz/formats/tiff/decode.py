@@ -42,6 +42,7 @@ from jnrrdz.formats.tiff.tags import (
     FieldType,
     Photometric,
     Planar,
+    Predictor,
     SampleFormat,
     Tag,
     name_of,
@@ -194,6 +195,22 @@ def fax_ends_early(scheme: int, t4_options: int, data: bytes, pixels: NDArray[np
     return False
 
 
+def without_float_predictor(stream: NDArray[Any]) -> NDArray[Any]:
+    """Return the floats of (row, column, sample) whose bytes are predicted: Adobe's TIFF Technical Note 3.
+
+    A row has the first byte of all its floats, the one with the sign, then all second ones, and of all these the
+    differences.  imagecodecs' own function gives the same in three times the time: it works byte by byte.
+    """
+    rows, columns, samples = stream.shape
+    size = stream.itemsize
+    differences = np.ascontiguousarray(stream).view(np.uint8).reshape(rows, size * columns, samples)
+    planes = imagecodecs.delta_decode(differences, axis=1).reshape(rows, size, columns * samples)
+    floats = np.empty((rows, columns * samples, size), np.uint8)
+    for number in range(size):
+        floats[..., size - 1 - number] = planes[:, number]
+    return floats.view(f"<f{size}").reshape(stream.shape)
+
+
 type Shape = tuple[int, ...]
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
@@ -281,23 +298,31 @@ class TileDecoder:
         # tifffile knows no signed samples of 24 bits, and unpacks big-endian ones as if they were little
         is_int24 = config.bits_per_sample[:1] == (INT24,) and config.sample_format[:1] != (SampleFormat.IEEEFP,)
         self._needs_libtiff = is_int24 or self._is_ycbcr or config.compression in LIBTIFF_ONLY
+        bits = set(config.bits_per_sample)
+        are_floats = set(config.sample_format) == {SampleFormat.IEEEFP} and len(bits) == 1 and bits <= {16, 32, 64}
+        self._has_float_predictor = (
+            config.predictor == Predictor.FLOATING_POINT and are_floats and (config.compression in DECODERS)
+        )
         # whole colours of 8 bits: the common case, and one with a faster way
         is_colour = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
         is_bytes = self.samples == COLOURS and set(config.bits_per_sample) == {8} and dtype == np.uint8
         self._is_rgb = config.compression in {Compression.JPEG, Compression.WEBP} and is_colour and is_bytes
-        bits = sum(config.bits_per_sample[: self.samples])
-        least = min(height * -(-width * bits // 8) for height, width in self.sizes)
+        pixel_bits = sum(config.bits_per_sample[: self.samples])
+        least = min(height * -(-width * pixel_bits // 8) for height, width in self.sizes)
         self._least_bytes = 0 if self._is_ycbcr else least  # nothing is known of subsampled ones
 
     @cached_property
     def _pages(self) -> dict[tuple[int, int, bool], Decode]:
         """The decode function of tifffile for every size, with and without a JFIF header in the chunk."""
         pages: dict[tuple[int, int, bool], Decode] = {}
+        config = self.config
+        if self._has_float_predictor:  # its bytes are in no order but their own, which `without_float_predictor` knows
+            config = replace(config, predictor=1, byte_order="little")
         sizes = {size: None for height, width in self.sizes for size in ((height, width), (height + 1, width))}
         for (height, width), jfif in product(sizes, (False, True) if self.config.compression in JPEGS else (False,)):
             # tifffile looks for JFIF in the first segment of the file and decides the colours by it
             stub = b"\xff\xd8\xff\xe0\0\x10JFIF\0\0" if jfif else bytes(12)
-            with tifffile.TiffFile(io.BytesIO(synthetic_tiff(self.config, width, height, stub))) as tif:
+            with tifffile.TiffFile(io.BytesIO(synthetic_tiff(config, width, height, stub))) as tif:
                 pages[height, width, jfif] = tif.pages[0].decode
         return pages
 
@@ -423,7 +448,8 @@ class TileDecoder:
             if self._needs_libtiff:
                 return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
             if pixels is not None and not self._holds_more(data, height, width):
-                return pixels.reshape(height, width, -1)
+                pixels = pixels.reshape(height, width, -1)
+                return without_float_predictor(pixels) if self._has_float_predictor else pixels
         raise first or MalformedError("no pixels")
 
     def _holds_more(self, data: bytes | memoryview, height: int, width: int) -> bool:
