@@ -204,7 +204,7 @@ def without_float_predictor(stream: NDArray[Any]) -> NDArray[Any]:
     rows, columns, samples = stream.shape
     size = stream.itemsize
     differences = np.ascontiguousarray(stream).view(np.uint8).reshape(rows, size * columns, samples)
-    planes = imagecodecs.delta_decode(differences, axis=1).reshape(rows, size, columns * samples)
+    planes = np.asarray(imagecodecs.delta_decode(differences, axis=1)).reshape(rows, size, columns * samples)
     floats = np.empty((rows, columns * samples, size), np.uint8)
     for number in range(size):
         floats[..., size - 1 - number] = planes[:, number]
