@@ -177,7 +177,7 @@ def test_a_chunk_that_does_not_decode_is_named(cog, tmp_path):
         (b"II*\0", jnrrdz.MalformedError, "header of 4 bytes"),
         (b"II*\0\x08\0\0\0", jnrrdz.MalformedError, "IFD"),
         (b"hello, world, this is no image", jnrrdz.UnsupportedError, "68 65 6c 6c 6f"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(100), jnrrdz.UnsupportedError, "is PNG, no format that"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), jnrrdz.UnsupportedError, "this is PNG, which is not a format that"),
         (b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(100), jnrrdz.UnsupportedError, "no codestream in the file"),
         (b"NITF02.10" + bytes(100), jnrrdz.MalformedError, "file header"),
         (b"    <" + bytes(100), jnrrdz.UnsupportedError, "starts with 20 20 20 20"),

@@ -77,7 +77,8 @@ def preview(
 ) -> None:
     """Draw a picture of SRC, an image or a manifest; of several one each, in the directory OUT.
 
-    It is read from the coarsest level that suffices, and shown in its own colours; what has no data is transparent.
+    The picture is read from the coarsest level that suffices, and shown in its own colours.  What has no data is
+    transparent.
     """
     from jnrrdz.commands import preview as pictures  # noqa: PLC0415  see the package
     from jnrrdz.manifests.atomic import new_file  # noqa: PLC0415  the same
