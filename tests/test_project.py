@@ -54,10 +54,7 @@ def test_every_make_command_that_is_documented_exists(document):
 
 
 def test_readme_shows_the_two_commands():
-    assert re.findall(r"^ {4}make ([a-z]+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE) == [
-        "demo",
-        "test",
-    ]
+    assert re.findall(r"`make ([a-z]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))[:2] == ["demo", "test"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -71,6 +71,12 @@ class FailingStream:
         """Flush."""
         self._failing.run("flush", self._stream.flush)
 
+    def __enter__(self) -> "FailingStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 

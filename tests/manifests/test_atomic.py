@@ -155,7 +155,7 @@ def test_outputs_follow_the_umask(tmp_path):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("{}/nowhere/a", "the folder to write to does not exist"),
+        ("{}/nowhere/a", "the folder of this output does not exist"),
         ("strange://a/b", "writing failed: Protocol not known"),
         ("/dev/null", "neither a file nor a directory"),
     ],
