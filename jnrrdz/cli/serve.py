@@ -13,7 +13,6 @@ import click
 from jnrrdz.cli.console import Console, console_of, say
 from jnrrdz.cli.options import Reach, access_options, console_options
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.manifests.manifest import split_version
 from jnrrdz.options import LOCAL, ServeOptions
 from jnrrdz.sources.url import local_path
 
@@ -69,6 +68,8 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
 
     Readers need no codecs but bytes and zstd or gzip: zarr-python and tensorstore, to name two.
     """
+    from jnrrdz.manifests.manifest import split_version  # noqa: PLC0415  see the package
+
     try:
         importlib.import_module("uvicorn")
         running = importlib.import_module("jnrrdz.server.running")

@@ -50,7 +50,7 @@ def test_a_line_for_each_source(name):
 def test_commands_without_json_are_serve_and_none_else():
     lacking = {name for name, command in cli.commands.items() if "--json" not in command.get_help(context(name))}
     assert lacking == {"serve"}
-    assert set(COMMANDS) | lacking == set(cli.commands)
+    assert set(COMMANDS) | lacking == set(cli.commands) - {"cube"}  # its line: tests/commands/test_cube.py
 
 
 def context(name):

@@ -137,7 +137,7 @@ def test_options_that_no_scan_has_are_refused(options):
 
 def test_a_source_is_no_manifest():
     scene("a.tif", 1)
-    with pytest.raises(JnrrdzError, match="no manifest"):
+    with pytest.raises(JnrrdzError, match="not a manifest"):
         jnrrdz.refresh("a.tif")
 
 

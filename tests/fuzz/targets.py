@@ -141,7 +141,7 @@ FORMATS: dict[str, Target] = {
 
 
 CODECS = ["blosc", "bytes", "gzip", "jbp-block", "jbp-jpeg", "jpeg2000"]
-CODECS += ["numcodecs.bz2", "numcodecs.lzma", "offset", "tiff-tile", "zstd"]
+CODECS += ["numcodecs.bz2", "numcodecs.lzma", "pad", "tiff-tile", "zstd"]
 """Codecs that chunks of the corpus have."""
 
 

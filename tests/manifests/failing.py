@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from jnrrdz.manifests import atomic
 from tests.servers.proxy import FaultProxy, Faults
@@ -71,7 +71,7 @@ class FailingStream:
         """Flush."""
         self._failing.run("flush", self._stream.flush)
 
-    def __enter__(self) -> "FailingStream":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

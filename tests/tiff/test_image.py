@@ -168,7 +168,7 @@ def test_a_tag_with_many_values_is_refused_by_name(name):
         ({"ImageLength": (2**31, "I")}, "ImageLength: a side of 2147483648"),
         ({"TileWidth": (0, "I")}, "TileWidth: a side of 0"),
         ({"SamplesPerPixel": (0, "H")}, "SamplesPerPixel: 0 samples"),
-        ({"TileOffsets": ([2**32 - 1] * 4, "I")}, "TileOffsets: segment 0 begins at 4294967295"),
+        ({"TileOffsets": ([2**32 - 1] * 4, "I")}, "TileOffsets: the file is truncated: segment 0 begins at 4294967295"),
     ],
 )
 def test_what_is_impossible_names_its_tag(tags, words):
