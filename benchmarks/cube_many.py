@@ -26,7 +26,7 @@ def group(number: int) -> Any:
     import numpy as np
 
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.core.codecs import CodecSpec
+    from jnrrdz.core.configuration import CodecSpec
     from jnrrdz.core.refs import ChunkRefs
 
     url = f"s3://archive/scenes/{number // BANDS:06}/B{number % BANDS:02}.tif"

@@ -47,7 +47,8 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
         store = tifffile.TiffFile(work / "a.tif").aszarr()
         return lambda: store.write_fsspec(str(work / "tifffile.json"), "file:///data", zarr_format=3)
     from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-    from jnrrdz.core.codecs import CodecSpec, bytes_
+    from jnrrdz.core.codecs import bytes_
+    from jnrrdz.core.configuration import CodecSpec
     from jnrrdz.core.refs import ChunkRefs
 
     refs = ChunkRefs.single("file:///data/a.tif", *offsets_and_lengths(side))

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jnrrdz.core.arrays import VirtualGroup, html_table
-from jnrrdz.core.codecs import is_osml
 from jnrrdz.core.physical import physical as physical_values
+from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests import in_place

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from zarr.core.array_spec import ArraySpec
 from zarr.core.common import JSON
 
-from jnrrdz.core.codecs import Configuration, Samples, check_type
+from jnrrdz.core.configuration import Configuration, Samples, check_type
 
 
 class ChunkDecoder(Protocol):

@@ -17,7 +17,9 @@ from zarr.registry import _codec_registries, get_codec_class, register_codec
 
 from jnrrdz import codecs
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import CodecSpec, Lz4Config, shown
+from jnrrdz.core.codecs import Lz4Config
+from jnrrdz.core.configuration import Codec as Entry
+from jnrrdz.core.configuration import CodecSpec, is_integer, shown
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 OWN: Mapping[str, str] = {
@@ -60,7 +62,7 @@ RULE = (
 )
 
 
-def own_codec(spec: names.Codec) -> Codec:
+def own_codec(spec: Entry) -> Codec:
     """Return our codec of an entry, zarr's where the name is none of ours."""
     own = OWN.get(spec.name)
     codec_class: Any = get_codec_class(spec.name) if own is None else getattr(codecs, own)
@@ -166,7 +168,7 @@ def _spec(entry: Any) -> CodecSpec:
     return CodecSpec(name, configuration)
 
 
-def _compressor(spec: CodecSpec) -> names.Codec:
+def _compressor(spec: CodecSpec) -> Entry:
     return Lz4Config.from_json(spec.configuration) if spec.name == names.LZ4 else spec
 
 
@@ -175,7 +177,7 @@ def _affix(spec: CodecSpec) -> int:
     if spec.name in {CRC32C, names.FLETCHER32}:
         return 4
     if spec.name == names.SHUFFLE:
-        if not names.is_integer(spec.configuration.get("elementsize"), 1, MOST_ELEMENT):
+        if not is_integer(spec.configuration.get("elementsize"), 1, MOST_ELEMENT):
             raise MalformedError(f"elementsize from 1 to {MOST_ELEMENT} is needed", field=names.SHUFFLE)
         return 0
     if spec.name == names.OFFSET:

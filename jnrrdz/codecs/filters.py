@@ -20,7 +20,8 @@ from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
 from jnrrdz.codecs.base import ChunkDecoder
 from jnrrdz.codecs.osml import JBP_BLOCK, JPEG, MAKERS, OsmlTiffTile, jpeg2000_config
 from jnrrdz.codecs.steps import OffsetCodec, PadCodec
-from jnrrdz.core.codecs import JPEG2000, OFFSET, OSML, PAD, TIFF_TILE, Jpeg2000Config, Samples, TiffTileConfig
+from jnrrdz.core.codecs import JPEG2000, OFFSET, OSML, PAD, TIFF_TILE, Jpeg2000Config, TiffTileConfig
+from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, chunk_of, component_samples
 from jnrrdz.formats.nitf.decode import sample_dtype

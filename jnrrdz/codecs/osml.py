@@ -21,24 +21,9 @@ from zarr.core.buffer import Buffer
 from zarr.core.common import JSON
 
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec
-from jnrrdz.core.codecs import (
-    BYTES,
-    OSML,
-    SIDE,
-    TAG,
-    UNREAD_SOURCES,
-    CodecSpec,
-    Configuration,
-    JbpBlockConfig,
-    JbpJpegConfig,
-    Jpeg2000Config,
-    Samples,
-    TiffTileConfig,
-    checked,
-    is_osml,
-    literal,
-)
-from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, dumps
+from jnrrdz.core.codecs import BYTES, OSML, SIDE, TAG, JbpBlockConfig, JbpJpegConfig, Jpeg2000Config, TiffTileConfig
+from jnrrdz.core.configuration import CodecSpec, Configuration, Samples, checked, literal
+from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, ArrayFacts, array_from_json, dumps, is_osml
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
 from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder, block_samples

@@ -26,7 +26,6 @@ from jnrrdz.codecs.base import QuickCodec, ThreadedCodec
 from jnrrdz.codecs.tiles import TileCodec, placed
 from jnrrdz.core.codecs import (
     BZ2,
-    CANONICAL,
     FLETCHER32,
     GZIP,
     LINEAR,
@@ -39,7 +38,6 @@ from jnrrdz.core.codecs import (
     ZLIB,
     ZSTD,
     ChunkFunction,
-    Codec,
     LinearConfig,
     Location,
     Lz4Config,
@@ -50,6 +48,7 @@ from jnrrdz.core.codecs import (
     SqueezeConfig,
     can_hold,
 )
+from jnrrdz.core.configuration import CANONICAL, Codec
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.n5 import decode as lz4

@@ -26,10 +26,10 @@ from jnrrdz.core.codecs import (
     Jpeg2000Config,
     Jpeg2000WindowConfig,
     NitfVqConfig,
-    Samples,
     TiffTileConfig,
     TileConfig,
 )
+from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
 from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder

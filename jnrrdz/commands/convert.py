@@ -11,7 +11,7 @@ from typing import Unpack
 
 from jnrrdz import api
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualGroup
-from jnrrdz.core.codecs import UNREAD_SOURCES, is_osml
+from jnrrdz.core.zarr_json import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import manifest_form

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz import api
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.readers import Verdict, of_all, verdicts
 from jnrrdz.core.refs import WHOLE, ChunkRefs

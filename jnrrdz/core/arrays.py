@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.codecs import Codec
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.redact import hidden, record_repr, redacted

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, RESHAPE, TIFF_TILE, TRANSPOSE, Codec, CodecSpec, ReshapeConfig
+from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, RESHAPE, TIFF_TILE, TRANSPOSE, ReshapeConfig
 from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
 from jnrrdz.core.refs import ChunkRefs, Grid, joined
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value

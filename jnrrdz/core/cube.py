@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, RESHAPE, SQUEEZE, TRANSPOSE, Codec
+from jnrrdz.core.codecs import LINEAR, RESHAPE, SQUEEZE, TRANSPOSE
 from jnrrdz.core.concat import lifted
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup, band_of
-from jnrrdz.core.codecs import Codec, LinearConfig, ScalarMap, cast_value, scale_offset
+from jnrrdz.core.codecs import LinearConfig, ScalarMap, cast_value, scale_offset
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.zarr_json import data_type, spelt
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import Codec
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.standard import CORE, NUMCODECS, STANDARD, is_own_inverse
 
 JNRRDZ = "jnrrdz"

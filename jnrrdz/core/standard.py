@@ -18,7 +18,6 @@ import numpy as np
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import (
     BLOSC,
-    BYTE_BITS,
     BYTES,
     BZ2,
     CAST_VALUE,
@@ -31,13 +30,11 @@ from jnrrdz.core.codecs import (
     TRANSPOSE,
     ZLIB,
     ZSTD,
-    Codec,
-    CodecSpec,
-    Configuration,
     JbpBlockConfig,
     TiffTileConfig,
     bytes_,
 )
+from jnrrdz.core.configuration import BYTE_BITS, Codec, CodecSpec, Configuration
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 

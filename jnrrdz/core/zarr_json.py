@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -375,3 +375,19 @@ def _facts(document: Mapping[str, Any]) -> ArrayFacts:
 def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
     """Return name and configuration of an extension point, which may be a bare name."""
     return (entry, {}) if isinstance(entry, str) else (entry["name"], entry.get("configuration") or {})
+
+
+# Manifests of osml-imagery-io
+
+UNREAD_SOURCES = "osml"
+"""The member of the root's attribute `jnrrdz` that says: what osml-imagery-io leaves out has still to be read from the
+sources."""
+
+
+def is_osml(root: Mapping[str, Any]) -> bool:
+    """Whether a manifest's root zarr.json is osml-imagery-io's, or says that `convert` took it over as it is."""
+    attributes = root.get("attributes")
+    if not isinstance(attributes, Mapping) or not {"source", "multiscales", "zarr_conventions"} <= set(attributes):
+        return False
+    own = attributes.get("jnrrdz", {UNREAD_SOURCES: True})
+    return isinstance(own, Mapping) and own.get(UNREAD_SOURCES) is True

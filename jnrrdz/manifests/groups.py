@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import UNREAD_SOURCES
 from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
+from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import read_indices

@@ -13,8 +13,18 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import CodecSpec, bytes_, is_osml, shown
-from jnrrdz.core.zarr_json import ZARR_JSON, data_type, decode_fill, dumps, encode_fill, json_value, xarray_fill
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import Codec, CodecSpec, shown
+from jnrrdz.core.zarr_json import (
+    ZARR_JSON,
+    data_type,
+    decode_fill,
+    dumps,
+    encode_fill,
+    is_osml,
+    json_value,
+    xarray_fill,
+)
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import METADATA, parse_json
 
@@ -127,11 +137,11 @@ def _whole(fill: Any, dtype: np.dtype[Any]) -> Any:
 # Codecs: filters in their order, then the compressor; numcodecs names each by `id`
 
 
-def _codecs(array: Members, dtype: np.dtype[Any], axes: int) -> list[names.Codec]:
+def _codecs(array: Members, dtype: np.dtype[Any], axes: int) -> list[Codec]:
     entries = [*(array.get("filters") or ()), *([array["compressor"]] if array.get("compressor") else ())]
     if not all(isinstance(entry, dict) and isinstance(entry.get("id"), str) for entry in entries):
         raise MalformedError(f"{shown(entries)} are no codecs", field="filters")
-    steps: list[names.Codec] = [_codec(entry, dtype) for entry in entries]
+    steps: list[Codec] = [_codec(entry, dtype) for entry in entries]
     is_reversed = array.get("order", "C") == "F" and axes > 1
     if steps and steps[0].name in _PIXELS:
         if is_reversed:

@@ -35,7 +35,8 @@ from zarr.storage import StorePath
 
 from jnrrdz.codecs.chains import checked_document, own_codec
 from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import BYTES, OFFSET, PAD, CodecSpec
+from jnrrdz.core.codecs import BYTES, OFFSET, PAD
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.manifests.documents import Documents

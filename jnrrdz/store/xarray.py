@@ -16,7 +16,7 @@ from xarray.backends import StoreBackendEntrypoint
 from xarray.backends.zarr import ZarrStore
 from xarray.indexes import RangeIndex
 
-from jnrrdz.core.codecs import shown
+from jnrrdz.core.configuration import shown
 from jnrrdz.core.ome import unit_name
 from jnrrdz.errors import MalformedError
 from jnrrdz.store.group import below, choice, no_such_group, reference_group

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.codecs import Samples
+from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import JnrrdzError, MalformedError
 
 TYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -39,7 +39,8 @@ from jnrrdz.codecs.osml import (
     adopted,
     adopted_documents,
 )
-from jnrrdz.core.codecs import OSML, is_osml
+from jnrrdz.core.codecs import OSML
+from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents
 from tests.readers import assert_identical

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec, TiffTileConfig, bytes_
+from jnrrdz.core.codecs import TiffTileConfig, bytes_
 from jnrrdz.core.concat import Concatenation, concat
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs, joined, with_tables
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import UnrepresentableError

@@ -13,7 +13,8 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.physical import physical, scaling_of
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_json

@@ -8,7 +8,7 @@ import tifffile
 import zarr
 
 import jnrrdz
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.readers import ANY, GDAL, JNRRDZ, ZARR, ZARR_WITH_JNRRDZ, of_all, verdicts
 from jnrrdz.core.standard import is_own_inverse, transpositions
 

@@ -18,7 +18,8 @@ from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json, array_json, dumps, json_value, tree_json
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError

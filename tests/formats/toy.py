@@ -6,7 +6,7 @@ import struct
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.formats.format import DecoderState, Format
 

@@ -23,7 +23,7 @@ import tifffile
 import z5py
 
 import jnrrdz
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.readers import ANY, GDAL, ZARR, verdicts
 from tests.nrrd.tiled_files import core, keys, stored, tiles_of, write
 from tests.writers import geotiff

@@ -11,7 +11,8 @@ import pytest
 import zarr
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 
 GZIP = CodecSpec("gzip", {"level": 1})

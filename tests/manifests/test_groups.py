@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError, UntrustedSourceError

@@ -15,7 +15,8 @@ import zarr
 
 import jnrrdz
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import json as kerchunk_json

@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator
 from zarr.storage import LocalStore
 
 from jnrrdz.codecs import N5DefaultCodec, ReshapeCodec, SqueezeCodec
-from jnrrdz.core.codecs import CodecSpec, Framing, Lz4Config, N5DefaultConfig, ReshapeConfig
+from jnrrdz.core.codecs import Framing, Lz4Config, N5DefaultConfig, ReshapeConfig
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.n5.decode import BlockCoder
 

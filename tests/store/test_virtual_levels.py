@@ -10,7 +10,8 @@ import pytest
 import zarr
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec, bytes_
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.pyramid import VirtualLevel, virtual_levels_attribute
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError

@@ -17,7 +17,7 @@ import numpy as np
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import Codec, CodecSpec
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError

@@ -24,7 +24,8 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config, Samples
+from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
+from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
 from jnrrdz.formats.jpeg2000.codestream import check_packets

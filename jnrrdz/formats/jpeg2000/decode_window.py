@@ -21,7 +21,8 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig, check_type
+from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
+from jnrrdz.core.configuration import check_type
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.jpeg2000.decode import COLOURS, DECODER_ERRORS, component_samples, palette_table
 from jnrrdz.formats.jpeg2000.grid import MAX_SAMPLES

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
-from jnrrdz.core.codecs import Codec, CodecSpec, Framing
+from jnrrdz.core.codecs import Framing
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
 from jnrrdz.core.standard import STANDARD
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError

@@ -34,11 +34,11 @@ from jnrrdz.core.codecs import (
     SHUFFLES,
     ZLIB,
     ZSTD,
-    Codec,
     Framing,
     Lz4Config,
     N5DefaultConfig,
 )
+from jnrrdz.core.configuration import Codec
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.n5.attributes import block_header, check_place, default_header
 

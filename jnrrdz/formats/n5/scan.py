@@ -21,7 +21,7 @@ import numpy as np
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import CodecSpec
+from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
 from jnrrdz.core.refs import ChunkRefs, GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError

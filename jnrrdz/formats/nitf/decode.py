@@ -26,11 +26,9 @@ from jnrrdz.core.codecs import (
     JbpBlockConfig,
     JbpJpegConfig,
     NitfVqConfig,
-    Samples,
-    check_type,
-    in_type,
     plain_codebooks,
 )
+from jnrrdz.core.configuration import Samples, check_type, in_type
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size

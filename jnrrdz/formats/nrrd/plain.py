@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import Codec, CodecSpec, TileConfig, can_hold
+from jnrrdz.core.codecs import TileConfig, can_hold
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, Codec, TileConfig
+from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, TileConfig
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import ChunkRefs, NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import Header

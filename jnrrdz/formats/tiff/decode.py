@@ -22,7 +22,8 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import TIFF_TILE, Samples, TiffTileConfig, check_type, in_type
+from jnrrdz.core.codecs import TIFF_TILE, TiffTileConfig
+from jnrrdz.core.configuration import Samples, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import (

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import Codec, TiffTileConfig, bytes_
+from jnrrdz.core.codecs import TiffTileConfig, bytes_
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.formats.tiff.arrays import even_rows, own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segments, tiff_image

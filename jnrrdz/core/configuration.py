@@ -1,0 +1,258 @@
+"""What all codecs' configurations share: members with their checks, their JSON, and which arrays hold their samples.
+
+`codecs` declares the configurations themselves.
+"""
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jnrrdz.errors import MalformedError
+
+SHOWN = 40
+"""Characters of a wrong value that an error shows."""
+
+type Codec = CodecSpec | Configuration
+"""One entry of a Zarr v3 array's `codecs`."""
+
+type Check = Callable[[Any], Any]
+"""From a member's JSON to its value here; a MalformedError says what is needed."""
+
+
+@dataclass(frozen=True)
+class CodecSpec:
+    """A codec that is only named here, such as zarr's own, or one that a manifest names."""
+
+    name: str
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are written alike: a codec that a manifest names may be a `Configuration` elsewhere."""
+        if not isinstance(other, CodecSpec | Configuration):
+            return NotImplemented
+        return self.name == other.name and self.configuration == other.configuration
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # mappings have no hash
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as it stands in zarr.json."""
+        if not self.configuration:
+            return {"name": self.name}
+        return {"name": self.name, "configuration": dict(self.configuration)}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The configuration of a codec of ours: subclasses declare the members, each with its check.
+
+    A field without a check lives in this process only and never gets into JSON.
+    """
+
+    NAME: ClassVar[str]
+    ALWAYS: ClassVar[frozenset[str]] = frozenset()
+    """Members that are written even at their defaults, because a reader of the manifest wants to see them."""
+
+    @classmethod
+    def from_json(cls, configuration: object) -> Self:
+        """Return the checked configuration; unknown, missing and wrong members are reported together."""
+        members = {item.name: item for item in fields(cls) if "check" in item.metadata}
+        if not isinstance(configuration, Mapping):
+            known = ", ".join(members)
+            raise MalformedError(
+                f"no configuration: found {shown(configuration)}; an object of {known} is needed", field=cls.NAME
+            )
+        values: dict[str, Any] = {}
+        problems = [f"unknown member {name!r}" for name in configuration if name not in members]
+        for name, item in members.items():
+            if name in configuration:
+                try:
+                    values[name] = item.metadata["check"](configuration[name])
+                except MalformedError as error:
+                    problems.append(f"{name}: {error.message}")
+            elif item.default is MISSING:
+                problems.append(f"{name} is missing")
+        if problems:
+            raise MalformedError("; ".join(problems), field=cls.NAME)
+        return cls(**values)
+
+    @property
+    def name(self) -> str:
+        """Return the codec's name in zarr.json."""
+        return self.NAME
+
+    @property
+    def configuration(self) -> Mapping[str, Any]:
+        """Return the members as JSON, without those at their defaults."""
+        members: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            is_written = item.default is MISSING or value != item.default or item.name in self.ALWAYS
+            if is_written and "check" in item.metadata:
+                members[item.name] = spelt(value)
+        return members
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as it stands in zarr.json."""
+        return CodecSpec(self.NAME, self.configuration).to_json()
+
+
+def spelt(value: Any) -> Any:
+    """Return a member's value as JSON has it."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, CodecSpec | Configuration):
+        return value.to_json()
+    return list(map(spelt, value)) if isinstance(value, tuple) else value
+
+
+# What checks members: each is the metadata of a dataclass's field
+
+
+def checked(check: Check) -> Mapping[str, Check]:
+    """Return a member's metadata: its value in JSON goes through this check."""
+    return {"check": check}
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: cut, for it may be of any length."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def is_integer(value: object, least: int = 0, most: float = math.inf) -> bool:
+    """Whether a value is an integer between two; true is an int to Python, but no number."""
+    return type(value) is int and least <= value <= most
+
+
+def integer(least: int = 0, most: float = math.inf) -> Mapping[str, Check]:
+    """Return the check of an integer."""
+    wanted = f"an integer of {least} or more" if most == math.inf else f"an integer from {least} to {most}"
+
+    def check(value: Any) -> Any:
+        if not is_integer(value, least, most):
+            raise MalformedError(f"found {shown(value)}; {wanted} is needed")
+        return value
+
+    return checked(check)
+
+
+def integers(most: int, *, fewest: int = 0, count: int, distinct: bool = False) -> Mapping[str, Check]:
+    """Return the check of a list of `fewest` to `count` integers from 0."""
+
+    def check(value: Any) -> tuple[int, ...]:
+        is_list = isinstance(value, list) and fewest <= len(value) <= count
+        if not is_list or not all(is_integer(item, 0, most) for item in value):
+            raise MalformedError(f"found {shown(value)}; a list of {fewest} or more integers to {most} is needed")
+        if distinct and len(set(value)) != len(value):
+            raise MalformedError(f"found {shown(value)}; different numbers are needed")
+        return tuple(value)
+
+    return checked(check)
+
+
+def one_of(*known: str) -> Mapping[str, Check]:
+    """Return the check of a value that is one of these."""
+
+    def check(value: Any) -> Any:
+        for choice in known:
+            if value == choice:
+                return choice
+        raise MalformedError(f"found {shown(value)}; {' or '.join(repr(str(choice)) for choice in known)} is needed")
+
+    return checked(check)
+
+
+def literal(fewest: int = 0, *, canonical: bool = False) -> Mapping[str, Check]:
+    """Return the check of bytes spelt in base64; canonical ones have no bits beyond their last byte."""
+
+    def check(value: Any) -> bytes:
+        if not isinstance(value, str):
+            raise MalformedError(f"found {shown(value)}; base64 text is needed")
+        try:
+            data = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise MalformedError(f"not base64 (RFC 4648, section 4): {error}") from error
+        if len(data) < fewest:
+            raise MalformedError(f"{len(data)} bytes of base64; {fewest} or more are needed")
+        # the decoder drops stray bits after the last byte; then the text would not survive a round trip
+        if canonical and spelt(data) != value:
+            raise MalformedError("not canonical base64: the bits after the last byte are not zero")
+        return data
+
+    return checked(check)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise MalformedError(f"found {shown(value)}; true or false is needed")
+    return value
+
+
+FLAG = checked(_flag)
+PALETTE = literal(1)
+CANONICAL = literal(canonical=True)
+
+
+# What chunks hold, and which arrays have room for it
+
+KINDS = {"b": "bool", "u": "uint", "i": "int", "f": "float", "c": "complex"}
+BYTE_BITS = 8
+
+
+class Samples(NamedTuple):
+    """The numbers in a codec's chunks: numpy's letter for their kind, and the bits of each, 12 of a uint12."""
+
+    kind: str
+    bits: int
+    is_exact: bool = False
+    """Whether only the type of just these bits is read, though another would have room."""
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any], *, is_exact: bool = False) -> Self:
+        """Return all the numbers of a type."""
+        return cls(dtype.kind, 1 if dtype.kind == "b" else dtype.itemsize * BYTE_BITS, is_exact)
+
+    def fit(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a type holds each of these numbers as it is."""
+        room = Samples.of(dtype)
+        if self.is_exact:
+            return (self.kind, self.bits) == room[:2]
+        if room.kind == "c" and self.kind != "c":
+            return self.fit(np.dtype(f"f{dtype.itemsize // 2}"))
+        if room.kind == "f" and self.kind in "bui":
+            return self.bits - (self.kind == "i") <= np.finfo(dtype).nmant + 1
+        if room.kind in "bui" and self.kind in "bui":
+            return self.bits + (room.kind == "i" and self.kind != "i") <= room.bits and self.kind in f"bu{room.kind}"
+        return room.kind == self.kind in "fc" and self.bits <= room.bits
+
+    def __str__(self) -> str:
+        return f"{KINDS.get(self.kind, self.kind)}{'' if self.kind == 'b' else self.bits}"
+
+
+def check_type(dtype: np.dtype[Any], samples: Samples, name: str) -> None:
+    """Refuse an array whose type does not hold a codec's samples: to cast them would change pixels silently."""
+    if not samples.fit(dtype):
+        raise MalformedError(f"samples of {samples} for an array of {dtype}, which does not hold them", field=name)
+
+
+def in_type(pixels: NDArray[Any], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Return decoded pixels in an array's type; refuse those that it does not hold."""
+    if pixels.dtype == dtype:
+        return pixels
+    samples = Samples.of(pixels.dtype)
+    if not samples.fit(dtype) and samples.kind in "ui" and pixels.size:
+        # a decoder may hand out fewer bits in a wider type
+        low, high = int(pixels.min()), int(pixels.max())
+        samples = Samples("i", max(~low, high).bit_length() + 1) if low < 0 else Samples("u", high.bit_length())
+    check_type(dtype, samples, name)
+    return pixels.astype(dtype)
