@@ -127,7 +127,10 @@ def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"]
         elif dry_run:
             say(f"{url} -> {hidden(outcome.job.output)}")
         if outcome.message is not None:
-            console.note(f"failed: {url}: {outcome.message}")
+            # an error says its place first, unless what failed is no place: a worker that died
+            place = outcome.message.partition(": ")[0]
+            named = "" if place.endswith(url.rpartition("/")[2]) else f"{url}: "
+            console.note(f"failed: {named}{outcome.message}")
             if so_far.failed <= ANNOTATED:
                 annotate(outcome.message, url)
         for warning in outcome.warnings:

@@ -30,6 +30,12 @@ MISTAKES = {
         1,
         "error: http://nosuch.invalid/a.tif: no host has the name nosuch.invalid; check the address",
     ),
+    "a typo in a scheme": (
+        "index htp://localhost/a.tif -o a.json",
+        1,
+        "error: htp://localhost/a.tif: no file system of fsspec reads addresses that begin with htp://; "
+        "did you mean http://?",
+    ),
     "a typo in a group": (
         "preview scene.json -o a.png --group 9",
         1,

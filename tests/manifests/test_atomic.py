@@ -156,7 +156,7 @@ def test_outputs_follow_the_umask(tmp_path):
     ("target", "message"),
     [
         ("{}/nowhere/a", "the folder of this output does not exist"),
-        ("strange://a/b", "writing failed: Protocol not known"),
+        ("strange://a/b", "no file system of fsspec reads addresses that begin with strange://"),
         ("/dev/null", "neither a file nor a directory"),
     ],
 )
