@@ -241,19 +241,20 @@ def _explain(error: BaseException, url: str, action: str) -> JnrrdzError:
         return UnsupportedError(f"cannot be opened ({action}): {text}", url=url)
     if isinstance(error, TimeoutError):
         return JnrrdzError(f"no answer in time ({action}): {text}", url=url)
-    if isinstance(error, ValueError) and text.startswith("Protocol not known"):
-        return UnsupportedError(_unknown_scheme(text.rpartition(": ")[2]), url=url)
     if isinstance(error, OSError) and error.strerror:  # the path is said already
         text = error.strerror
-    return JnrrdzError(_unreached(error) or f"{action} failed: {text}", url=url)
+    return JnrrdzError(_unknown_scheme(text) or _unreached(error) or f"{action} failed: {text}", url=url)
 
 
-def _unknown_scheme(found: str) -> str:
-    """Return what to say of an address that begins as none does."""
+def _unknown_scheme(text: str) -> str | None:
+    """Return what to say of an address that begins as none does, None where fsspec says something else."""
     from difflib import get_close_matches  # noqa: PLC0415  few addresses are misspelt
 
     import fsspec  # noqa: PLC0415  it is here already, for it said so
 
+    says, _, found = text.partition(": ")
+    if says != "Protocol not known":
+        return None
     near = get_close_matches(found, fsspec.available_protocols(), n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]}://?" if near else ""
     return f"no file system of fsspec reads addresses that begin with {found}://{meant}"

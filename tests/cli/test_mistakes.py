@@ -33,8 +33,10 @@ MISTAKES = {
     "a typo in a scheme": (
         "index htp://localhost/a.tif -o a.json",
         1,
-        "error: htp://localhost/a.tif: no file system of fsspec reads addresses that begin with htp://; "
-        "did you mean http://?",
+        (
+            "error: htp://localhost/a.tif: no file system of fsspec reads addresses that begin with htp://; "
+            "did you mean http://?"
+        ),
     ),
     "a typo in a group": (
         "preview scene.json -o a.png --group 9",
