@@ -8,18 +8,30 @@ SYSTEM := $(VENV)/system
 CONFORMANCE ?= ../shared/conformance/conformance.py
 RESULTS ?= .benchmarks/conformance.jsonl
 CODECS ?= auto
+UV ?= uv
+LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports dist docs bench conformance fuzz clean
+.PHONY: help demo test test-lowest coverage check lint types imports dist docs bench conformance fuzz clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(INSTALLED) ## make a small COG, index it, open it with xarray, draw it to demo/terrain.png
 	$(BIN)/python examples/demo.py
 
 test: $(INSTALLED) $(SYSTEM) ## run the tests (PYTEST="-k tiff" adds arguments)
 	$(BIN)/python -m pytest -n auto $(PYTEST)
+
+test-lowest: ## run the tests on Python 3.12 with the oldest dependencies that pyproject.toml admits (needs uv)
+	@command -v $(UV) >/dev/null || { echo "make test-lowest needs uv: pip install uv, or UV=/path/to/uv"; exit 2; }
+	$(UV) venv --quiet --allow-existing --python 3.12 $(LOWEST)
+	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct --editable '.[dev]'
+	$(LOWEST)/bin/python -m pytest -n auto $(PYTEST)
+
+coverage: $(INSTALLED) $(SYSTEM) ## run the tests, and tell which lines of the package they run (build/coverage)
+	$(BIN)/python -m pytest -n auto --cov --cov-report=html:build/coverage --cov-report=markdown:build/coverage.md $(PYTEST)
+	@tail -n 1 build/coverage.md
 
 check: lint types imports test ## what CI runs: lint, types, imports, tests
 
@@ -43,8 +55,9 @@ dist: $(INSTALLED) ## build the wheel and the sdist, check them, and try the whe
 docs: $(INSTALLED) ## build the documentation's site, strictly, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-bench: $(INSTALLED) ## ratios to tifffile, rasterio, fsspec and the bound (BENCH="--quick" adds arguments)
-	$(BIN)/python benchmarks/run.py $(BENCH)
+bench: $(INSTALLED) ## ratios to tifffile, rasterio, fsspec and the bound, kept for the site and the README (BENCH="--only http")
+	$(BIN)/python benchmarks/run.py --keep $(BENCH)
+	$(BIN)/python benchmarks/results.py
 
 conformance: $(INSTALLED) ## read every file of CORPUS=... and compare each pixel with independent readers (CODECS=proposal)
 	@test -n "$(CORPUS)" || { echo "Say which corpus: make conformance CORPUS=../shared/corpus/tiff"; exit 2; }
@@ -57,7 +70,7 @@ fuzz: $(INSTALLED) ## ten CPU-minutes of fuzzing (FUZZ="--minutes 300 tiff" adds
 	$(BIN)/python tests/fuzz/run.py $(FUZZ)
 
 clean: ## remove .venv, caches, demo/ and the benchmarks' data
-	rm -rf $(VENV) .fuzz demo .benchmarks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) .fuzz demo .benchmarks build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # The first Python >= 3.12 that runs and can make a virtual environment.  pyenv's shims fail for a
 # version that .python-version does not select, so its versions are tried by path as well.

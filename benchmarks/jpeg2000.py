@@ -144,4 +144,5 @@ def full_read(size: int, work: Path, same: Callable[[NDArray[Any], NDArray[Any],
             **peers(path, work, expected),
         },
         rounds=3,
+        goals={"jnrrdz": {"seconds": 1.1}},
     )

@@ -6,7 +6,7 @@ round is the one that the machine disturbed least.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -42,6 +42,8 @@ class Case:
     base: str
     contenders: Mapping[str, Callable[[], Sample]]
     rounds: int = 3
+    goals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What a contender's ratios are to reach, by measure."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,10 @@ class Row:
 
     case: str
     contender: str
+    base: str
     sample: Sample
     ratios: Mapping[str, float]
+    goals: Mapping[str, float]
 
 
 def timed(function: Callable[..., Any], *arguments: object) -> Sample:
@@ -70,7 +74,10 @@ def measure(case: Case) -> list[Row]:
         for name, contender in list(case.contenders.items())[:: -1 if number % 2 else 1]:
             best[name] = contender().best(best.get(name))
     base = asdict(best[case.base])
-    return [Row(case.title, name, sample, _ratios(asdict(sample), base)) for name, sample in best.items()]
+    return [
+        Row(case.title, name, case.base, sample, _ratios(asdict(sample), base), case.goals.get(name, {}))
+        for name, sample in best.items()
+    ]
 
 
 def _ratios(sample: dict[str, float | None], base: dict[str, float | None]) -> dict[str, float]:

@@ -5,6 +5,7 @@ mkdocs calls the functions by their names: https://www.mkdocs.org/user-guide/plu
 
 import posixpath
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links that leave docs/ into links to the pages made of those files, or into their names."""
+    """Add the benchmarks' figures; turn links that leave docs/ into links to the site's pages, or into names."""
     folder = posixpath.dirname(page.file.src_uri)
+    if page.file.src_uri == "benchmarks.md":
+        markdown += runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["page"]()
 
     def rewritten(match: re.Match[str]) -> str:
         words, target, anchor = match[1], match[2], match[3] or ""

@@ -24,7 +24,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/README.md", "CHANGELOG.md"]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==[0-9][A-Za-z0-9.+!]*$")
 
@@ -50,7 +50,7 @@ def requirements():
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_make_command_that_is_documented_exists(document):
     text = (ROOT / document).read_text(encoding="utf-8")
-    assert set(re.findall(r"(?:`|    )make ([a-z]+)", text)) <= TARGETS
+    assert set(re.findall(r"(?:`|    )make ([a-z-]+)", text)) <= TARGETS
 
 
 def test_readme_shows_the_two_commands():
@@ -66,8 +66,8 @@ def test_links_between_documents_lead_somewhere(document):
 
 def test_help_lists_every_public_target():
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    described = set(re.findall(r"^([a-z]+):.*## ", MAKEFILE, re.MULTILINE))
-    assert set(re.findall(r"^make ([a-z]+)", shown, re.MULTILINE)) == described == TARGETS
+    described = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z-]+)", shown, re.MULTILINE)) == described == TARGETS
 
 
 def test_pins_are_names_and_versions_only():
@@ -254,6 +254,25 @@ def test_workflows_give_nothing_away():
     command = [Path(sys.executable).parent / "zizmor", "--offline", "--quiet", "--format", "plain", ROOT / ".github"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout
+
+
+def test_the_readme_tells_the_speed_that_was_measured():
+    results = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert results["with_claims"](text) == text
+    assert results["claims"]() in text
+
+
+def test_the_site_shows_every_figure_that_is_kept():
+    results = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
+    page = results["page"]()
+    for kept in results["results"]().values():
+        for task in kept["tasks"].values():
+            for title, case in task["cases"].items():
+                section = page.partition(f"## {title[0].upper()}{title[1:]}\n")[2].partition("\n## ")[0]
+                for name, ratios in case["ratios"].items():
+                    row = next(line for line in section.splitlines() if line.startswith(f"| {name} "))
+                    assert f" {ratios['seconds']:.3g} |" in row
 
 
 def test_the_version_is_one():
