@@ -89,6 +89,17 @@ class MergeChoices(ManifestChoices, AxisChoices, total=False):
     names: Sequence[str]
 
 
+class CubeChoices(ManifestChoices, total=False):
+    """What `jnrrdz.cube` takes."""
+
+    time_from: str | None
+    band_from: str | None
+    by_day: bool
+    by: Sequence[str]
+    group_by_grid: bool
+    append: bool
+
+
 class BatchChoices(ScanChoices, AxisChoices, total=False):
     """What `jnrrdz.batch` takes."""
 
@@ -186,6 +197,32 @@ class MergeOptions:
 
     names: Sequence[str] = ()
     """The names of the references, where those are not their own."""
+
+
+@dataclass(frozen=True)
+class CubeOptions:
+    """What a cube is made of, and how its axes are told."""
+
+    time_from: str | None = None
+    """Where a file's time stands: a regular expression whose one group finds it in the name, or `metadata`; by
+    default what the STAC item says, and else the metadata."""
+
+    band_from: str | None = None
+    """A regular expression whose one group finds a file's band in its name; by default the key of the STAC asset,
+    and else the names in the file."""
+
+    by_day: bool = False
+    """Take the files of one day (UTC) for one time."""
+
+    by: Sequence[str] = ()
+    """Which of two files that have the same pixels is taken: the first of `datetime`, `updated`, `created`, `cloud`
+    and `modified` in which they differ.  A later time comes before an earlier one, less cloud before more."""
+
+    group_by_grid: bool = False
+    """Put files of other grids into groups of their own."""
+
+    append: bool = False
+    """Add the files to the cube that the output is."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from jnrrdz.cli.options import (
     form_options,
     json_option,
 )
-from jnrrdz.options import WriteOptions, with_choices
+from jnrrdz.options import CubeOptions, WriteOptions, with_choices
 from jnrrdz.redact import hidden
 
 EPILOG = """\b
@@ -67,8 +67,7 @@ def cube(  # noqa: PLR0913  an option each
     SRC are images or manifests.  Bands of several resolutions become a group for each; files that are not there
     leave their chunks missing; neighbours on one grid become one mosaic.
     """
-    from jnrrdz.commands.cube import CubeOptions  # noqa: PLC0415  see the package
-    from jnrrdz.commands.cube import cube as run  # noqa: PLC0415  the same
+    from jnrrdz.commands.cube import cube as run  # noqa: PLC0415  see the package
 
     if not refs and not stac:
         raise click.UsageError("Name files, manifests, or a STAC document with --stac.")
@@ -80,16 +79,18 @@ def cube(  # noqa: PLR0913  an option each
     console.hush_icechunk()
     ranks = ("updated", "datetime", "modified") if latest else tuple(by.split(",")) if by else ()
     (wanted,) = with_choices({**options, "by": ranks}, CubeOptions())
-    form = replace(form, target_options=reach.options(output), overwrite=form.overwrite or wanted.append)
+    form = replace(form, target_options=reach.options(output))
     made = run(found, output, wanted, stac=stac, assets=assets, access=reach.access(*found, *stac), form=form)
     for name, files in (("not there", made.absent), ("with the pixels of another", made.twins)):
         if files:
             console.note(
                 f"{len(files)} {name}: {', '.join(map(hidden, files[:TOLD]))}{' ...' if len(files) > TOLD else ''}"
             )
+    if made.rewritten is not None:
+        console.note(f"written anew, not only added to: {made.rewritten}")
     if console.as_json:
         told = {"format": made.format, "files": made.files, "times": made.times, "bands": made.bands}
-        told |= {"groups": made.groups, "chunks": made.chunks, "missing": made.missing}
+        told |= {"groups": made.groups, "chunks": made.chunks, "missing": made.missing, "rewritten": made.rewritten}
         console.tell_json(output, {**told, "absent": [hidden(one) for one in made.absent], "twins": made.twins})
     console.note(
         f"{output}: {counts(file=made.files, time=made.times, band=len(made.bands))}, {made.missing} of "

@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import batched
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,54 +23,32 @@ from jnrrdz.batches.selection import Selection
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.commands.merge import METADATA, rule_of
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import parsed
-from jnrrdz.core.cube import Cube, Scene, scenes_of
+from jnrrdz.core.cube import Built, Cube, Extension, Scene, extension, scenes_of
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
-from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import format_of, manifest_form
-from jnrrdz.options import Access, ScanOptions, WriteOptions
+from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
+from jnrrdz.manifests.manifest import Manifest, form_module, format_of, load_outline, manifest_form
+from jnrrdz.options import Access, CubeChoices, CubeOptions, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
 
 AT_ONCE = 64
 THREADS = 8
 
-LATEST = "latest"
 RANKS = ("datetime", "updated", "created", "cloud", "modified")
-"""What `by` may name: a later time comes before an earlier one, less cloud before more."""
+"""What `by` may name."""
+
+EXTENDED = ("parquet", "icechunk")
+"""Forms of manifests that grow in place."""
 
 type Source = str | os.PathLike[str] | Found | VirtualGroup
 
 
 @dataclass(frozen=True)
-class CubeOptions:
-    """What a cube is made of, and how its axes are told."""
-
-    time_from: str | None = None
-    """Where a file's time stands: a regular expression whose one group finds it in the name, or `metadata`; by
-    default what the STAC item says, and else the metadata."""
-
-    band_from: str | None = None
-    """A regular expression whose one group finds a file's band in its name; by default the key of the STAC asset,
-    and else the names in the file."""
-
-    by_day: bool = False
-    """Take the files of one day (UTC) for one time."""
-
-    by: Sequence[str] = ()
-    """Which of two files that have the same pixels is taken: the first of `RANKS` in which they differ."""
-
-    group_by_grid: bool = False
-    """Put files of other grids into groups of their own."""
-
-    append: bool = False
-    """Add the files to the cube that the output is."""
-
-
-@dataclass(frozen=True)
 class CubeMade:
-    """What was made."""
+    """What was made; of a cube that grew in its place, what it got."""
 
     output: str
     format: str
@@ -85,6 +63,8 @@ class CubeMade:
     """Files that are not there."""
     twins: tuple[str, ...]
     """Files that have the same pixels as another, `a and b`."""
+    rewritten: str | None = None
+    """Why a cube was written anew, although files were only to be added to it."""
 
     __repr__ = record_repr
 
@@ -98,44 +78,120 @@ def cube(  # noqa: PLR0913  what is taken, and how
     assets: Sequence[str] = (),
     form: WriteOptions | None = None,
     access: Access | None = None,
+    **choices: Unpack[CubeChoices],
 ) -> CubeMade:
     """Write files of many dates, bands and places as one dataset with the axes time, band, y and x.
 
-    `sources` are images, manifests, groups, or what a selection finds; `stac` are items, collections, searches or
-    tables, of which `assets` says what is taken.
+    Parameters
+    ----------
+    sources
+        Images, manifests, virtual groups, or what a selection finds.
+    out
+        The path or URL of the manifest to write, or to add to.
+    options
+        How times and bands are told, and which of files with the same pixels is taken.
+    stac
+        STAC items, collections, searches or tables, whose assets are taken too.
+    assets
+        The keys of the assets that are taken; all images without it.
+    form
+        The manifest's form, and what it may replace.
+    access
+        How the sources are reached.
+    **choices
+        Members of `CubeOptions`, `WriteOptions` and `Access`, in place of the records or beside them.
     """
-    wanted, output, reach = options or CubeOptions(), form or WriteOptions(), access or Access()
+    wanted, output, reach = with_choices(choices, options or CubeOptions(), form or WriteOptions(), access or Access())
     target = os.fspath(out)
     unknown = [name for name in wanted.by if name not in RANKS]
     if unknown:
         raise MalformedError(f"{', '.join(unknown)}; there are {', '.join(RANKS)}", field="--by")
-    made, absent = Cube(wanted.group_by_grid, bool(wanted.by)), []
+    selected = Selection((), stac=stac, assets=assets).found(lambda _: reach.storage_options, reach.allow)
+    files = _Files(itertools.chain(sources, selected), _Teller(wanted), reach)
+    made = Cube(wanted.group_by_grid, bool(wanted.by))
     if wanted.append:
-        for scene in scenes_of(_group(target, reach), target):
-            made.add(_ranked(scene))
-    found = itertools.chain(
-        sources, Selection((), stac=stac, assets=assets).found(lambda _: reach.storage_options, reach.allow)
-    )
-    teller = _Teller(wanted)
-    with ThreadPoolExecutor(THREADS) as pool:
-        for some in batched(found, AT_ONCE):
-            for source, group in zip(some, pool.map(lambda one: _read(one, reach), some), strict=True):
-                if group is None:
-                    absent.append(_name(source))
-                else:
-                    made.add(teller.scene(source, group))
+        return _appended(made, files, target, replace(output, overwrite=True))
+    files.add_to(made)
     built = made.finish()
     write_elsewhere(built.group, target, output)
-    groups = [name for name, child in built.group.children.items() if isinstance(child, VirtualGroup)]
-    return CubeMade(
-        *(target, output.format or format_of(target), len(built.names), built.times, built.bands, tuple(groups)),
-        *(built.chunks, built.missing, tuple(absent), built.twins),
+    return files.made(built, target, output)
+
+
+def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions) -> CubeMade:
+    """Add files to a cube: behind it where they are later than all that it has, else write it anew."""
+    own = form.target_options if form.target_options is not None else files.access.storage_options
+    manifest = load_outline(target, storage_options=own)
+    output = _as_before(form, manifest)
+    old = group_from_manifest(manifest, outline=True)
+    for scene in scenes_of(old, target, last=True):
+        made.add(_ranked(scene))
+    files.add_to(made)
+    built = made.finish()
+    if not files.count:
+        return files.made(replace(built, times=0, chunks=0, missing=0), target, output)
+    recorded = {record.url: state_of(record) for record in manifest.sources}
+    changed = [one.url for one in built.group.sources if recorded.get(one.url, state_of(one)) != state_of(one)]
+    if changed:
+        raise UnrepresentableError("changed since the cube was made of it; make the cube anew", url=changed[0])
+    more = extension(old, built.group, target)
+    if isinstance(more, Extension) and manifest.form in EXTENDED:
+        kept = {name: value for name, value in manifest.documents.own().items() if name in ORIGIN and name != "options"}
+        longer = replace(more, group=replace(more.group, origin={**kept, **more.group.origin}))
+        form_module(manifest.form).extend(longer, manifest.sources, target, output)
+        return files.made(longer.counted(built), target, output)
+    whole = _group(target, replace(files.access, storage_options=own))
+    for scene in scenes_of(whole, target):
+        made.add(_ranked(scene))
+    built = made.finish()
+    write_elsewhere(built.group, target, output)
+    return replace(files.made(built, target, output), rewritten=more if isinstance(more, str) else None)
+
+
+def _as_before(form: WriteOptions, manifest: Manifest) -> WriteOptions:
+    """Return the options for a manifest that is to go on as it is."""
+    own = manifest.documents.own()
+    return replace(
+        form,
+        format=manifest.form,
+        overwrite=True,
+        single_range=form.single_range or bool(own.get("single_range")),
+        keep_query=(*form.keep_query, *own.get("keep_query", ())),
     )
+
+
+@dataclass
+class _Files:
+    """The files of a cube, read as they are found."""
+
+    found: Iterable[Source]
+    teller: "_Teller"
+    access: Access
+    count: int = 0
+    absent: list[str] = field(default_factory=list)
+
+    def add_to(self, made: Cube) -> None:
+        """Read all files, a few at a time, and add them to a cube."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            for some in batched(self.found, AT_ONCE):
+                for source, group in zip(some, pool.map(lambda one: _read(one, self.access), some), strict=True):
+                    if group is None:
+                        self.absent.append(_name(source))
+                    else:
+                        made.add(self.teller.scene(source, group))
+                        self.count += 1
+
+    def made(self, built: Built, target: str, form: WriteOptions) -> CubeMade:
+        """Return what was made of them."""
+        groups = tuple(name for name, child in built.group.children.items() if isinstance(child, VirtualGroup))
+        return CubeMade(
+            *(target, form.format or format_of(target), self.count, built.times, built.bands, groups),
+            *(built.chunks, built.missing, tuple(self.absent), built.twins),
+        )
 
 
 def _ranked(scene: Scene) -> Scene:
     """Return a scene of a cube that is there, before which anything new comes."""
-    return Scene(scene.name, scene.time, scene.group, scene.bands, (0,))
+    return replace(scene, rank=(0,))
 
 
 def _name(source: Source) -> str:

@@ -6,7 +6,7 @@ the coarsest unit that is exact.  Zarr v3 has no core data type for text: labels
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
@@ -128,8 +128,12 @@ def labels_name(dim: str) -> str:
     return f"{dim}_labels"
 
 
-def variable(dim: str, coordinate: Coordinate) -> VirtualArray:
-    """Return the coordinate variable of an axis, its values as one inline chunk; texts cannot be one."""
+def variable(dim: str, coordinate: Coordinate, step: int | None = None) -> VirtualArray:
+    """Return the coordinate variable of an axis, its values as inline chunks; texts cannot be one.
+
+    All values are one chunk, or `step` of them each: the last chunk is filled up, so that it stays as long as it is
+    when the axis grows.
+    """
     values, attributes = coordinate.values, dict(coordinate.attributes)
     if values.dtype.kind == "M":
         unit = np.datetime_data(values.dtype)[0]
@@ -137,12 +141,12 @@ def variable(dim: str, coordinate: Coordinate) -> VirtualArray:
         units = {"units": f"{name} since 1970-01-01", "calendar": "proleptic_gregorian"}
         attributes = {"standard_name": "time", **attributes, **units}
         values = values.astype(np.int64)
-    size = len(values)
-    none = np.empty(0, np.int64)
-    data = {0: values.astype(f"<{values.dtype.kind}8").tobytes()}
-    refs = ChunkRefs((), np.zeros(2, np.int64), np.empty(0, np.int32), none, none, data)
-    fill = values.dtype.type(0)
-    return VirtualArray((size,), values.dtype, (size,), (bytes_("little"),), refs, (dim,), fill, attributes)
+    size, fill = len(values), values.dtype.type(0)
+    chunk = step or size
+    parts = [values[first : first + chunk].astype(f"<{values.dtype.kind}8") for first in range(0, size, chunk)]
+    data = {number: part.tobytes().ljust(chunk * 8, b"\0") for number, part in enumerate(parts)}
+    refs = replace(ChunkRefs.empty(len(parts)), inline=data)
+    return VirtualArray((size,), values.dtype, (chunk,), (bytes_("little"),), refs, (dim,), fill, attributes)
 
 
 def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import LINEAR, RESHAPE, SQUEEZE, TRANSPOSE
-from jnrrdz.core.concat import lifted
-from jnrrdz.core.configuration import Codec
+from jnrrdz.core.concat import lifted, state_of
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value
@@ -29,6 +29,10 @@ BAND_LISTS = ("scales", "offsets", "band_units", "colorinterp")
 
 LIMIT = 1 << 28
 """Chunks of a cube, missing ones included: each takes some bytes."""
+
+TIMES = 32
+"""Times in a chunk of their axis, so few that Icechunk keeps them with the references (below 512 bytes).  The last
+chunk is filled up, so that who has opened a cube of fewer times finds them where they were."""
 
 SHOWN = 5
 RESAMPLE = "odc-stac or rioxarray resample them, --group-by-grid gives each grid a group of its own"
@@ -96,7 +100,6 @@ class Built:
     """A cube, and what was told of its making."""
 
     group: VirtualGroup
-    names: tuple[str, ...]
     times: int
     bands: tuple[str, ...]
     chunks: int
@@ -114,7 +117,7 @@ class Cube:
     """Whether the rank says which of two scenes is taken; else they are an error."""
     _kinds: dict[str, _Kind] = field(default_factory=dict)
     _records: dict[str, SourceRecord] = field(default_factory=dict)
-    _origins: list[Mapping[str, Any]] = field(default_factory=list)
+    _options: list[Any] = field(default_factory=list)
 
     def add(self, scene: Scene) -> None:
         """Take a scene."""
@@ -155,9 +158,12 @@ class Cube:
             *(array.refs, scene.rank, lists),
         )
         kind.parts.append(part)
-        self._records |= {record.url: record for record in scene.group.sources}
-        if not self._origins or scene.group.origin != self._origins[0]:
-            self._origins.append(scene.group.origin)
+        for record in scene.group.sources:
+            if state_of(self._records.setdefault(record.url, record)) != state_of(record):
+                raise UnrepresentableError("changed since the cube was made of it; make the cube anew", url=record.url)
+        options = scene.group.origin.get("options")
+        if options not in self._options:
+            self._options.append(options)
 
     def finish(self) -> Built:
         """Return the cube of all scenes: the root holds it where there is one grid, else a group for each."""
@@ -169,8 +175,8 @@ class Cube:
         built = [_Builder(kind, self.resolve).built() for kind in kinds]
         names = _group_names(kinds, with_crs=self.group_by_grid)
         origin: dict[str, Any] = {"cube": True}
-        if len(self._origins) == 1 and "options" in self._origins[0]:
-            origin["options"] = self._origins[0]["options"]
+        if len(self._options) == 1 and self._options[0] is not None:
+            origin["options"] = self._options[0]
         records = tuple(self._records.values())
         if len(built) == 1:
             root = VirtualGroup(built[0].group.children, built[0].group.attributes, records, origin)
@@ -179,7 +185,6 @@ class Cube:
             root = VirtualGroup(children, {}, records, origin)
         return Built(
             root,
-            tuple(part.name for kind in kinds for part in kind.parts),
             len({part.time for kind in kinds for part in kind.parts}),
             tuple(dict.fromkeys(band for one in built for band in one.bands)),
             sum(one.chunks for one in built),
@@ -310,11 +315,11 @@ class _Builder:
         mapping, attributes = self._place(first, shape)
         children: dict[str, Node] = {
             VARIABLE: array,
-            TIME: variable(TIME, Coordinate(axis, {})),
+            TIME: variable(TIME, Coordinate(axis, {}), TIMES),
             MAPPING: mapping,
         }
         missing = int((refs.counts == 0).sum()) - len(refs.inline)
-        return Built(VirtualGroup(children, attributes), (), len(axis), tuple(bands), refs.chunks, missing, twins)
+        return Built(VirtualGroup(children, attributes), len(axis), tuple(bands), refs.chunks, missing, twins)
 
     def _check_edges(self, parts: Sequence[_Part], ends: NDArray[np.int64], shape: NDArray[np.int64]) -> None:
         inside = ((ends % np.array(self.kind.chunk)) != 0) & (ends != shape)
@@ -412,21 +417,29 @@ class _Builder:
 # A cube that is there, taken apart
 
 
-def scenes_of(root: VirtualGroup, name: str) -> Iterable[Scene]:
-    """Yield a cube as scenes, one a time and grid, so that more can be added."""
-    found = False
-    for group in (root, *(node for _, node in root.walk() if isinstance(node, VirtualGroup))):
-        array = group.children.get(VARIABLE)
-        if not isinstance(array, VirtualArray) or array.dimension_names != (TIME, BAND, "y", "x"):
-            continue
-        coordinate = coordinate_of(group, TIME)
-        if coordinate is None:
-            raise UnrepresentableError("a cube without a time coordinate", field=name)
-        found = True
-        for number, time in enumerate(coordinate.values):
-            yield Scene(f"{name} at {time}", time, _slice(root, group, array, number), rank=())
+def _cubes(root: VirtualGroup, name: str) -> dict[str, tuple[VirtualGroup, VirtualArray, Coordinate]]:
+    """Return the groups of a cube by their paths, with their arrays and times."""
+    found = {}
+    for path, group in (("", root), *root.walk()):
+        array = group.children.get(VARIABLE) if isinstance(group, VirtualGroup) else None
+        if isinstance(group, VirtualGroup) and isinstance(array, VirtualArray):
+            if array.dimension_names != (TIME, BAND, "y", "x"):
+                continue
+            coordinate = coordinate_of(group, TIME)
+            if coordinate is None:
+                raise UnrepresentableError("a cube without a time coordinate", field=name)
+            found[path] = group, array, coordinate
     if not found:
         raise UnrepresentableError("no cube: no array with the axes time, band, y, x", field=name)
+    return found
+
+
+def scenes_of(root: VirtualGroup, name: str, *, last: bool = False) -> Iterable[Scene]:
+    """Yield a cube as scenes, one a time and grid, so that more can be added; the last of each grid only if `last`."""
+    for group, array, coordinate in _cubes(root, name).values():
+        for number in range(len(coordinate.values) - 1 if last else 0, len(coordinate.values)):
+            time = coordinate.values[number]
+            yield Scene(f"{name} at {time}", time, _slice(root, group, array, number), rank=())
 
 
 def _slice(root: VirtualGroup, group: VirtualGroup, array: VirtualArray, number: int) -> VirtualGroup:
@@ -443,12 +456,111 @@ def _slice(root: VirtualGroup, group: VirtualGroup, array: VirtualArray, number:
     )
     children: dict[str, Node] = {**group.children, VARIABLE: image}
     del children[TIME]
-    return VirtualGroup(children, group.attributes, root.sources, root.origin)
+    return VirtualGroup(children, group.attributes, () if number else root.sources, root.origin)
 
 
 def lowered(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
-    """Return codecs for chunks with one axis less in front; those that count axes are refused."""
-    counting = {TRANSPOSE, RESHAPE, SQUEEZE, LINEAR} & {codec.name for codec in codecs}
-    if counting:
-        raise UnrepresentableError(f"{', '.join(sorted(counting))} counts axes; make the cube anew", field="codecs")
-    return tuple(codecs)
+    """Return codecs for chunks with one axis less in front, as they were before `lifted`."""
+    found: list[Codec] = []
+    for codec in codecs:
+        members = codec.configuration
+        if codec.name == TRANSPOSE and members["order"][0] == 0:
+            found.append(CodecSpec(TRANSPOSE, {**members, "order": [axis - 1 for axis in members["order"][1:]]}))
+        elif codec.name == LINEAR and members.get("axis", 1) > 0:
+            found.append(CodecSpec(LINEAR, {**members, **({"axis": members["axis"] - 1} if "axis" in members else {})}))
+        elif codec.name in {TRANSPOSE, LINEAR, RESHAPE, SQUEEZE}:
+            raise UnrepresentableError(f"{codec.name} counts axes; make the cube anew", field="codecs")
+        else:
+            found.append(codec)
+    return tuple(found)
+
+
+# A cube that is there, made longer
+
+
+@dataclass(frozen=True, eq=False)
+class Extension:
+    """Times behind the last one of a cube; nothing that it holds changes."""
+
+    group: VirtualGroup
+    """The cube with its whole time axis; the arrays in `before` have their new times only."""
+    before: Mapping[str, int]
+    """By the paths of its arrays: how many times there are of them already."""
+
+    def whole(self, group: VirtualGroup, prefix: str = "") -> VirtualGroup:
+        """Return the group with all its times, and without references to images."""
+        children: dict[str, Node] = {}
+        for name, child in group.children.items():
+            path = f"{prefix}{name}"
+            if isinstance(child, VirtualGroup):
+                children[name] = self.whole(child, f"{path}/")
+            elif path in self.before:
+                times = child.shape[0] + self.before[path]
+                missing = ChunkRefs.empty(child.refs.chunks // child.grid[0] * times)
+                children[name] = replace(child, shape=(times, *child.shape[1:]), refs=missing)
+            else:
+                children[name] = child
+        return replace(group, children=children)
+
+    def counted(self, built: Built) -> Built:
+        """Return what was built with the counts of what is new."""
+        arrays = [array for path, array in self.group.arrays() if path in self.before]
+        missing = sum(int((array.refs.counts == 0).sum()) - len(array.refs.inline) for array in arrays)
+        chunks = sum(array.refs.chunks for array in arrays)
+        return replace(built, times=max(array.shape[0] for array in arrays), chunks=chunks, missing=missing)
+
+
+def extension(old: VirtualGroup, new: VirtualGroup, name: str) -> Extension | str:
+    """Return what makes a cube longer, or why more than that is asked for.
+
+    `old` is the cube without references to images, `new` the cube of its last times, without them as well, and of
+    what is added.
+    """
+    there, wanted, before = _cubes(old, name), _cubes(new, name), {}
+    if there.keys() != wanted.keys():
+        return "a file needs a group of its own"
+    children = dict(new.children)
+    for path, (group, array, coordinate) in there.items():
+        grown, more, times = wanted[path]
+        reason = _obstacle((group, array, coordinate), (grown, more, times))
+        if reason is not None:
+            return f"{path}: {reason}" if path else reason
+        every = np.concatenate([coordinate.values[:-1], times.values.astype(coordinate.values.dtype)])
+        per_time = more.refs.chunks // more.grid[0]
+        tail = more.refs.take(np.arange(per_time, more.refs.chunks))
+        longer = {
+            **grown.children,
+            VARIABLE: replace(more, shape=(len(times.values) - 1, *more.shape[1:]), refs=tail),
+            TIME: variable(TIME, Coordinate(every, {}), TIMES),
+        }
+        before[f"{path}/{VARIABLE}".lstrip("/")] = len(coordinate.values)
+        children = {**children, path: replace(grown, children=longer)} if path else longer
+    return Extension(replace(new, children=children), before)
+
+
+type _Cube = tuple[VirtualGroup, VirtualArray, Coordinate]
+
+
+def _obstacle(old: _Cube, new: _Cube) -> str | None:
+    """Return why a cube is no beginning of another, whose first time is its last; None where it is."""
+    (group, array, times), (grown, more, later) = old, new
+    first = more.refs.take(np.arange(more.refs.chunks // more.grid[0]))
+    if later.values[0] != times.values[-1] or first.counts.any() or first.inline:
+        return "a file is not later than the last time"
+    if array.shape[1:] != more.shape[1:] or _lies(group) != _lies(grown):
+        return "a file lies beyond its edges"
+    if array.attributes.get("band_names") != more.attributes["band_names"]:
+        return "a file has a new band"
+    kept = group.children[TIME]
+    if not isinstance(kept, VirtualArray) or (kept.chunks, kept.attributes) != (
+        (TIMES,),
+        variable(TIME, times).attributes,
+    ):
+        return "an earlier version made it"
+    if np.promote_types(later.values.dtype, times.values.dtype) != times.values.dtype:
+        return "a time needs a finer unit"
+    return None
+
+
+def _lies(group: VirtualGroup) -> Any:
+    return group.children[MAPPING].attributes.get("GeoTransform")

@@ -351,6 +351,22 @@ def _is_kept(descriptor: int, path: str) -> bool:
     return _is_at(descriptor, path)
 
 
+@contextmanager
+def alone(place: Place) -> Iterator[None]:
+    """Keep other runs of this machine that ask for the same from a directory; elsewhere nobody is kept from it."""
+    if not place.is_local or place.kind != "directory":
+        yield
+        return
+    descriptor = os.open(place.path, os.O_RDONLY) if os.name == "posix" else None
+    try:
+        if descriptor is not None:
+            _lock(descriptor, wait=True)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def sweep(path: str) -> None:
     """Remove what a run of this machine that was killed left under a name of `_free_names`; no other's."""
     match = _TEMPORARY.fullmatch(os.path.basename(path))  # noqa: PTH119  see `locate`

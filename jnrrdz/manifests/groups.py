@@ -36,15 +36,16 @@ type Options = Mapping[str, Any] | None
 
 
 def group_from_manifest(
-    manifest: Manifest, *, allow: Sequence[str] = (), source_options: Options = None
+    manifest: Manifest, *, allow: Sequence[str] = (), source_options: Options = None, outline: bool = False
 ) -> VirtualGroup:
     """Return what a manifest describes, its sources as absolute URLs; one that it may not reach is an error.
 
     `allow` are further prefixes that it may reach.  `source_options` are fsspec's, and are needed
-    only where a reference is a whole source whose size the manifest does not say.
+    only where a reference is a whole source whose size the manifest does not say.  An `outline` has neither
+    the sources nor the references of arrays with more than one axis.
     """
     try:
-        return _Reader(manifest, allow, source_options).root()
+        return _Reader(manifest, allow, source_options, outline=outline).root()
     except JnrrdzError as error:
         raise error.at(url=manifest.url) from error.__cause__
 
@@ -52,8 +53,9 @@ def group_from_manifest(
 class _Reader:
     """One manifest on its way to a group."""
 
-    def __init__(self, manifest: Manifest, allow: Sequence[str], options: Options) -> None:
+    def __init__(self, manifest: Manifest, allow: Sequence[str], options: Options, *, outline: bool = False) -> None:
         self._manifest = manifest
+        self._outline = outline
         self._options = options
         self._records = {record.url: record for record in manifest.sources}
         # what was scanned was named by the user, as in read.pool
@@ -72,7 +74,7 @@ class _Reader:
         attributes = {name: value for name, value in top.items() if name != "jnrrdz"}
         origin = {name: value for name, value in documents.own().items() if name in ORIGIN}
         children = {name: _frozen(child) for name, child in tree.items()}
-        return VirtualGroup(children, attributes, self._table(), origin)
+        return VirtualGroup(children, attributes, () if self._outline else self._table(), origin)
 
     def _table(self) -> tuple[SourceRecord, ...]:
         """Return the sources as they were scanned, in the manifest's order, then those that it does not list."""
@@ -109,12 +111,13 @@ class _Reader:
         names = tuple(name for name in facts.dimension_names if name is not None)
         if len(names) < len(facts.shape):
             raise UnsupportedError("an array whose dimensions have no names", field=f"{path}, dimension_names")
+        is_left_out = self._outline and len(facts.shape) > 1
         return VirtualArray(
             facts.shape,
             facts.dtype,
             facts.chunks,
             facts.codecs,
-            self._placed(refs.columnar()),
+            ChunkRefs.empty(refs.keys.chunks) if is_left_out else self._placed(refs.columnar()),
             names,
             facts.fill_value,
             facts.attributes,

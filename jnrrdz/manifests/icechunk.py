@@ -13,9 +13,10 @@ Icechunk refuses to read a source that is no longer in it.
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,14 +29,15 @@ from numpy.typing import NDArray
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.refs import TreeFiles
+from jnrrdz.core.cube import TIME, VARIABLE, Extension
+from jnrrdz.core.refs import ChunkRefs, TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import exists_already, new_directory
 from jnrrdz.manifests.columns import MOST_CHUNKS, ColumnarRefs, Columns, Piece
-from jnrrdz.manifests.documents import ChunkKeys, Documents
+from jnrrdz.manifests.documents import ChunkKeys, Documents, parse_json
 from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
-from jnrrdz.manifests.written_refs import Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
+from jnrrdz.manifests.written_refs import MISSING, Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
 from jnrrdz.sources.url import file_url
@@ -53,23 +55,58 @@ _S3_CREDENTIALS = {"key": "access_key_id", "secret": "secret_access_key", "token
 def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) -> None:
     """Commit the references of a tree to a repository at `target`, a new one unless `options.overwrite`.
 
-    An existing repository keeps its history; the commit replaces what its branch held.
+    An existing repository keeps its history; the commit replaces what its branch held.  A million references and
+    more are several commits, which the branch gets at once when all of them are there.
     """
     wanted = options or WriteOptions()
-    if wanted.relative:
-        raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
-    root = shareable(root, wanted.keep_query)
+    root = _absolute(root, target, wanted)
     found = {path: _single(array, path, single_range=wanted.single_range) for path, array in root.arrays()}
+    place, branch = _branch_of(target)
+    with _repository(root, place, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
+        _require(branch, repository.list_branches(), "branch", target)
+        documents = tree_json(root, consolidated="nowhere")
+        slabs = [slab for path, array in root.arrays() for slab in _slabs(path, array, found[path])]
+        what = f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz"
+        _commit(repository, branch, _Change(documents, slabs, root.sources, what))
+
+
+def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, options: WriteOptions) -> None:
+    """Commit more times of a cube to the repository at `target`, whose table of sources is `recorded`.
+
+    The commit holds the references of the new times; manifests of times before them stay as they are.
+    """
+    group = _absolute(more.group, target, options)
+    known = {record.url for record in recorded}
+    sources = (*recorded, *(record for record in group.sources if record.url not in known))
+    documents = tree_json(replace(more.whole(group), sources=sources), consolidated="nowhere")
+    place, branch = _branch_of(target)
+    slabs = []
+    for path, array in group.arrays():
+        found = _single(array, path, single_range=options.single_range)
+        if path in more.before:
+            slabs += [replace(slab, first=slab.first + more.before[path]) for slab in _slabs(path, array, found)]
+        elif TIME in array.dimension_names:
+            times = more.before[f"{path.removesuffix(TIME)}{VARIABLE}"]
+            slabs += _slabs(path, array, found, times // array.chunks[0])
+    with _repository(group, place, dict(options.target_options or {}), overwrite=True) as repository:
+        _require(branch, repository.list_branches(), "branch", target)
+        what = f"Add {len(_urls(group))} sources with jnrrdz"
+        _commit(repository, branch, _Change(documents, slabs, sources, what, more.before))
+
+
+def _absolute(root: VirtualGroup, target: str, options: WriteOptions) -> VirtualGroup:
+    if options.relative:
+        raise UnrepresentableError("Icechunk has absolute URLs only; write JSON or Parquet", url=target)
+    return shareable(root, options.keep_query)
+
+
+def _branch_of(target: str) -> tuple[str, str]:
+    """Return a repository and the branch that is written."""
     place, version = split_version(target)
     kind, _, branch = (version or f"branch.{BRANCH}").partition(".")
     if kind != "branch":
         raise UnrepresentableError("a tag and a snapshot stay what they are; name a branch", url=target)
-    with _repository(root, place, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
-        _require(branch, repository.list_branches(), "branch", target)
-        session = repository.writable_session(branch)
-        sync(get_loop(), session.store.clear)
-        _fill(session.store, root, found)
-        session.commit(f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz")
+    return place, branch
 
 
 def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
@@ -91,23 +128,26 @@ def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
 @contextmanager
 def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, overwrite: bool) -> Iterator[Any]:
     """Yield a repository that knows the containers; a new one is gone if the block fails."""
-    prefixes = _folders_of([_uri(url) for url in _urls(root)])
-    stores = {prefix: _container_store(prefix, options) for prefix in sorted(prefixes)}
+    urls = [_uri(url) for url in _urls(root)]
     try:
-        containers = [icechunk.VirtualChunkContainer(prefix, store) for prefix, store in stores.items()]
         storage = _storage(target, options)
         if overwrite and icechunk.Repository.exists(storage):
             config = icechunk.Repository.fetch_config(storage) or icechunk.RepositoryConfig.default()
-            repository = icechunk.Repository.open(storage, _with_containers(config, containers))
-            repository.save_config()
-            yield repository
-        elif is_local(target):
+            if _configure(config, root, urls, options):
+                icechunk.Repository.open(storage, config).save_config()
+            yield _for_writing(storage, config)
+            return
+        config = icechunk.RepositoryConfig.default()
+        _configure(config, root, urls, options)
+        if is_local(target):
             if not overwrite and os.path.lexists(local_path(target)):
                 raise exists_already(target)
             with new_directory(target, last=REPOSITORY) as work:
-                yield _new(icechunk.local_filesystem_storage(str(work)), containers)
+                storage = icechunk.local_filesystem_storage(str(work))
+                icechunk.Repository.create(storage, config)
+                yield _for_writing(storage, config)
         else:
-            with _new_remote(storage, containers, target, options) as repository:
+            with _new_remote(storage, config, target, options) as repository:
                 yield repository
     except icechunk.IcechunkError as error:
         raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
@@ -116,7 +156,7 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
 MOST_CONTAINERS = 64
 
 
-def _folders_of(urls: list[str]) -> set[str]:
+def _folders_of(urls: Sequence[str]) -> set[str]:
     """Return the folders that sources are in; where these are very many, those that hold them."""
     folders = {url.rpartition("/")[0] for url in urls}
     while len(folders) > MOST_CONTAINERS:
@@ -131,18 +171,38 @@ _HOST_SLASHES = 2
 """Of a URL before its path."""
 
 
-def _new(storage: Any, containers: list[Any]) -> Any:
-    return icechunk.Repository.create(storage, _with_containers(icechunk.RepositoryConfig.default(), containers))
-
-
-def _with_containers(config: Any, containers: list[Any]) -> Any:
-    for container in containers:
+def _configure(config: Any, root: VirtualGroup, urls: Sequence[str], options: dict[str, Any]) -> bool:
+    """Tell a configuration which containers the sources are in and how manifests are cut; whether that is news."""
+    known = dict(config.virtual_chunk_containers or {})
+    above = tuple(known) or ("\0",)
+    wanted = {folder for folder in _folders_of(urls) if folder in known or not folder.startswith(above)}
+    if len(wanted | {*known}) > MOST_CONTAINERS:
+        wanted = _folders_of([*wanted, *known])
+    stores = {prefix: _container_store(prefix, options) for prefix in sorted(wanted)}
+    containers = {prefix: icechunk.VirtualChunkContainer(prefix, store) for prefix, store in stores.items()}
+    new = [container for prefix, container in containers.items() if repr(container) != repr(known.get(prefix))]
+    for container in new:
         config.set_virtual_chunk_container(container)
-    return config
+    sizes: dict[Any, dict[Any, int]] = {}
+    for path, array in root.arrays():
+        per_index = math.prod(array.grid[1:])
+        if array.grid and (array.refs.chunks > SPLIT or array.dimension_names[0] == TIME):
+            condition = icechunk.ManifestSplitCondition.path_matches(f"^/{re.escape(path)}$")
+            sizes[condition] = {icechunk.ManifestSplitDimCondition.Axis(0): max(SPLIT // per_index, 1)}
+    is_cut = config.manifest is not None and config.manifest.splitting is not None
+    if sizes and not is_cut:
+        config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(sizes))
+    return bool(new or (sizes and not is_cut))
+
+
+def _for_writing(storage: Any, config: Any) -> Any:
+    """Return a repository that keeps no references in memory to read them again."""
+    config.caching = icechunk.CachingConfig(num_snapshot_nodes=1000, num_chunk_refs=TOGETHER)
+    return icechunk.Repository.open(storage, config)
 
 
 @contextmanager
-def _new_remote(storage: Any, containers: list[Any], target: str, options: dict[str, Any]) -> Iterator[Any]:
+def _new_remote(storage: Any, config: Any, target: str, options: dict[str, Any]) -> Iterator[Any]:
     """Yield a new repository under a prefix that holds nothing yet.  If the block fails, its own objects go by name."""
     fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
     if icechunk.Repository.exists(storage):
@@ -151,10 +211,10 @@ def _new_remote(storage: Any, containers: list[Any], target: str, options: dict[
         # a bucket is there even if it is empty
         if fs.ls(place) if "/" not in place.strip("/") else fs.exists(place):
             raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
-    repository = _new(storage, containers)
+    icechunk.Repository.create(storage, config)
     done = False
     try:
-        yield repository
+        yield _for_writing(storage, config)
         done = True
     finally:
         if not done:
@@ -198,57 +258,153 @@ def _container_store(prefix: str, options: dict[str, Any]) -> Any:
 
 # What a commit holds
 
+SPLIT = 100_000
+"""References in one of a repository's manifests, about: what is behind them is added without touching them."""
 
-def _fill(store: Any, root: VirtualGroup, found: Mapping[str, Spans]) -> None:
-    for key, document in tree_json(root, consolidated="nowhere").items():
-        _set(store, key, dumps(document).encode("ascii"))
-    records = {record.url: record for record in root.sources}
-    for path, array in root.arrays():
-        _set_references(store, path, array, found[path], records)
-        for chunk, data in array.refs.inline.items():
-            index = np.unravel_index(chunk, array.grid) if array.grid else ()
-            _set(store, "/".join([path, "c", *map(str, index)]), data)
+TOGETHER = 2 * SPLIT
+"""References in a commit, about: a session keeps all of its own in memory, some 800 bytes each."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Slab:
+    """The references of some indices of an array's first axis."""
+
+    path: str
+    grid: tuple[int, ...]
+    first: int
+    """Which index of the first axis the slab begins at."""
+    refs: ChunkRefs
+    """Of the whole array; what is inline, and what the sources are called, stands there."""
+    start: int
+    """The number of the slab's first chunk in `refs`."""
+    found: Spans
+
+
+def _slabs(path: str, array: VirtualArray, found: Spans, since: int = 0) -> list[_Slab]:
+    """Return the references of an array from an index of its first axis on, cut as manifests are."""
+    if not array.grid:
+        return [_Slab(path, (), 0, array.refs, 0, found)]
+    length, each = array.grid[0], math.prod(array.grid[1:])
+    step = max(SPLIT // each, 1)
+    firsts = range(since, length, step)
+    ends = [min(first + step, length) for first in firsts]
+    return [
+        _Slab(
+            path, (end - first, *array.grid[1:]), first, array.refs, first * each, found.slice(first * each, end * each)
+        )
+        for first, end in zip(firsts, ends, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """What commits hold."""
+
+    documents: Mapping[str, Any]
+    slabs: Sequence[_Slab]
+    sources: Iterable[SourceRecord]
+    what: str
+    before: Mapping[str, int] | None = None
+    """The times that arrays have already, by their paths; without it all goes that the branch held."""
+
+
+def _commit(repository: Any, branch: str, change: _Change) -> None:
+    """Put documents and references to a branch, at once for whoever reads it."""
+    records = {record.url: record for record in change.sources}
+    loads = _loads(change.slabs)
+    base = repository.lookup_branch(branch)
+    work = branch if len(loads) == 1 else f"jnrrdz-{secrets.token_hex(8)}"
+    if work != branch:
+        repository.create_branch(work, base)
+    try:
+        for number, load in enumerate(loads):
+            session = repository.writable_session(work)
+            if number == 0:
+                _set_documents(session.store, change)
+            for slab in load:
+                _set_references(session.store, slab, records)
+            session.commit(change.what if len(loads) == 1 else f"{change.what}, {number + 1} of {len(loads)}")
+        if work != branch:
+            repository.reset_branch(branch, repository.lookup_branch(work), from_snapshot_id=base)
+    finally:
+        if work != branch:
+            repository.delete_branch(work)
+
+
+def _set_documents(store: Any, change: _Change) -> None:
+    """Set the documents that differ from those that are there, after all that is there has gone where it has to."""
+    if change.before is None:
+        sync(get_loop(), store.clear)
+    there: dict[str, Any] = {}
+    for key in change.documents:
+        buffer = sync(get_loop(), store.get, key, default_buffer_prototype())
+        there[key] = None if buffer is None else parse_json(buffer.to_bytes())
+        if change.before is not None and there[key] is not None:
+            times = change.before.get(key.removesuffix(f"/{ZARR_JSON}"))
+            if times is not None and there[key]["shape"][0] != times:
+                raise JnrrdzError("another run changed the repository meanwhile; append again", field=key)
+    for key, document in change.documents.items():
+        if there[key] != document:
+            _set(store, key, dumps(document).encode("ascii"))
+
+
+def _loads(slabs: Sequence[_Slab]) -> list[list[_Slab]]:
+    """Return slabs in the groups that are committed together."""
+    loads: list[list[_Slab]] = [[]]
+    size = 0
+    for slab in slabs:
+        chunks = len(slab.found.source)
+        if size and size + chunks > TOGETHER:
+            loads.append([])
+            size = 0
+        loads[-1].append(slab)
+        size += chunks
+    return loads
 
 
 def _set(store: Any, key: str, data: bytes) -> None:
     sync(get_loop(), store.set, key, default_buffer_prototype().buffer.from_bytes(data))
 
 
-def _set_references(
-    store: Any, path: str, array: VirtualArray, found: Spans, records: Mapping[str, SourceRecord]
-) -> None:
+def _set_references(store: Any, slab: _Slab, records: Mapping[str, SourceRecord]) -> None:
     """Set the references to each source in one call, for a call has one checksum."""
+    found = slab.found
     present = np.ones(len(found.source), bool)
-    present[list(array.refs.inline)] = False
-    for block in _blocks(array, found, present):
+    for chunk, data in slab.refs.inline.items():
+        if 0 <= chunk - slab.start < len(present):
+            present[chunk - slab.start] = False
+            index = np.unravel_index(chunk - slab.start, slab.grid) if slab.grid else ()
+            place = [int(at) + slab.first * (axis == 0) for axis, at in enumerate(index)]
+            _set(store, "/".join([slab.path, "c", *map(str, place)]), data)
+    for block in _blocks(slab, present):
         refused = store.set_virtual_refs_arr(
-            path,
+            slab.path,
             block.shape,
             block.urls,
             found.start[block.chunks].astype(np.uint64),
             found.length[block.chunks].astype(np.uint64),
-            arr_offset=block.corner or None,
+            arr_offset=(block.corner[0] + slab.first, *block.corner[1:]) if block.corner else None,
             checksum=checksum(records.get(block.named, SourceRecord(block.named))),
         )
         if refused:
-            raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=block.named, field=path)
+            raise JnrrdzError(f"Icechunk refuses the reference of chunk {refused[0]}", url=block.named, field=slab.path)
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Chunks of a rectangle of an array's grid, those of one source or tree with its URL and all others without."""
+    """Chunks of a rectangle of a slab's grid, those of one source or tree with its URL and all others without."""
 
     named: str
     corner: tuple[int, ...]
     shape: tuple[int, ...]
     chunks: NDArray[np.int64]
-    """Their numbers in the whole grid."""
+    """Their numbers in the slab."""
     urls: list[str]
 
 
-def _blocks(array: VirtualArray, found: Spans, present: NDArray[np.bool_]) -> Iterator[_Block]:
+def _blocks(slab: _Slab, present: NDArray[np.bool_]) -> Iterator[_Block]:
     """Yield what has one checksum."""
-    refs, grid = array.refs, array.grid
+    refs, grid, found = slab.refs, slab.grid, slab.found
     if isinstance(refs.sources, TreeFiles) or not grid:
         for number, url in enumerate(refs.named):
             whole = isinstance(refs.sources, TreeFiles)
@@ -258,13 +414,12 @@ def _blocks(array: VirtualArray, found: Spans, present: NDArray[np.bool_]) -> It
             urls = np.array(["", *map(_uri, spelt)], object)[np.where(known, source + 1, 0)].tolist()
             yield _Block(url, (0,) * len(grid), grid, np.arange(len(found.source)), urls)
         return
-    numbers = np.where(present, found.source, -1)
+    numbers = np.where(present, found.source, MISSING)
     order = np.argsort(numbers, kind="stable")
-    bounds = np.searchsorted(numbers[order], np.arange(len(refs.sources) + 1))
-    for number, url in enumerate(refs.sources):
-        own = order[bounds[number] : bounds[number + 1]]
-        if len(own):
-            yield _block_of(url, own, grid)
+    used, first = np.unique(numbers[order], return_index=True)
+    for number, own in zip(used.tolist(), np.split(order, first[1:]), strict=True):
+        if number != MISSING:
+            yield _block_of(refs.sources[number], own, grid)
 
 
 def _block_of(url: str, own: NDArray[np.int64], grid: tuple[int, ...]) -> _Block:
@@ -321,14 +476,16 @@ class Version:
     session: Any
     options: Mapping[str, Any] | None
 
-    def manifest(self) -> Manifest:
-        """Return what the version holds."""
+    def manifest(self, *, outline: bool = False) -> Manifest:
+        """Return what the version holds; in an `outline` arrays with more than one axis have no references."""
         with _told(self.url):
             documents = Documents(sync(get_loop(), _read_documents, self.session.store))
             documents.require_v3()
             urls: dict[str, int] = {}
             columns = {
-                path: sync(get_loop(), _read_columns, self.session.store, path, keys, self._chunks, urls)
+                path: Columns(keys)
+                if outline and len(keys.grid) > 1
+                else sync(get_loop(), _read_columns, self.session.store, path, keys, self._chunks, urls)
                 for path, keys in documents.array_keys(list(documents)).items()
             }
         records = documents.sources()

@@ -196,6 +196,14 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
     return _keep(state, manifest)
 
 
+def load_outline(url: str, *, storage_options: Options = None) -> Manifest:
+    """Return the manifest at a path or URL; arrays with more than one axis may be without references."""
+    if manifest_form(url) != "icechunk":
+        return load(url, storage_options=storage_options)
+    manifest: Manifest = form_module("icechunk").open_version(url, storage_options).manifest(outline=True)
+    return manifest
+
+
 def _kept(state: tuple[object, ...]) -> Manifest | None:
     with _recent_lock:
         return _recent.get(state)

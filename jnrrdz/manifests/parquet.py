@@ -32,9 +32,9 @@ import reprlib
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined, row_pointers, rows_of
+from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.cube import TIME, Extension
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, in_turn, joined, row_pointers, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import atomic, parquet_pages
@@ -94,7 +95,7 @@ def write(
     with atomic.work_folder(place) as work:
         for path, array in spelt.arrays():
             found = spans(array.refs, path, single_range=wanted.single_range)
-            _write_array(work / path, array, found, record_size)
+            _write_records(work / path, array.refs, found, record_size)
         if older is None:
             _put_new(place, work, metadata, record_size)
         else:
@@ -223,6 +224,71 @@ def _put_beside(place: Place, work: Path, folder: str, older: _Older, text: byte
                 place.remove([f"{folder}/{name}" for name in names])
 
 
+# More times of a cube
+
+
+def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, options: WriteOptions) -> None:
+    """Write more times of a cube behind those that are at `target`, whose table of sources is `recorded`.
+
+    In C order the chunks of new times come last: full records stay as they are, the last one gets rows behind its
+    own, and METADATA comes last of all.  At each moment the older METADATA, and who has read it, finds what it tells
+    of; a run that is killed leaves the cube as it was, and the names of what it had begun.
+    """
+    spelt = placed(more.group, target if options.relative else None, options.keep_query)
+    known = {record.url for record in recorded}
+    sources = (*recorded, *(record for record in spelt.sources if record.url not in known))
+    metadata = _metadata(replace(more.whole(spelt), sources=sources))
+    place = atomic.locate(target, options.target_options)
+    with atomic.alone(place), atomic.work_folder(place) as work:
+        text = place.below(METADATA).read()
+        top = parse_json(text, field=METADATA)
+        size, _ = _laid_out(top)
+        _, older = _read(target, top, options.target_options)
+        for path, array in spelt.arrays():
+            if path in more.before:
+                first, refs = _behind(older[path], array, more.before[path], size)
+                found = spans(refs, path, single_range=options.single_range)
+                _write_records(work / path, refs, found, size, first)
+            elif TIME in array.dimension_names:
+                _write_records(work / path, array.refs, spans(array.refs, path, single_range=False), size)
+        _put_behind(place, work, text, metadata)
+
+
+def _behind(older: "ParquetRefs", array: VirtualArray, times: int, size: int) -> tuple[int, ChunkRefs]:
+    """Return the first record that changes, and all references from there on."""
+    if older.keys.grid != (times, *array.grid[1:]):
+        raise JnrrdzError("another run changed it meanwhile; append again", url=older.url)
+    full, rest = divmod(older.keys.chunks, size)
+    return full, in_turn([_cut(older.record(full), rest), array.refs]) if rest else array.refs
+
+
+def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, Any]) -> None:
+    """Put records to their places, those that are new announced in METADATA, and its new form at the end."""
+    top, switch, names = parse_json(text), place.below(METADATA), atomic.files_of(work)
+    folder, listed = _laid_out(top)[1], _listed(top)
+    new = sorted({f"{folder}{name}" for name in names} - listed)
+    if strangers := sorted(set(new) & set(place.names())):
+        message = f"{strangers[0]} is not the manifest's, and is not replaced; remove it"
+        raise JnrrdzError(message, url=place.url)
+    own = _own(top)
+    begun = dumps({**top, _OWN: {**own, "begun": [*own.get("begun", ()), *new]}}).encode()
+    # what a killed run had begun and this one does not need stays known
+    left = sorted({*own.get("begun", ())} - {f"{folder}{name}" for name in names})
+    final = {**top, "metadata": metadata, _OWN: {**own, "begun": left}}
+    is_done = False
+    try:
+        switch.put_bytes(begun)
+        for name in names:
+            place.below(f"{folder}{name}").put(work / name)
+        switch.put_bytes(dumps(final).encode())
+        is_done = True
+    finally:
+        with suppress(JnrrdzError):  # what was wrong first is told
+            if not is_done and switch.read() == begun:
+                switch.put_bytes(text)
+                place.remove(new)
+
+
 def _metadata(root: VirtualGroup) -> dict[str, Any]:
     documents = tree_json(root, encoding="v2", separator=".")
     # the root's own document is taken for a directory of that name
@@ -235,19 +301,20 @@ def _metadata(root: VirtualGroup) -> dict[str, Any]:
     return documents | stubs
 
 
-def _write_array(folder: Path, array: VirtualArray, found: Spans, record_size: int) -> None:
+def _write_records(folder: Path, refs: ChunkRefs, found: Spans, record_size: int, before: int = 0) -> None:
+    """Write references as records, numbered from what is `before` them."""
     folder.mkdir(parents=True)
-    inline = np.sort(np.fromiter(array.refs.inline, np.int64))
-    for record in range(math.ceil(array.refs.chunks / record_size)):
-        first, stop = record * record_size, min((record + 1) * record_size, array.refs.chunks)
+    inline = np.sort(np.fromiter(refs.inline, np.int64))
+    for record in range(math.ceil(refs.chunks / record_size)):
+        first, stop = record * record_size, min((record + 1) * record_size, refs.chunks)
         part = found.slice(first, stop)
         held = inline[slice(*np.searchsorted(inline, (first, stop)))]
-        raw = {chunk - first: array.refs.inline[chunk] for chunk in held.tolist()}
-        table = _references(array.refs, part, raw)
+        raw = {chunk - first: refs.inline[chunk] for chunk in held.tolist()}
+        table = _references(refs, part, raw)
         if len(part.scattered):
-            for field, column in zip(_RANGES, _ranges(array.refs, part, first), strict=True):
+            for field, column in zip(_RANGES, _ranges(refs, part, first), strict=True):
                 table = table.append_column(field, column)
-        _write_table(table, folder / f"refs.{record}.parq")
+        _write_table(table, folder / f"refs.{before + record}.parq")
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
@@ -316,7 +383,12 @@ def read_parquet(
     osml-imagery-io's `base` is the folder of the manifest.
     """
     (text,) = source.read([(0, source.validators.size)])
-    top = parse_json(text, field=METADATA)
+    return _read(url, parse_json(text, field=METADATA), options, overrides)
+
+
+def _read(
+    url: str, top: Any, options: Options, overrides: Mapping[str, str] | None = None
+) -> tuple[Documents, dict[str, "ParquetRefs"]]:
     nodes = top.get("metadata") if isinstance(top, dict) else None
     if not isinstance(nodes, dict):
         if isinstance(top, dict) and "begun" in _own(top):
@@ -406,6 +478,15 @@ class ParquetRefs:
         lengths = [min(size, chunks - first) for first in range(0, chunks, size)]
         parts = [_cut(self._record(number).columnar(), length) for number, length in enumerate(lengths)]
         return joined(parts, [(length,) for length in lengths], 0) if parts else ChunkRefs.empty(0)
+
+    def record(self, record: int) -> ChunkRefs:
+        """Return the references of one record."""
+        return self._record(record).columnar()
+
+    @property
+    def url(self) -> str:
+        """Where the records are."""
+        return self._folder
 
     def _record(self, record: int) -> ColumnarRefs:
         with self._lock:  # held while reading, so that chunks asked for together read their record once
