@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jnrrdz.batches.run import Batch, batch
     from jnrrdz.batches.selection import Selection
     from jnrrdz.commands.convert import convert
+    from jnrrdz.commands.cube import CubeMade, cube
     from jnrrdz.commands.info import info
     from jnrrdz.commands.merge import Merged, merge
     from jnrrdz.commands.preview import Picture, PreviewOptions, preview
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from jnrrdz.commands.tile_pixels import TileOptions
     from jnrrdz.commands.verify import Finding, Verification, verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.options import Access, BatchOptions, MergeOptions, ScanOptions, ServeOptions, WriteOptions
+    from jnrrdz.options import Access, BatchOptions, CubeOptions, MergeOptions, ScanOptions, ServeOptions, WriteOptions
     from jnrrdz.parser import Parser
     from jnrrdz.server.app import make_app
     from jnrrdz.server.running import Server, serve
@@ -43,6 +44,7 @@ _HOMES = {
     "batches.run": "Batch batch",
     "batches.selection": "Selection",
     "commands.convert": "convert",
+    "commands.cube": "CubeMade cube",
     "commands.info": "info",
     "commands.merge": "Merged merge",
     "commands.preview": "Picture PreviewOptions preview",
@@ -51,7 +53,7 @@ _HOMES = {
     "commands.tile_pixels": "TileOptions",
     "commands.verify": "Finding Verification verify",
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
-    "options": "Access BatchOptions MergeOptions ScanOptions ServeOptions WriteOptions",
+    "options": "Access BatchOptions CubeOptions MergeOptions ScanOptions ServeOptions WriteOptions",
     "parser": "Parser",
     "server.app": "make_app",
     "server.running": "Server serve",
@@ -63,6 +65,8 @@ __all__ = [
     "Access",
     "Batch",
     "BatchOptions",
+    "CubeMade",
+    "CubeOptions",
     "DriftError",
     "DriftWarning",
     "Finding",
@@ -95,6 +99,7 @@ __all__ = [
     "WriteOptions",
     "batch",
     "convert",
+    "cube",
     "index",
     "info",
     "make_app",

@@ -87,7 +87,7 @@ from jnrrdz.manifests import parquet
 def written(*_):
     os.kill(os.getpid(), signal.{name})
 
-rmtree, parquet._write_array = shutil.rmtree, written
+rmtree, parquet._write_records = shutil.rmtree, written
 
 def slow(path, *more):
     for _ in range({more}):

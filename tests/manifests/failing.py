@@ -88,11 +88,14 @@ def _steps() -> Iterator[tuple[Any, str]]:
 
         yield parquet.pq, "write_table"
     with suppress(ImportError):
-        from icechunk import Session  # noqa: PLC0415  the same
+        from icechunk import Repository, Session  # noqa: PLC0415  the same
 
         from jnrrdz.manifests import icechunk  # noqa: PLC0415  the same
 
-        yield from ((icechunk, "_new"), (icechunk, "_set"), (icechunk, "_set_references"), (Session, "commit"))
+        own = ("_for_writing", "_set", "_set_references")
+        branches = ("create_branch", "reset_branch", "delete_branch")
+        yield from (*((icechunk, name) for name in own), *((Repository, name) for name in branches))
+        yield Session, "commit"
 
 
 @contextmanager
