@@ -8,9 +8,11 @@ the text.  Decision 023 has the reasons; URLs: RFC 3986, matrix parameters: its 
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 from urllib.parse import unquote
+
+from jnrrdz.records import record
 
 HIDDEN = "REDACTED"
 
@@ -123,7 +125,7 @@ _MARKS = frozenset(host for host, _ in _SHARES if host).union(
 """Every share link has one of these."""
 
 
-@dataclass(frozen=True)
+@record
 class _Link:
     """One URL of a chain."""
 

@@ -18,6 +18,7 @@ from jnrrdz.batches.item import Found
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.trust import check_named
+from jnrrdz.records import record
 from jnrrdz.sources import faults
 from jnrrdz.sources.fsspec import open_source, read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of, nearness_of
@@ -36,7 +37,7 @@ TOLD = ("datetime", "start_datetime", "created", "updated", "eo:cloud_cover")
 """Properties of an item that put its files into order."""
 
 
-@dataclass(frozen=True)
+@record
 class Assets:
     """Which assets of an item are taken."""
 

@@ -29,6 +29,7 @@ from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
 from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder, block_samples
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.tags import Compression, Photometric, Planar, SampleFormat
+from jnrrdz.records import record
 
 TIFF_TILE = f"{OSML}tiff-tile"
 UNREAD = (f"{OSML}dted",)
@@ -61,7 +62,7 @@ FORMATS = {"u": SampleFormat.UINT, "i": SampleFormat.INT, "f": SampleFormat.IEEE
 BITS_OF_A_BYTE = 8
 
 
-@dataclass(frozen=True)
+@record
 class OsmlTiffTile(Configuration):
     """The configuration of its `tiff-tile`, with the defaults that its reader has; it writes every member."""
 

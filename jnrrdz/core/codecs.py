@@ -9,7 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from itertools import product
@@ -32,6 +32,7 @@ from jnrrdz.core.configuration import (
     spelt,
 )
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import record
 
 BYTES = "bytes"
 TRANSPOSE = "transpose"
@@ -125,7 +126,7 @@ def _check_affix(name: str, data: object, nbytes: int, length_name: str, functio
         raise MalformedError(f"given together with {name}; only one of them can be written", field=f"{name}_func")
 
 
-@dataclass(frozen=True)
+@record
 class OffsetConfig(Configuration):
     """How long the header before a chunk is, and what it holds when it is written."""
 
@@ -148,7 +149,7 @@ class Location(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True)
+@record
 class PadConfig(Configuration):
     """Where the padding of a chunk is, how long it is, and what it holds when it is written."""
 
@@ -180,7 +181,7 @@ def _numbers(value: Any) -> float | tuple[float, ...]:
     return tuple(map(float, listed)) if isinstance(value, list) else float(value)
 
 
-@dataclass(frozen=True)
+@record
 class LinearConfig(Configuration):
     """One scale and offset, or one for each index of an axis: `stored * scale + offset` in float64."""
 
@@ -210,7 +211,7 @@ TAGS = integers(MAX_TAG_VALUE, count=1 << 16)
 ENDIAN = one_of("little", "big")
 
 
-@dataclass(frozen=True)
+@record
 class TiffTileConfig(Configuration):
     """What a TIFF's IFD says that its tiles and strips do not: the configuration of `tiff-tile`.
 
@@ -259,7 +260,7 @@ MAX_COMPONENT = 16383
 MAX_LIST = 1 << 21
 
 
-@dataclass(frozen=True)
+@record
 class Jpeg2000Config(Configuration):
     """What a codestream's main header says and its tile-parts do not, and what of the image is wanted."""
 
@@ -290,7 +291,7 @@ class Jpeg2000Config(Configuration):
     ALWAYS: ClassVar[frozenset[str]] = frozenset({"resolution_level"})
 
 
-@dataclass(frozen=True)
+@record
 class Jpeg2000WindowConfig(Configuration):
     """What is the same for every window; tile and place in it stand in the chunk's own bytes."""
 
@@ -329,7 +330,7 @@ def _codebooks(value: Any) -> Any:
     return data
 
 
-@dataclass(frozen=True)
+@record
 class JbpBlockConfig(Configuration):
     """How the samples of an uncompressed block are packed."""
 
@@ -354,7 +355,7 @@ class JbpBlockConfig(Configuration):
     NAME: ClassVar[str] = JBP_BLOCK
 
 
-@dataclass(frozen=True)
+@record
 class JbpJpegConfig(Configuration):
     """What a JPEG stream of a NITF does not say itself."""
 
@@ -376,7 +377,7 @@ def renamed(entry: Any) -> Any:
     return entry
 
 
-@dataclass(frozen=True)
+@record
 class NitfVqConfig(Configuration):
     """The four codebooks of a vector-quantised image."""
 
@@ -406,7 +407,7 @@ class Framing(StrEnum):
     """Blocks with `LZ4Block` headers and checksums, and an empty one at the end: Java's LZ4BlockOutputStream."""
 
 
-@dataclass(frozen=True)
+@record
 class Lz4Config(Configuration):
     """LZ4 in one of its three framings."""
 
@@ -442,7 +443,7 @@ def _sides(value: Any) -> tuple[Side, ...]:
     return tuple(tuple(side) if isinstance(side, list) else side for side in sides)
 
 
-@dataclass(frozen=True)
+@record
 class ReshapeConfig(Configuration):
     """Chunks with their elements in the same order and other axes."""
 
@@ -479,7 +480,7 @@ class ReshapeConfig(Configuration):
         return shape
 
 
-@dataclass(frozen=True)
+@record
 class SqueezeConfig(Configuration):
     """Chunks without their first axis, of which they hold one place: there is nothing to configure."""
 
@@ -504,7 +505,7 @@ def _inner(entries: Any) -> tuple[Codec, ...]:
     return tuple(codecs)
 
 
-@dataclass(frozen=True)
+@record
 class N5DefaultConfig(Configuration):
     """A block with its header: how many axes, whether elements have a byte order, how they are compressed."""
 
@@ -575,7 +576,7 @@ def can_hold(compression: str, stored: int, decoded: int) -> bool:
     return decoded <= stored * RATIO[compression] + (0 if compression == "raw" else SLACK)
 
 
-@dataclass(frozen=True)
+@record
 class Kind:
     """One combination of choices: what is stored, which part of it the chunk is, how its bytes are told."""
 
@@ -599,7 +600,7 @@ def _axes(value: Any) -> tuple[tuple[Choice, ...], ...]:
     return tuple(tuple((size, first) for size, first in axis) for axis in value)
 
 
-@dataclass(frozen=True)
+@record
 class TileConfig(Configuration):
     """How tiles are stored; axes in the array's order, last one fastest."""
 

@@ -7,7 +7,7 @@ import base64
 import binascii
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
+from jnrrdz.records import record
 
 SHOWN = 40
 """Characters of a wrong value that an error shows."""
@@ -26,7 +27,7 @@ type Check = Callable[[Any], Any]
 """From a member's JSON to its value here; a MalformedError says what is needed."""
 
 
-@dataclass(frozen=True)
+@record
 class CodecSpec:
     """A codec that is only named here, such as zarr's own, or one that a manifest names."""
 
@@ -49,7 +50,7 @@ class CodecSpec:
         return {"name": self.name, "configuration": dict(self.configuration)}
 
 
-@dataclass(frozen=True)
+@record
 class Configuration:
     """The configuration of a codec of ours: subclasses declare the members, each with its check.
 

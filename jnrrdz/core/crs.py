@@ -7,7 +7,6 @@ https://docs.ogc.org/is/18-010r7/18-010r7.html.  pyproj is imported only when a 
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +30,7 @@ from jnrrdz.core.crs_geokeys import (
     with_unit,
 )
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.records import record
 
 _MODEL = "GTModelTypeGeoKey"
 _PROJECTED = "ProjectedCRSGeoKey"
@@ -46,7 +46,7 @@ KEPT = 256
 """CRS that are remembered: a batch has thousands of files and few CRS, each of which takes PROJ half a millisecond."""
 
 
-@dataclass(frozen=True)
+@record
 class Crs:
     """A coordinate reference system: WKT2:2019, and its code where it is a registered one."""
 

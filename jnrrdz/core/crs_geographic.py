@@ -7,11 +7,12 @@ for them.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from jnrrdz.core.crs_geokeys import Json, Keys, citation, code, drop_ids, number, registered, size_of, text, unit
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import record
 
 _CODE = "GeodeticCRSGeoKey"
 _EARTH = 6378137.0
@@ -165,7 +166,7 @@ _SCALE = ("ProjScaleAtNatOriginGeoKey", "ProjScaleAtCenterGeoKey")
 _PARALLEL = "ProjStdParallel1GeoKey"
 
 
-@dataclass(frozen=True)
+@record
 class Parameter:
     """A parameter of a projection, the keys that may hold it, and its value where none does."""
 
@@ -176,7 +177,7 @@ class Parameter:
     default: float | None = 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Method:
     """A projection method with its parameters."""
 

@@ -11,12 +11,13 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import record
 
 type Affine = tuple[float, float, float, float, float, float]
 """a, b, c, d, e, f with x = a*column + b*row + c and y = d*column + e*row + f, pixel corners."""
@@ -95,7 +96,7 @@ class GroundControlPoint(NamedTuple):
     z: float
 
 
-@dataclass(frozen=True)
+@record
 class GeoKeys:
     """The values of a GeoKey directory, by key number; citations without their closing `|`."""
 
@@ -111,7 +112,7 @@ class GeoKeys:
         return hash((frozenset(self.values.items()), self.revision))
 
 
-@dataclass(frozen=True)
+@record
 class Placement:
     """Where an image lies: an affine, or ground control points, or neither."""
 

@@ -7,7 +7,7 @@ and multiscales, version 1.  All functions return new dicts of plain numbers, st
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, height_unit
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.records import record
 
 type Attributes = dict[str, Any]
 
@@ -49,7 +50,7 @@ WKT2 = "proj:wkt2"
 """The attribute that says a CRS without a code."""
 
 
-@dataclass(frozen=True)
+@record
 class Georeference:
     """Where an image lies: what the file gives of a CRS, an affine or control points, and a sensor's model."""
 
@@ -128,7 +129,7 @@ def rpc_at(rpc: Rpc, scale: tuple[float, float], start: tuple[float, float] = (0
     return scaled
 
 
-@dataclass(frozen=True)
+@record
 class Level:
     """One resolution of an image."""
 

@@ -7,10 +7,11 @@ cannot say of an image (axes in another order, too many of them) is left out who
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from jnrrdz.records import record
 
 VERSION = "0.5"
 KINDS = {"t": "time", "c": "channel", "band": "channel", "z": "space", "y": "space", "x": "space"}
@@ -54,7 +55,7 @@ UNITS = {"space": SPACE_UNITS, "time": TIME_UNITS}
 COLOUR = re.compile(r"[0-9A-F]{6}")
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """One axis of an image."""
 
@@ -72,7 +73,7 @@ class Axis:
     """A name for each element, where elements have names rather than positions."""
 
 
-@dataclass(frozen=True)
+@record
 class Channel:
     """One channel of an image: a name, and a colour as RRGGBB."""
 
@@ -80,7 +81,7 @@ class Channel:
     colour: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Dataset:
     """One level: the path of its array, and its shape."""
 

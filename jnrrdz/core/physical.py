@@ -10,7 +10,7 @@ docs/decisions/005-physical-values.md says how that is known.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from jnrrdz.core.codecs import LinearConfig, ScalarMap, cast_value, scale_offset
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.zarr_json import data_type, spelt
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
+from jnrrdz.records import record
 
 BAND = "band"
 SCALES = ("scales", "scale_factor")
@@ -36,7 +37,7 @@ BAND_LISTS = {"band_names": "long_name", UNITS: "units"}
 """Lists with an entry a band, and what the entry is called on a band of its own."""
 
 
-@dataclass(frozen=True)
+@record
 class Packing:
     """A value is `stored * scale + offset`; one pair for all bands, or one for each."""
 
@@ -178,7 +179,7 @@ PLAIN_EXPONENT = 900
 """Powers of two up to here, times any number that is stored, are neither infinite nor subnormal."""
 
 
-@dataclass(frozen=True)
+@record
 class Scaling:
     """How stored numbers become values: the type of these, and the codec that computes them in float64."""
 

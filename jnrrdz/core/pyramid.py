@@ -6,7 +6,7 @@ docs/formats/jnrrd.md of attributes that tell of a level's tiles.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
 from jnrrdz.core import ome
@@ -14,6 +14,7 @@ from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.crs import Crs
 from jnrrdz.core.georeference import MULTISCALES, PROJ, WKT2, Level, multiscales
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import record
 
 type Attributes = dict[str, Any]
 
@@ -57,7 +58,7 @@ def level_shape(level: VirtualGroup) -> tuple[int, int]:
     return rows, columns
 
 
-@dataclass(frozen=True)
+@record
 class VolumeLevel:
     """One level: the names of its group and of the array in it, and where it lies."""
 
@@ -131,7 +132,7 @@ MOST_LEVELS = 64
 MOST_AXES = 64
 
 
-@dataclass(frozen=True)
+@record
 class VirtualLevel:
     """One level that is computed where it is read; sizes are in the array's order, last axis fastest."""
 

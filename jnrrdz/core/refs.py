@@ -8,13 +8,14 @@ a mapping of their own.  All arithmetic with rows and pointers stands here.
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from jnrrdz.errors import MalformedError, UnrepresentableError
+from jnrrdz.records import record
 from jnrrdz.redact import record_repr
 
 type ByteRange = tuple[str, int, int]
@@ -45,7 +46,7 @@ class TreeFiles(Sequence[str]):
         """Return the same files of a tree that is elsewhere."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class NamedFiles(TreeFiles):
     """URLs of files that are named one by one."""
 
@@ -73,7 +74,7 @@ class NamedFiles(TreeFiles):
 _TOGETHER = 1 << 12
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class GridFiles(TreeFiles):
     """URLs of files that are named by their place in a grid (`FOLDER/0/3/1`), spelt when they are asked for.
 
@@ -140,7 +141,7 @@ def rows_of(indptr: Ints, chunks: Ints) -> Ints:
     return np.repeat(begins - (ends - counts), counts) + np.arange(counts.sum())
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ChunkRefs:
     """Where the bytes of every chunk of one array are."""
 

@@ -12,7 +12,7 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache, lru_cache
 from importlib.metadata import version
 from math import isfinite
@@ -24,6 +24,7 @@ import numpy as np
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.records import record
 
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 DATA_TYPES = frozenset(["bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128"])
@@ -139,7 +140,7 @@ _FORBIDDEN_NAME = re.compile(r"\.*|__.*|\.z.*|zarr\.json|.*[/\x00].*", re.DOTALL
 _RECORD_NAMES = {"version": "version_id", "modified": "last_modified"}
 
 
-@dataclass(frozen=True)
+@record
 class ArrayFacts:
     """What an array's zarr.json says."""
 

@@ -6,12 +6,13 @@ and imports nothing heavy for it.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
+from jnrrdz.records import record
 
-@dataclass(frozen=True)
+
+@record
 class Format:
     """A format that jnrrdz reads; functions are named `module:function` and imported when they are first called."""
 
@@ -58,7 +59,7 @@ class Format:
         return resolved(*arguments)
 
 
-@dataclass(frozen=True)
+@record
 class DecoderState:
     """One way to compress, and what decodes it in this environment."""
 

@@ -5,7 +5,7 @@ library takes.
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from jnrrdz.formats import FORMATS
 from jnrrdz.formats.format import Format
 from jnrrdz.formats.neighbours import Neighbours, record_of
 from jnrrdz.options import Access, ScanOptions, StorageOptions
+from jnrrdz.records import record
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of
@@ -37,7 +38,7 @@ MANIFEST_HEAD = 4096
 """Bytes in which a manifest shows that it is one: the key of its first document."""
 
 
-@dataclass(frozen=True)
+@record
 class Scanned:
     """What a scan found, and what it cost."""
 

@@ -18,13 +18,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.records import record
 from jnrrdz.sources import faults, filesystems
 
 try:
@@ -54,7 +55,7 @@ type Replaces = Callable[[bytes], bool]
 # What is at an output's place
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """Where an output goes, and what is there."""
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.refs import ByteRange, ChunkRefs, row_pointers, rows_of
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys
+from jnrrdz.records import record
 
 MOST_CHUNKS = 1 << 27
 """Of one array in memory: a row pointer for each of them, there or not, takes 1 GB."""
@@ -54,7 +55,7 @@ def refuse_many_chunks(keys: ChunkKeys) -> None:
         raise UnsupportedError(f"a grid of {keys.grid}; no more than {MOST_CHUNKS} chunks are taken at once")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class ColumnarRefs:
     """References in memory: a row per chunk, or per chunk that is there if few are."""
 

@@ -10,7 +10,6 @@ import math
 import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +20,7 @@ from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import renamed
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import record
 
 METADATA = ".zmetadata"
 """The file of a Parquet manifest that holds its documents."""
@@ -192,7 +192,7 @@ def _extension(entry: Any) -> tuple[str, Mapping[str, Any]]:
     return name, configuration
 
 
-@dataclass(frozen=True)
+@record
 class ChunkKeys:
     """The chunk keys of one array: a prefix, then one index per axis.
 

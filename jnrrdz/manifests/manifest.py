@@ -10,7 +10,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,7 @@ from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.manifests.zarr2 import is_osml_version_2
 from jnrrdz.options import WriteOptions
+from jnrrdz.records import record
 from jnrrdz.redact import bare, record_repr
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
@@ -49,7 +50,7 @@ _KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not eac
 type Options = Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Manifest:
     """What a manifest holds; URLs are as it spells them, templates expanded."""
 

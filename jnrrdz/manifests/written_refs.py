@@ -12,7 +12,7 @@ import posixpath
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs, TreeFiles
 from jnrrdz.errors import UnrepresentableError
+from jnrrdz.records import record
 from jnrrdz.redact import EVERYTHING, bare, dropped_names, is_share_link
 from jnrrdz.sources.url import file_url, has_drive
 
@@ -169,7 +170,7 @@ def is_local(url: str) -> bool:
     return not separator or protocol in _LOCAL
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Spans:
     """From the first to the last byte of every chunk, in C order of the grid."""
 

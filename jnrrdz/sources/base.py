@@ -9,11 +9,11 @@ import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError
+from jnrrdz.records import record
 from jnrrdz.sources import faults
 
 type Span = tuple[int, int]
@@ -23,7 +23,7 @@ type ReadRange = Callable[[int, int], bytes]
 """`read(start, stop)`: the bytes of one span, fewer only at the end of the source."""
 
 
-@dataclass(frozen=True)
+@record
 class Validators:
     """What tells one state of a source from another, as far as its server says."""
 
@@ -60,7 +60,7 @@ def nanoseconds(text: str) -> int:
         return 0
 
 
-@dataclass(frozen=True)
+@record
 class ObjectState:
     """What a manifest records of one of many objects."""
 
@@ -199,7 +199,7 @@ MOST = 2**63 - 1
 """Bytes that a file can have."""
 
 
-@dataclass(frozen=True)
+@record
 class Merged:
     """One request, and which of the asked spans it serves."""
 

@@ -9,13 +9,13 @@ RFC 6052 and RFC 8215 (NAT64).
 
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple, Self
 
 from jnrrdz.errors import UntrustedSourceError
+from jnrrdz.records import record
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.url import Origin
 
@@ -133,7 +133,7 @@ def recall(origin: Origin | None, nearness: int) -> None:
         _resolved[origin[1:]] = min(Nearness(nearness), _resolved.get(origin[1:], Nearness.MACHINE))
 
 
-@dataclass(frozen=True)
+@record
 class AddressGuard:
     """Refuses addresses that are nearer than they may be; says which origins get the headers that you give.
 

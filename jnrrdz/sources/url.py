@@ -10,7 +10,7 @@ and its file URLs drive letters (`file:///C:/a`) or hosts (`file://server/share/
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import Self
 from urllib.parse import quote, unquote
@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 import yarl
 
 from jnrrdz.errors import JnrrdzError, UntrustedSourceError
+from jnrrdz.records import record
 
 HTTP = frozenset({"http", "https"})
 
@@ -40,7 +41,7 @@ def _is_windows() -> bool:
     return _system.sep == "\\"
 
 
-@dataclass(frozen=True)
+@record
 class Url:
     """A path or URL as it is spelt, and what that means."""
 
@@ -148,7 +149,7 @@ def below(folder: str, path: str) -> str:
     return f"{name.rstrip('/')}/{path}{folder[len(name) :]}"
 
 
-@dataclass(frozen=True)
+@record
 class Location:
     """A remote URL in the one form in which two spellings of it are equal."""
 
@@ -200,7 +201,7 @@ class Location:
         return f"{self.scheme}://{shown}{'' if usual else ':' + port}/{path}{query}"
 
 
-@dataclass(frozen=True)
+@record
 class LocalFile:
     """A local path, and the path that it is once symbolic links are followed."""
 
@@ -233,7 +234,7 @@ class LocalFile:
         return self.real
 
 
-@dataclass(frozen=True)
+@record
 class Chain:
     """Stacked file systems, compared as text."""
 

@@ -21,13 +21,13 @@ import re
 import struct
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import record
 
 _START = struct.Struct(">HH")
 _NUMBER = struct.Struct(">I")
@@ -45,7 +45,7 @@ class Mode(IntEnum):
     OBJECT = 2
 
 
-@dataclass(frozen=True)
+@record
 class BlockHeader:
     """What stands before the compressed elements of a block."""
 
@@ -130,7 +130,7 @@ _LARGEST_BLOCK = 1 << 31
 """Elements of a block: Java's arrays hold no more."""
 
 
-@dataclass(frozen=True)
+@record
 class N5Dataset:
     """One dataset's structure."""
 
@@ -221,7 +221,7 @@ LEVEL_LISTS = ("downsamplingFactors", "scales")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """What is known of a dataset's axes, x first."""
 

@@ -8,7 +8,6 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +24,7 @@ from jnrrdz.formats.tiff.tags import (
     SampleFormat,
     Tag,
 )
+from jnrrdz.records import record
 
 SCHEMES = {
     None: Compression.NONE,
@@ -50,7 +50,7 @@ MOST_SHORT = (1 << 16) - 1
 LONGS = {Tag.StripOffsets, Tag.StripByteCounts}
 
 
-@dataclass(frozen=True)
+@record
 class TiffHeader:
     """The header of TIFF files whose images are all alike; `tiff_header` makes one.
 

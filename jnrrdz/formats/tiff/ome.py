@@ -26,6 +26,7 @@ from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
+from jnrrdz.records import record
 from jnrrdz.redact import hidden
 
 FIELD = "ImageDescription"
@@ -44,7 +45,7 @@ RANGE = {"Start": "0", "Step": "1", "End": None}
 """The attributes of a Modulo axis that has numbers, and what they are by default."""
 
 
-@dataclass(frozen=True)
+@record
 class Block:
     """Planes that stand in consecutive IFDs of one file (one `TiffData`)."""
 
@@ -59,7 +60,7 @@ class Block:
     """The file's name; None for the file that holds the XML."""
 
 
-@dataclass(frozen=True)
+@record
 class Modulo:
     """The axis inside of Z, C or T, of which it is the faster part (one `ModuloAlong`)."""
 
@@ -68,7 +69,7 @@ class Modulo:
     axis: Axis
 
 
-@dataclass(frozen=True)
+@record
 class OmeImage:
     """One `Image` with its `Pixels`."""
 

@@ -8,7 +8,7 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import cast
@@ -23,6 +23,7 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.formats.tiff.arrays import even_rows, own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segments, tiff_image
 from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Compression, SampleFormat, Tag
+from jnrrdz.records import record
 
 type Column = NDArray[np.int64]
 type Numbers = NDArray[np.intp]
@@ -91,7 +92,7 @@ COMPARED = set(Tag) - ADDRESSES - SAID_OF_A_PAGE
 """Every other tag that jnrrdz reads; a tag that it does not know cannot make a difference."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Kind:
     """Pages that differ in addresses and words only."""
 
@@ -254,7 +255,7 @@ CHUNK_BYTES = 1 << 20
 WHOLE = {SampleFormat.UINT, SampleFormat.INT, SampleFormat.IEEEFP, SampleFormat.VOID}
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Keyframe:
     """What every page of a level is like."""
 
@@ -292,7 +293,7 @@ type Gathered = tuple[Keyframe, Column, Column]
 """What pages share, their offsets and lengths (pages, segments)."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Level:
     """One resolution of a series: pages in C order of the leading axes, missing ones with offsets of 0."""
 
@@ -312,7 +313,7 @@ class Level:
     """What the format calls the axis along the samples of a pixel."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class _Chunked:
     """A level cut into chunks: the chunk's shape and codec, and the range of each in the file's order."""
 

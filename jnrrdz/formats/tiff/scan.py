@@ -23,6 +23,7 @@ from jnrrdz.formats.tiff.metadata import Meaning, expanded, meaning_of
 from jnrrdz.formats.tiff.structure import Ifd, NdpiLayout, TiffImage, TiffLayout, ndpi_layout, tiff_images
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
+from jnrrdz.records import record
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path
 
@@ -71,7 +72,7 @@ BY_END = {"OME>": "ome", "</scn>": "scn"}
 GEOREFERENCED = {Tag.GeoKeyDirectory, Tag.ModelPixelScale, Tag.ModelTiepoint, Tag.ModelTransformation}
 
 
-@dataclass(frozen=True)
+@record
 class Stored:
     """An image and the file that it stands in."""
 

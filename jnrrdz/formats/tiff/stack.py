@@ -8,7 +8,7 @@ Spec: https://ngff.openmicroscopy.org/0.5/
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from jnrrdz.formats.tiff.pages import Level, Numbers, Pages, check_levels, level
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Photometric, Tag
 from jnrrdz.options import ScanOptions
+from jnrrdz.records import record
 
 VARIABLE = "data"
 AXES = "axes"
@@ -32,7 +33,7 @@ AXES = "axes"
 _UNFIT = re.compile(r"[/\x00-\x1f]")
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Series:
     """One image of a file: all its pages, at every resolution."""
 

@@ -15,7 +15,7 @@ https://libtiff.gitlab.io/libtiff/specification/bigtiff.html, https://openslide.
 import struct
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ from jnrrdz.formats.tiff.tags import (
     Tag,
     name_of,
 )
+from jnrrdz.records import record
 
 type ReadRange = Callable[[int, int], bytes]
 
@@ -76,7 +77,7 @@ class Entry(NamedTuple):
         return self.count * ITEMSIZE.get(self.type, 1)
 
 
-@dataclass(frozen=True)
+@record
 class Ifd:
     """One image file directory."""
 
@@ -338,7 +339,7 @@ MAX_SAMPLES = (1 << 16) - 1
 PACKBITS_REPEAT = 128
 
 
-@dataclass(frozen=True)
+@record
 class TiffImage:
     """The facts of one IFD, and what follows from them."""
 
@@ -470,7 +471,7 @@ def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Segments:
     """Where the segments of an image stand, in the order (plane, down, across)."""
 

@@ -10,7 +10,7 @@ import io
 import struct
 import warnings
 from collections.abc import Buffer, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite, prod
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -29,6 +29,7 @@ from jnrrdz.formats.tiff.stack import Series, file_group, refusal
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, strip_bytes, tiff_image
 from jnrrdz.formats.tiff.tags import Compression, sample_dtype
 from jnrrdz.options import ScanOptions
+from jnrrdz.records import record
 from jnrrdz.sources.base import ReadAhead
 
 
@@ -142,7 +143,7 @@ def _group(theirs: Sequence[Any], layout: TiffLayout, url: str, options: ScanOpt
     return None if is_alone and theirs[0].kind == "shaped" else file_group(series, refused)
 
 
-@dataclass(frozen=True)
+@record
 class _File:
     """What holds a series."""
 

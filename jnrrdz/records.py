@@ -1,0 +1,75 @@
+"""Frozen dataclasses that take a third of the time to make, for what every command imports.
+
+`dataclass(frozen=True)` compiles six methods for each class.  The index of a small file met some ninety of them, whose
+compiling took longer than importing numpy.  A record compiles `__init__` alone; the other methods are shared.  It is a
+dataclass in all else: `fields`, `replace` and `asdict` take it.  docs/decisions/034-imports-where-they-are-met.md
+"""
+
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass, field, fields
+from reprlib import recursive_repr
+from typing import Any, dataclass_transform, overload
+
+
+@overload
+def record[T](cls: type[T], /) -> type[T]: ...
+@overload
+def record[T](*, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record[T](cls: type[T] | None = None, /, *, eq: bool = True) -> Any:
+    """Return a class as `dataclass(frozen=True, eq=eq)` does.
+
+    Parameters
+    ----------
+    cls
+        The class, where the decorator stands without options.
+    eq
+        Whether records with equal fields are equal, and have one hash; else each is equal to itself alone.
+    """
+    if cls is None:
+        return lambda decorated: _made(decorated, eq=eq)
+    return _made(cls, eq=eq)
+
+
+def _made[T](cls: type[T], *, eq: bool) -> type[T]:
+    shared: dict[str, Any] = {"__repr__": _repr, "__setattr__": _set_once, "__delattr__": _keep}
+    if eq:
+        shared |= {"__eq__": _equals, "__hash__": _hash}
+    # Python itself sets `__hash__` to None in a class that has `__eq__`
+    lacking = [name for name in shared if vars(cls).get(name) is None]
+    made = dataclass(eq=False, repr=False)(cls)
+    for name in lacking:
+        setattr(made, name, shared[name])
+    return made
+
+
+def _compared(self: Any) -> tuple[Any, ...]:
+    return tuple(getattr(self, each.name) for each in fields(self) if each.compare)
+
+
+def _equals(self: Any, other: object) -> Any:
+    if self is other:
+        return True
+    return _compared(self) == _compared(other) if other.__class__ is self.__class__ else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash(_compared(self))
+
+
+@recursive_repr()
+def _repr(self: Any) -> str:
+    shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+    return f"{type(self).__qualname__}({shown})"
+
+
+def _set_once(self: Any, name: str, value: Any) -> None:
+    """Set a field while the record is made; afterwards every field has its value."""
+    members = self.__dict__
+    if name in members or name not in self.__dataclass_fields__:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+    members[name] = value
+
+
+def _keep(_: Any, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
