@@ -356,16 +356,13 @@ def _segments(path: str, keep: Collection[str], mark: str) -> str:
 # In texts
 
 _TOKEN = re.compile(r"""://(?:[^\s"<>`']|'(?![\s,)\]}:;]|\Z))*""")
-_LOOSE = re.compile(
-    r"((?:[?&]|%3F|%26)[\w.~+%\[\]-]{1,80}?(?:=|%3D))((?:(?!%26)[^\s&'\"<>#])+)",
-    re.IGNORECASE,
-)
+# compiled where a text is met that may have them: re keeps what it compiled, and most commands meet none
+_LOOSE = r"((?:[?&]|%3F|%26)[\w.~+%\[\]-]{1,80}?(?:=|%3D))((?:(?!%26)[^\s&'\"<>#])+)"
 """A query without its URL: what a server's answer or a library's message quotes."""
 
-_QUOTED = re.compile(
+_QUOTED = (
     r"""((?:['"](?:[\w-]{1,40}[_-]key|(?:[\w-]{0,40}[_-])?(?:secret|token|password|passwd|authorization"""
-    r"""|cookie|credential|connection_string))['"]\s{0,3}:\s{0,3}[bu]?)(?=['"]))(?:'[^'\n]*'|"[^"\n]*")""",
-    re.IGNORECASE,
+    r"""|cookie|credential|connection_string))['"]\s{0,3}:\s{0,3}[bu]?)(?=['"]))(?:'[^'\n]*'|"[^"\n]*")"""
 )
 _BEARER = re.compile(r"\b(Bearer|Basic|Authorization:)(\s{1,3})[\w.~+/=:-]{16,}", re.IGNORECASE)
 
@@ -386,9 +383,9 @@ def redacted(text: str) -> str:
 def _without_members(text: str) -> str:
     """Return a text outside of URLs without the values of queries, of secret options and headers."""
     if "=" in text or "%3" in text:
-        text = _LOOSE.sub(_loosely_hidden, text)
+        text = re.sub(_LOOSE, _loosely_hidden, text, flags=re.IGNORECASE)
     if "'" in text or '"' in text:
-        text = _QUOTED.sub(rf"\1'{HIDDEN}'", text)
+        text = re.sub(_QUOTED, rf"\1'{HIDDEN}'", text, flags=re.IGNORECASE)
     return _BEARER.sub(rf"\1\2{HIDDEN}", text)
 
 

@@ -52,7 +52,8 @@ from jnrrdz.batches.work import (
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.scanning import is_tree, literal
 from jnrrdz.sources.base import FIRST
-from jnrrdz.sources.fsspec import FsspecSource, open_source
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.remote import FsspecSource
 from jnrrdz.sources.url import local_path
 
 AHEAD = 100_000

@@ -31,8 +31,9 @@ from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
 from jnrrdz.redact import redacted
 from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
-from jnrrdz.sources.fsspec import FsspecSource, open_source
+from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of, recall
+from jnrrdz.sources.remote import FsspecSource
 from jnrrdz.sources.retry import is_passing, pause
 from jnrrdz.sources.url import local_path, origin
 

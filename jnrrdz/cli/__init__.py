@@ -1,28 +1,21 @@
 """The command line: parse, call, print.
 
-The library is imported inside each command, so that help and completion are there at once.  Results go to stdout,
-everything else to stderr; exit codes: 0 fine, 1 failure, 2 usage, 3 some files of several failed, 4 verification
-failed, 130 interrupted.  Spec: docs/cli.md
+A command is imported when it is called, and the library inside of it, so that help and completion are there at once.
+Results go to stdout, everything else to stderr; exit codes: 0 fine, 1 failure, 2 usage, 3 some files of several failed,
+4 verification failed, 130 interrupted.  Spec: docs/cli.md
 """
 
+import gc
 import os
 import signal
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 
-from jnrrdz.cli.batch import batch
-from jnrrdz.cli.codecs import codecs
 from jnrrdz.cli.console import FAILURE, INTERRUPTED, USAGE, Console, guard_terminal, is_usage, say
-from jnrrdz.cli.cube import cube
-from jnrrdz.cli.index import index
-from jnrrdz.cli.info import info, ls
-from jnrrdz.cli.manifests import convert, merge, refresh, verify
 from jnrrdz.cli.options import console_options
-from jnrrdz.cli.preview import preview
-from jnrrdz.cli.serve import serve
-from jnrrdz.cli.tile import tile
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.redact import printable
 
@@ -48,8 +41,40 @@ def _drop_unwritten() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+COMMANDS = {
+    "batch": ("batch", "Write manifests of many images: patterns, lists, STAC."),
+    "codecs": ("codecs", "Show what can be decoded here, or whether a manifest can."),
+    "convert": ("manifests", "Write manifests in another form, or for moved sources."),
+    "cube": ("cube", "Put files of many dates, bands and places together as time, band, y, x."),
+    "index": ("index", "Write the manifest of an image, or of several."),
+    "info": ("info", "Show what an image or a manifest holds."),
+    "ls": ("info", "List groups and arrays."),
+    "merge": ("manifests", "Put manifests of one grid together along an axis."),
+    "preview": ("preview", "Draw a small picture of an image."),
+    "refresh": ("manifests", "Scan again what changed, and write manifests anew."),
+    "serve": ("serve", "Serve plain Zarr over HTTP."),
+    "tile": ("tile", "Write a tiled, multi-resolution JNRRD."),
+    "verify": ("manifests", "Check manifests against their sources."),
+}
+"""The module of every command, and its line in the list of them."""
+
+
 class Program(click.Group):
-    """A group whose commands end with one line and a code where they fail."""
+    """A group whose commands end with one line and a code where they fail; each is imported when it is asked for."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  click's signature
+        """Return a command, None where there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, short_help = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(f"jnrrdz.cli.{module}"), cmd_name)
+        command.short_help = short_help
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  the same
+        """Write the list of commands, of which none is imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what is no mistake of the program's is told in one line."""
@@ -84,8 +109,8 @@ def cli() -> None:
     """
 
 
-for command in (index, batch, merge, cube, info, ls, verify, refresh, convert, tile, preview, serve, codecs):
-    cli.add_command(command)
+for name, (_, short_help) in COMMANDS.items():
+    cli.add_command(click.Command(name, short_help=short_help))  # what stands for it until it is imported
 
 
 PATIENCE = 3
@@ -113,8 +138,16 @@ def end_in_order() -> None:
             signal.signal(number, end)
 
 
+ALLOCATIONS = 100_000
+"""Objects after which garbage is looked for: importing makes as many, and no garbage."""
+
+
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(ALLOCATIONS)
     guard_terminal()
     end_in_order()
-    cli(prog_name="jnrrdz")
+    try:
+        cli(prog_name="jnrrdz")
+    finally:
+        gc.freeze()  # what is left, a tenth of a second would be spent on looking through before the process ends

@@ -42,7 +42,7 @@ class Shard(click.ParamType[tuple[int, int]]):
         return int(first), int(second)
 
 
-@click.command(cls=ScanCommand, epilog=EPILOG, short_help="Write manifests of many images: patterns, lists, STAC.")
+@click.command(cls=ScanCommand, epilog=EPILOG)
 @click.argument("sources", nargs=-1, metavar="[SRC]...")
 @click.option("-o", "--output", required=True, metavar="TEMPLATE", help="Output for each, with {stem}, {path}, ...")
 @click.option("--from-file", "lists", multiple=True, metavar="FILE", help="Sources, one on a line; - is stdin.")

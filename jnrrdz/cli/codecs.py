@@ -48,7 +48,7 @@ LIBRARIES = {
 NUMCODECS = "numcodecs."
 
 
-@click.command(epilog=EPILOG, short_help="Show what can be decoded here, or whether a manifest can.")
+@click.command(epilog=EPILOG)
 @click.option("--check", metavar="REFS", type=click.Path(), help="Say of each codec of a manifest if it can be read.")
 @json_option
 @access_options()

@@ -28,7 +28,7 @@ Examples:
 TOLD = 5
 
 
-@click.command(epilog=EPILOG, short_help="Put files of many dates, bands and places together as time, band, y, x.")
+@click.command(epilog=EPILOG)
 @click.argument("refs", nargs=-1, metavar="[SRC...]", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The manifest to write.")
 @click.option("--stac", multiple=True, metavar="URL", help="STAC item, collection, search or table. Repeatable.")

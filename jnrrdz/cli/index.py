@@ -46,7 +46,7 @@ class Wish:
     reach: Reach
 
 
-@click.command(cls=ScanCommand, epilog=EPILOG, short_help="Write the manifest of an image, or of several.")
+@click.command(cls=ScanCommand, epilog=EPILOG)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
 @click.option("-o", "--output", metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
 @index_options

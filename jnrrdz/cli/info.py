@@ -41,7 +41,7 @@ SPLIT_SECOND = re.compile(r"\.\d+(?=Z)")
 type Json = dict[str, Any]
 
 
-@click.command(epilog=EPILOG, short_help="Show what an image or a manifest holds.")
+@click.command(epilog=EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="SRC|REFS...", type=click.Path())
 @click.option("-a", "--all", "every", is_flag=True, help="Show every attribute too.")
 @click.option("--picture", is_flag=True, help="Show a small picture too, in kitty, iTerm2 or a terminal with sixels.")
@@ -306,7 +306,7 @@ Examples:
 """
 
 
-@click.command(epilog=LS_EPILOG, short_help="List groups and arrays.")
+@click.command(epilog=LS_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="REFS|SRC...", type=click.Path())
 @click.option("-r", "--recursive", is_flag=True, help="Go down into groups.")
 @click.option("-l", "--long", "details", is_flag=True, help="Show type, shape, chunk shape and stored bytes.")

@@ -52,7 +52,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG, short_help="Put manifests of one grid together along an axis.")
+@click.command(epilog=EPILOG)
 @click.argument("refs", nargs=-1, required=True, metavar="REFS...", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The manifest to write.")
 @click.option("--concat-dim", required=True, metavar="DIM", help="The axis: a new one, or one that all have.")
@@ -107,7 +107,7 @@ Examples:
 """
 
 
-@click.command(epilog=CONVERT_EPILOG, short_help="Write manifests in another form, or for moved sources.")
+@click.command(epilog=CONVERT_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="REFS...", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="Manifest, directory, or -.")
 @click.option(
@@ -172,7 +172,7 @@ Examples:
 """
 
 
-@click.command(epilog=REFRESH_EPILOG, short_help="Scan again what changed, and write manifests anew.")
+@click.command(epilog=REFRESH_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="REFS...", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Say what changed, and write nothing.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=32, show_default=True, help="Sources at a time.")
@@ -213,7 +213,7 @@ Examples:
 """
 
 
-@click.command(epilog=VERIFY_EPILOG, short_help="Check manifests against their sources.")
+@click.command(epilog=VERIFY_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="REFS|SRC...", type=click.Path())
 @click.option("--deep", is_flag=True, help="Read every chunk, not a few of each array, and compare every checksum.")
 @click.option("--drift", is_flag=True, help="Compare the sources' size and ETag with the recorded ones, no more.")

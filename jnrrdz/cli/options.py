@@ -66,6 +66,8 @@ class Reach:
 
     def sources(self, names: Sequence[str], wanted: str) -> list[str]:
         """Return what the names of a command stand for: files, folders, patterns, lists, each resolved."""
+        if wanted in {IMAGES, BOTH} and all(map(_is_one_image, names)):
+            return list(dict.fromkeys(names))
         from jnrrdz.batches.selection import Wanted, resolve  # noqa: PLC0415  see the package
 
         return [found.url for found in resolve(names, Wanted(wanted), self.options)]
@@ -83,6 +85,14 @@ class Reach:
         are_all_http = bool(names) and all(origin(name) is not None for name in names)
         own = next(filter(None, map(self.options, names)), None)
         return Access(self.allow, own, None if are_all_http else self.given(), self.templates or None)
+
+
+_ENDINGS = tuple(ending for fmt in SOURCES for ending in fmt.endings if not fmt.is_directory)
+
+
+def _is_one_image(name: str) -> bool:
+    """Whether a name is that of one local file that is no pattern, list or manifest, as most are."""
+    return name.lower().endswith(_ENDINGS) and not set(name) & set("*?[]{}@~:\\") and Path(name).is_file()
 
 
 S3_OPTIONS = (

@@ -52,7 +52,7 @@ class Indices(click.ParamType[dict[str, int]]):
         return {name.strip(): int(number) for name, _, number in pairs}
 
 
-@click.command(epilog=EPILOG, short_help="Draw a small picture of an image.")
+@click.command(epilog=EPILOG)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="PNG, directory, or -.")
 @click.option("--size", type=int, default=512, show_default=True, help="Pixels along the longer side.")

@@ -27,7 +27,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG, short_help="Serve plain Zarr over HTTP.")
+@click.command(epilog=EPILOG)
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=click.Path())
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")

@@ -37,7 +37,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
         return tuple(map(int, parts))
 
 
-@click.command(epilog=EPILOG, short_help="Write a tiled, multi-resolution JNRRD.")
+@click.command(epilog=EPILOG)
 @click.argument("src", metavar="SRC", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The JNRRD to write.")
 @click.option("--tile", "tile_sizes", required=True, type=Numbers(), help="Size of tiles, x (the fastest axis) first.")

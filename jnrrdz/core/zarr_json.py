@@ -14,7 +14,6 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache, lru_cache
-from importlib.metadata import version
 from math import isfinite
 from numbers import Complex, Integral, Real
 from typing import Any, Literal, cast
@@ -329,6 +328,8 @@ def _provenance(root: VirtualGroup, arrays: Iterable[VirtualArray]) -> dict[str,
 
 @cache
 def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415  who writes nothing needs none
+
     return version("jnrrdz")  # reads a file each time: a sixth of what a small manifest costs
 
 

@@ -8,11 +8,11 @@ scanners that walk through headers a few bytes at a time; one scan has one.
 import hashlib
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
-from jnrrdz.errors import DriftError, JnrrdzError, MalformedError
+from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.records import record
 from jnrrdz.sources import faults
 
@@ -187,6 +187,34 @@ def rfc3339(when: datetime, nanoseconds: int = 0) -> str:
     fraction = nanoseconds or aware.microsecond * 1000
     text = aware.replace(tzinfo=None, microsecond=0).isoformat()  # a fifth of what strftime takes, for each small file
     return f"{text}.{fraction:09d}Z" if fraction else f"{text}Z"
+
+
+_ETAG = ("ETag", "etag")
+_VERSION = ("VersionId", "version_id", "generation")
+_MODIFIED = ("LastModified", "last_modified", "updated", "mtime", "created")
+
+
+def validators_of(info: Mapping[str, Any]) -> Validators:
+    """Return the state of an object as a file system's `info` or listing says it."""
+    if info.get("type") == "directory":
+        raise UnsupportedError("a directory where a file is read; name an object in it")
+    if info.get("size") is None:
+        raise UnsupportedError("the file system does not say the size")
+    version, modified = _first(info, _VERSION), _first(info, _MODIFIED)
+    if isinstance(modified, int | float):
+        modified = datetime.fromtimestamp(modified).astimezone()
+    elif isinstance(modified, str):
+        modified = datetime.fromisoformat(modified)
+    return Validators(
+        size=int(info["size"]),
+        etag=_first(info, _ETAG),
+        version=None if version in {None, "null"} else str(version),
+        modified=rfc3339(modified) if isinstance(modified, datetime) else None,
+    )
+
+
+def _first(info: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((info[name] for name in names if info.get(name)), None)
 
 
 GAP = 64 * 1024

@@ -4,7 +4,6 @@ Safe from any thread: `pread` has no position to share, and a reader keeps the d
 finished, whoever closes the source meanwhile.
 """
 
-import asyncio
 import os
 import stat
 import threading
@@ -59,6 +58,8 @@ class LocalSource:
 
     async def aread(self, spans: Sequence[Span]) -> list[bytes]:
         """Do the same in a thread."""
+        import asyncio  # noqa: PLC0415  which a scan of local files does without
+
         return await asyncio.to_thread(self.read, spans)
 
     def close(self) -> None:

@@ -6,14 +6,12 @@ Jitter as in https://aws.amazon.com/builders-library/timeouts-retries-and-backof
 Retry-After: RFC 9110, section 10.2.3.
 """
 
-import asyncio
 import errno
 import random
 import re
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from jnrrdz.errors import DriftError, JnrrdzError
 
@@ -86,6 +84,8 @@ async def persistently[T](ask: Callable[[int], Awaitable[T]]) -> T:
         try:
             return await ask(attempt)
         except Transient as passing:
+            import asyncio  # noqa: PLC0415  which a scan of local files does without
+
             await asyncio.sleep(pause(attempt, passing.after))
     try:
         return await ask(ATTEMPTS - 1)
@@ -118,6 +118,8 @@ def retry_after(header: str | None) -> float | None:
         return None
     if header.strip().isdecimal():
         return float(header)
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  of use to who waits
+
     try:
         when = parsedate_to_datetime(header)
     except ValueError:

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, Mark, Validators, is_absent, nanoseconds
-from jnrrdz.sources.fsspec import open_source, validators_of
+from jnrrdz.sources.base import ByteSource, Mark, Validators, is_absent, nanoseconds, validators_of
+from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import READING, read_at
 

@@ -12,13 +12,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote
-
-import yarl
 
 from jnrrdz.errors import JnrrdzError, UntrustedSourceError
 from jnrrdz.records import record
+
+if TYPE_CHECKING:
+    import yarl
 
 HTTP = frozenset({"http", "https"})
 
@@ -293,7 +294,9 @@ def is_under(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _parse_http(url: str) -> yarl.URL:
+def _parse_http(url: str) -> "yarl.URL":
+    import yarl  # noqa: PLC0415  paths need none
+
     try:
         parsed = yarl.URL(url)
     except ValueError as error:
@@ -303,7 +306,7 @@ def _parse_http(url: str) -> yarl.URL:
     return parsed
 
 
-def _host(parsed: yarl.URL) -> str:
+def _host(parsed: "yarl.URL") -> str:
     """Return the host as DNS compares it."""
     return (parsed.raw_host or "").lower().rstrip(".")
 

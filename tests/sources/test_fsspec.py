@@ -13,7 +13,8 @@ import pytest
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError
 from jnrrdz.sources import http as http_module
 from jnrrdz.sources.base import ReadAhead
-from jnrrdz.sources.fsspec import FsspecSource, open_source
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.remote import FsspecSource
 
 DATA = bytes(range(251)) * 800
 SPANS = [(100, 200), (0, 7), (190_000, 200_795), (150, 160), (200_700, 999_999), (5, 5), (300_000, 300_010)]
