@@ -547,10 +547,10 @@ def _obstacle(old: _Cube, new: _Cube) -> str | None:
     first = more.refs.take(np.arange(more.refs.chunks // more.grid[0]))
     if later.values[0] != times.values[-1] or first.counts.any() or first.inline:
         return "a file is not later than the last time"
-    if array.shape[1:] != more.shape[1:] or _lies(group) != _lies(grown):
-        return "a file lies beyond its edges"
     if array.attributes.get("band_names") != more.attributes["band_names"]:
         return "a file has a new band"
+    if array.shape[1:] != more.shape[1:] or _lies(group) != _lies(grown):
+        return "a file lies beyond its edges"
     kept = group.children[TIME]
     if not isinstance(kept, VirtualArray) or (kept.chunks, kept.attributes) != (
         (TIMES,),

@@ -1,76 +1,21 @@
 """Cubes of STAC items, of names, of manifests: what odc-stac loads of the same, what is missing, shared, refused."""
 
 import json
-from datetime import UTC, datetime
 
-import icechunk
 import numpy as np
 import odc.stac
-import pystac
 import pytest
 import rasterio
-import rasterio.warp
 import xarray as xr
 from click.testing import CliRunner
 from odc.geo.geobox import GeoBox
 from rasterio.transform import from_origin
 
 import jnrrdz
+from jnrrdz import CubeOptions, cube
 from jnrrdz.cli import cli
-from jnrrdz.commands.cube import CubeOptions, cube
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
-
-BANDS = {"B02": 10, "B04": 10, "B05": 20, "B11": 20}
-DATES = [datetime(2024, 6, day, 10, 30, tzinfo=UTC) for day in (1, 11, 21)]
-LEFT, TOP, SIDE = 600000, 5200000, 2560
-
-
-def write(path, pixels, resolution, *, left=LEFT, **options):
-    with rasterio.open(
-        path,
-        "w",
-        driver="GTiff",
-        height=pixels.shape[0],
-        width=pixels.shape[1],
-        count=1,
-        dtype=pixels.dtype,
-        transform=from_origin(left, TOP, resolution, resolution),
-        **{"crs": "EPSG:32633", "nodata": 0, "compress": "deflate", "tiled": True, "blockxsize": 64} | options,
-        blockysize=64,
-    ) as file:
-        file.write(pixels, 1)
-
-
-def items(folder, dates=DATES, tiles=2):
-    """Write the files of every date, band and tile, and return their items."""
-    random, made = np.random.default_rng(1), []
-    for when in dates:
-        for tile in range(tiles):
-            left = LEFT + tile * SIDE
-            box = rasterio.warp.transform_bounds("EPSG:32633", "EPSG:4326", left, TOP - SIDE, left + SIDE, TOP)
-            ring = [[box[0], box[1]], [box[2], box[1]], [box[2], box[3]], [box[0], box[3]], [box[0], box[1]]]
-            item = pystac.Item(
-                f"T{tile}_{when:%Y%m%d}", {"type": "Polygon", "coordinates": [ring]}, list(box), when, {}
-            )
-            item.properties |= {"proj:code": "EPSG:32633", "updated": "2024-07-01T00:00:00Z"}
-            for band, resolution in BANDS.items():
-                side = SIDE // resolution
-                path = folder / f"{item.id}_{band}.tif"
-                write(path, random.integers(1, 9999, (side, side)).astype("u2"), resolution, left=left)
-                asset = pystac.Asset(str(path), media_type="image/tiff; application=geotiff", roles=["data"])
-                asset.extra_fields |= {
-                    "proj:shape": [side, side],
-                    "proj:transform": [resolution, 0, left, 0, -resolution, TOP],
-                    "raster:bands": [{"nodata": 0, "data_type": "uint16"}],
-                }
-                item.add_asset(band, asset)
-            made.append(item)
-    return made
-
-
-def saved(folder, found, name="items.json"):
-    (folder / name).write_text(json.dumps(pystac.ItemCollection(found).to_dict()))
-    return str(folder / name)
+from tests.commands.archive import BANDS, LEFT, SIDE, TOP, items, saved, write
 
 
 @pytest.fixture(scope="module")
@@ -109,47 +54,6 @@ def test_a_cube_is_what_odc_stac_loads(archive, tmp_path, name):
     assert np.isnan(gap[:, SIDE // 10 :]).all()
     assert not np.isnan(gap[:, : SIDE // 10]).any()
     assert jnrrdz.verify(tmp_path / name).ok
-
-
-def test_append_adds_a_date_and_disturbs_nobody(tmp_path):
-    first, second = items(tmp_path, DATES[:2]), items(tmp_path, DATES[2:])
-    cube([], tmp_path / "c.parquet", stac=[saved(tmp_path, first)])
-    before = xr.open_dataset(tmp_path / "c.parquet", engine="jnrrdz", group="10m")
-    cube(
-        [],
-        tmp_path / "c.parquet",
-        CubeOptions(append=True),
-        stac=[saved(tmp_path, second, "more.json")],
-        form=jnrrdz.WriteOptions(overwrite=True),
-    )
-    cube([], tmp_path / "whole.json", stac=[saved(tmp_path, first + second, "all.json")])
-    for group in ("10m", "20m"):
-        whole = xr.open_dataset(tmp_path / "whole.json", engine="jnrrdz", group=group)
-        after = xr.open_dataset(tmp_path / "c.parquet", engine="jnrrdz", group=group)
-        assert after.sizes["time"] == 3
-        xr.testing.assert_equal(after, whole)
-    xr.testing.assert_equal(before["data"], after_first(tmp_path))
-
-
-def test_append_to_icechunk_is_a_commit(tmp_path):
-    first, second = items(tmp_path, DATES[:2]), items(tmp_path, DATES[2:])
-    out = tmp_path / "c.icechunk"
-    cube([], out, stac=[saved(tmp_path, first)])
-    storage = icechunk.local_filesystem_storage(str(out))
-    access = {f"file://{tmp_path}/": icechunk.credentials.LocalFileSystemAccess}
-    old = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access).readonly_session("main")
-    reader = xr.open_zarr(old.store, group="10m", consolidated=False, chunks=None, mask_and_scale=False)["data"]
-    again = jnrrdz.WriteOptions(overwrite=True)
-    cube([], out, CubeOptions(append=True), stac=[saved(tmp_path, second, "more.json")], form=again)
-    cube([], tmp_path / "whole.json", stac=[saved(tmp_path, first + second, "all.json")])
-    whole = xr.open_dataset(tmp_path / "whole.json", group="10m", mask_and_scale=False)["data"]
-    np.testing.assert_array_equal(reader, whole[:2])
-    np.testing.assert_array_equal(xr.open_dataset(out, group="10m", mask_and_scale=False)["data"], whole)
-    assert len(list(icechunk.Repository.open(storage).ancestry(branch="main"))) == 3
-
-
-def after_first(folder):
-    return xr.open_dataset(folder / "whole.json", engine="jnrrdz", group="10m")["data"].isel(time=slice(0, 2))
 
 
 def test_names_tell_times_and_bands(archive, tmp_path):
