@@ -192,7 +192,12 @@ class Assembly:
                 attributes = attributes | {labels_name(self.dim): values.tolist()}
             else:
                 common = self.kind.attributes.get(f"{prefix}{self.dim}", {})
-                computed = {"units", "calendar"} if is_time(common) else set()
+                computed = {"units", "calendar", "_FillValue"} if values.dtype.kind == "M" else set()
+                given = here.children.get(self.dim)
+                is_counted = isinstance(given, VirtualArray) and is_time(given.attributes)
+                if is_counted and not computed and "units" not in common:
+                    # numbers that are no exact times (0.1 days) stay what they are
+                    raise UnrepresentableError("they count it in different units", field=f"{prefix}{self.dim}")
                 own = {name: value for name, value in common.items() if name not in computed}
                 children[self.dim] = variable(self.dim, Coordinate(values, own))
         return VirtualGroup(children, attributes)

@@ -132,6 +132,12 @@ type Encoding = Literal["default", "v2"]
 
 ZARR_JSON = "zarr.json"
 
+REFERENCES = re.compile(
+    rb"""(?x) "refs"\s*: | "(?:[^"\\]*/)?(?:zarr\.json|\.zgroup|\.zarray|\.zmetadata)"\s*:
+    | "[^"\\]*[./0-9]"\s*:\s*\["[^"\\]*",\s*[0-9]+,\s*[0-9]+\]"""
+)
+"""What the first bytes of references in JSON have of which version ever: their member, a document's key, or a chunk."""
+
 MEMBERS_END = "}}}"
 """How the text of a group's document ends whose consolidated metadata have no members yet."""
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.standard import with_standard_codecs
+from jnrrdz.core.zarr_json import REFERENCES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.format import Format
@@ -128,7 +129,7 @@ def _file_format(read: ReadAhead, url: str) -> Format:
             return fmt
     if not head:
         raise MalformedError("the file is empty", url=url)
-    if head.lstrip().startswith(b"{") and b'zarr.json"' in read(0, MANIFEST_HEAD):
+    if head.lstrip().startswith(b"{") and REFERENCES.search(read(0, MANIFEST_HEAD)):
         message = "this is a manifest, where an image is needed; jnrrdz convert changes a manifest's form"
         raise UnsupportedError(message, url=url)
     readable = ", ".join(fmt.name for fmt in FORMATS if not fmt.is_directory)

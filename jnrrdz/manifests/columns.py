@@ -49,6 +49,34 @@ class ArrayRefs(Protocol):
         """Return the same in memory, with a row for each chunk of the grid."""
 
 
+@dataclass(frozen=True)
+class MovedRefs:
+    """The references of an array under another path."""
+
+    keys: ChunkKeys
+    inner: ArrayRefs
+
+    def lookup(self, chunk: int) -> list[ByteRange] | bytes:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        return self.inner.lookup(chunk)
+
+    def ready(self, chunk: int) -> bool:
+        """Whether `lookup` answers without waiting for a network."""
+        return self.inner.ready(chunk)
+
+    def version(self, chunk: int) -> int:
+        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+        return self.inner.version(chunk)
+
+    def present(self) -> Ints:
+        """Return the numbers of the chunks that are not missing, ascending."""
+        return self.inner.present()
+
+    def columnar(self) -> ChunkRefs:
+        """Return the same in memory, with a row for each chunk of the grid."""
+        return self.inner.columnar()
+
+
 def refuse_many_chunks(keys: ChunkKeys) -> None:
     """Refuse a grid of more chunks than are taken into memory at once."""
     if keys.chunks > MOST_CHUNKS:

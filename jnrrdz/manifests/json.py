@@ -24,7 +24,8 @@ digest of the ETag, above 0 nanoseconds since 1970, 0 nothing).  Other readers t
     "..."]
     }}
 
-Version 0 and other layouts are read too, as a whole; `gen` is refused.
+Version 0 and other layouts are read too, as a whole, and so are references of Zarr v2 and those that are computed
+(`gen`).
 """
 
 import base64
@@ -45,7 +46,8 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
 from jnrrdz.manifests.documents import Documents, is_manifest, parse_json
-from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, Templates, UnknownArrayError
+from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
+from jnrrdz.manifests.templates import Templates, generated
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
@@ -241,6 +243,8 @@ def _read_lines(source: ByteSource, overrides: Mapping[str, str] | None) -> Cont
         top = _top(parse_json(opening + b"}}"))
     except MalformedError as error:
         raise OtherLayoutError("not the first line of references") from error
+    if top.get("gen"):
+        raise OtherLayoutError("references that are computed, which other lines may replace")
     gatherer = Gatherer(Templates(top.get("templates", {}), overrides))
     beside: list[bytes] | None = None
     for lines in _pieces(source, rest, len(head)):
@@ -280,10 +284,19 @@ def _read_whole(source: ByteSource, overrides: Mapping[str, str] | None) -> Cont
     (data,) = source.read([(0, source.validators.size)])
     top = _top(parse_json(data))
     del data
-    gatherer = Gatherer(Templates(top.get("templates", {}), overrides), is_whole=True)
+    templates = Templates(top.get("templates", {}), overrides)
+    gatherer = Gatherer(templates, is_whole=True)
     references = top["refs"]
+    if top.get("gen"):
+        references = {**references, **dict(generated(top["gen"], templates))}  # in fsspec's order
     gatherer.add_metadata(references)
     gatherer.documents.require_v3()
+    if gatherer.is_version_2 and any(key.endswith("/") for key in references):
+        # VirtualiZarr's name of the one chunk of an array without axes
+        references = {f"{key}0" if key.endswith("/") else key: value for key, value in references.items()}
+    if gatherer.left_out:
+        inside = tuple(f"{path}/" for path in gatherer.left_out)
+        references = {key: value for key, value in references.items() if not key.startswith(inside)}
     entries = iter(references.items())
     while part := dict(itertools.islice(entries, _SLICE)):
         gatherer.add(part)
@@ -298,8 +311,6 @@ def _top(document: Any) -> dict[str, Any]:
         return {"refs": document}
     if document.get("version", 1) != 1:
         raise UnsupportedError(f"version {reprlib.repr(document['version'])}; 0 and 1 are read", field="version")
-    if document.get("gen"):
-        raise UnsupportedError("references that have to be computed; have kerchunk write them out", field="gen")
     for name in ("refs", "templates"):
         if not isinstance(document.get(name, {}), dict):
             raise MalformedError(f"no object but {type(document[name]).__name__}", field=name)

@@ -1,8 +1,7 @@
 """References as a JSON manifest spells them, gathered to columns.
 
 Follows https://fsspec.github.io/kerchunk/spec.html: `[url]`, `[url, offset, length]`, inline text (plain or
-`base64:`), templates by plain substitution; and `[url, [[offset, length], ...]]` for a scattered
-chunk, the form that osml-imagery-io reads.  Nothing that a manifest says is evaluated.
+`base64:`); and `[url, [[offset, length], ...]]` for a scattered chunk, the form that osml-imagery-io reads.
 
 The chunks of one array in one file make up nearly all of a large manifest.  Their lines differ in nothing but
 numbers, and are read without an object for any of them: what they have in common is taken away, and what remains
@@ -27,6 +26,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
+from jnrrdz.manifests.templates import Templates
 from jnrrdz.manifests.zarr2 import is_version_2, version_3
 
 LIMIT = 2**62 - 1
@@ -102,42 +102,11 @@ def _table(text: bytes, shape: tuple[int, int]) -> Ints | None:
     return found
 
 
-_EXPANDED = 256 << 20  # bytes of URLs that templates may expand to; a manifest of a few KB could ask for any number
-_TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-
 type _Range = tuple[int, int]
 type _Place = Annotated[int, msgspec.Meta(ge=0, le=LIMIT)]
 type _Simple = dict[str, tuple[str, _Place, _Place]]
 
 _simple_lines = msgspec.json.Decoder(_Simple)
-
-
-class Templates:
-    """What stands for the templates in URLs, which are replaced by name; nothing is evaluated."""
-
-    def __init__(self, values: Mapping[str, Any], overrides: Mapping[str, str] | None = None) -> None:
-        self._values = {**values, **(overrides or {})}
-        self._longest = max((len(value) for value in self._values.values() if isinstance(value, str)), default=0)
-        self._expanded = 0
-
-    def expand(self, url: str) -> str:
-        """Return a URL with the names of templates replaced."""
-        if "{{" not in url:
-            return url
-        self._expanded += len(url) + url.count("{{") * self._longest
-        if self._expanded > _EXPANDED:
-            raise MalformedError(f"templates that may expand to more than {_EXPANDED} bytes", field="templates")
-        expanded = _TEMPLATE.sub(self._value, url)
-        if "{{" in expanded:
-            raise UnsupportedError("a template that is more than a name; only names are replaced", field=url[:200])
-        return expanded
-
-    def _value(self, match: re.Match[str]) -> str:
-        value = self._values.get(match[1])
-        if not isinstance(value, str):
-            message = f"no template of the name {match[1]!r:.80}; --template NAME=URL (template_overrides=) gives it"
-            raise MalformedError(message, field="templates")
-        return value
 
 
 class OtherLayoutError(MalformedError):
@@ -162,11 +131,13 @@ class _Rows:
 class Gatherer:
     """Documents and columns, filled piece by piece; an array's document comes before its chunks."""
 
-    templates: "Templates"
+    templates: Templates
     is_whole: bool = False
     """Whether all documents are taken before the references."""
     is_version_2: bool = False
     """Whether the documents were Zarr v2's."""
+    left_out: frozenset[str] = frozenset()
+    """Paths of arrays of Zarr v2 that version 3 cannot say; their references are nobody's."""
     documents: Documents = field(default_factory=Documents)
     columns: dict[str, Columns] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)
@@ -211,7 +182,7 @@ class Gatherer:
         if texts and all(map(is_version_2, texts)) and ZARR_JSON not in self.documents:
             if not self.is_whole:
                 raise OtherLayoutError("Zarr v2's documents, of which those of one array may stand apart")
-            texts, self.is_version_2 = version_3(texts), True
+            (texts, self.left_out), self.is_version_2 = version_3(texts), True
         self.columns |= {path: Columns(keys) for path, keys in self.documents.add(texts).items()}
 
     def _add_uniform(self, lines: bytes) -> bool:

@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
-from jnrrdz.core.zarr_json import dumps, tree_json
+from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
 from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.trust import Trust
@@ -44,6 +44,7 @@ _VERSION = re.compile(r"(?P<repository>.+)@(?P<version>(?:branch|tag)\.[^/@]+|[0
 
 _SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
 _SNIFFED_FAR = 1 << 16
+_LAST = 256  # bytes at the end, where kerchunk tells the size of records
 _REMOTE_NAMES = (".json", ".parquet", ".parq", ".icechunk")
 _KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not each read theirs
 
@@ -189,6 +190,7 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
                 documents, arrays = form_module("parquet").read_parquet(url, source, storage_options, templates)
             else:
                 documents, arrays = read_json(source, templates)
+            documents, arrays = _in_a_group(documents, arrays)
             manifest = Manifest(url, documents, arrays, documents.sources(), "parquet" if is_parquet else "json")
         except JnrrdzError as error:
             raise error.at(url=url) from error.__cause__
@@ -203,6 +205,21 @@ def load_outline(url: str, *, storage_options: Options = None) -> Manifest:
         return load(url, storage_options=storage_options)
     manifest: Manifest = form_module("icechunk").open_version(url, storage_options).manifest(outline=True)
     return manifest
+
+
+VARIABLE = "data"
+"""What an array is called that others let stand at the root."""
+
+
+def _in_a_group(documents: Documents, arrays: Mapping[str, ArrayRefs]) -> tuple[Documents, Mapping[str, ArrayRefs]]:
+    """Return the same where nothing but groups stands at the root: tifffile and kerchunk let an array stand there."""
+    top = arrays.get("")
+    if top is None:
+        return documents, arrays
+    keys = replace(top.keys, prefix=f"{VARIABLE}/{top.keys.prefix}")
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    inner = Documents({ZARR_JSON: dumps(group).encode(), f"{VARIABLE}/{ZARR_JSON}": documents[ZARR_JSON]})
+    return inner, {VARIABLE: MovedRefs(keys, top)}
 
 
 def _kept(state: tuple[object, ...]) -> Manifest | None:
@@ -260,9 +277,12 @@ def manifest_form(text: str) -> str | None:
     ending = next((ending for name in names for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
         return ENDINGS[ending]
-    if path is None or not _is_readable(_local_head(Path(path))):
+    if path is None:
         return None
-    return "parquet" if Path(path).is_dir() else "json"
+    head, is_folder = _local_head(Path(path)), Path(path).is_dir()
+    if is_folder:  # the same file of a Zarr v2 store has no records
+        return "parquet" if _is_readable(head) or b'"record_size"' in head else None
+    return "json" if head.lstrip().startswith(b"{") and REFERENCES.search(head) else None
 
 
 def is_repository(path: str) -> bool:
@@ -297,7 +317,9 @@ def _local_head(path: Path) -> bytes:
         if not file.is_file():  # a named pipe would wait for a writer
             return b""
         with file.open("rb") as stream:
-            return stream.read(_SNIFFED)
+            head = stream.read(_SNIFFED)
+            stream.seek(max(len(head), os.fstat(stream.fileno()).st_size - _LAST))
+            return head + stream.read(_LAST)
     except (OSError, ValueError):
         return b""
 

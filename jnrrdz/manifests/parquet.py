@@ -52,7 +52,8 @@ from jnrrdz.manifests import atomic, parquet_pages
 from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
-from jnrrdz.manifests.json_refs import Templates, inline_bytes
+from jnrrdz.manifests.json_refs import inline_bytes
+from jnrrdz.manifests.templates import Templates
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.manifests.zarr2 import is_version_2, version_3
 from jnrrdz.options import WriteOptions
@@ -398,7 +399,7 @@ def _read(
     every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
     # beside version 3's they are stubs for fsspec's sake, and mean nothing
     plain = {key: text for key, text in every.items() if not is_version_2(key)}
-    documents = Documents(plain or version_3(every))
+    documents = Documents(plain or version_3(every).documents)
     documents.require_v3()
     templates = {"base": "", **(overrides or {})}
     arrays = {}

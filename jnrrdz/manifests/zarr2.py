@@ -4,16 +4,19 @@ kerchunk and osml-imagery-io write version 2 by default.  A manifest's documents
 here alone: whatever opens, checks, merges or writes manifests knows version 3.  Follows
 https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html, and xarray's convention for the names of dimensions
 (`_ARRAY_DIMENSIONS`) and for the fill value, which is a missing value to it in version 2.  An array's type has to be
-one of version 3's, its codecs ones whose counterparts are known; what has none is refused by name.
+one of version 3's, its codecs ones whose counterparts are known; an array without one is left out by name.
+
+Tifffile, and kerchunk through it, write the schemes of TIFF as filters of imagecodecs: those become `tiff-tile`.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.codecs import TiffTileConfig, bytes_
 from jnrrdz.core.configuration import Codec, CodecSpec, shown
 from jnrrdz.core.zarr_json import (
     ZARR_JSON,
@@ -25,7 +28,7 @@ from jnrrdz.core.zarr_json import (
     json_value,
     xarray_fill,
 )
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.documents import METADATA, parse_json
 
 GROUP, ARRAY, ATTRIBUTES = ".zgroup", ".zarray", ".zattrs"
@@ -48,8 +51,21 @@ def is_osml_version_2(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and b'.zgroup"' in head and any(mark in head for mark in marks)
 
 
-def version_3(texts: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the documents of version 3 that say what those of version 2 say, parents before children."""
+class Translated(NamedTuple):
+    """What the documents of version 2 become."""
+
+    documents: dict[str, bytes]
+    """Those of version 3, parents before children."""
+
+    left_out: frozenset[str]
+    """Paths of arrays that version 3 cannot say."""
+
+
+def version_3(texts: Mapping[str, bytes]) -> Translated:
+    """Return the documents of version 3 that say what those of version 2 say.
+
+    An array that they cannot say is left out, with a warning that says why; where that leaves none, it is an error.
+    """
     documents = {key: parse_json(text, field=key) for key, text in texts.items() if is_version_2(key)}
     consolidated = documents.pop(METADATA, {})
     inside = consolidated.get("metadata", {}) if isinstance(consolidated, dict) else {}
@@ -69,14 +85,33 @@ def version_3(texts: Mapping[str, bytes]) -> dict[str, bytes]:
     attributes = {path: _object(documents.get(_key(path, ATTRIBUTES), {}), _key(path, ATTRIBUTES)) for path in nodes}
     is_missing = not is_osml({"attributes": attributes[""]})
     made = {}
+    refused: dict[str, JnrrdzError] = {}
     for path in sorted(nodes, key=lambda path: (path.count("/") + bool(path), path)):
         array = told.get(_key(path, ARRAY))
         said = json_value(attributes[path], _key(path, ATTRIBUTES))
         node = {"zarr_format": 3, "node_type": "group", "attributes": said}
         if array is not None:
-            node = _array(array, said, _key(path, ARRAY), fill_is_missing=is_missing)
+            try:
+                node = _array(array, said, _key(path, ARRAY), fill_is_missing=is_missing)
+            except (UnsupportedError, UnrepresentableError) as error:
+                refused[path] = error
+                continue
         made[_key(path, ZARR_JSON)] = dumps(node).encode()
-    return made
+    _tell(refused, sum(_key(path, ARRAY) in told for path in nodes))
+    return Translated(made, frozenset(refused))
+
+
+_SHOWN = 8
+
+
+def _tell(refused: Mapping[str, JnrrdzError], arrays: int) -> None:
+    """Warn of arrays that are left out; all of them are an error."""
+    reasons = [f"{error.field}: {error.message}" for error in refused.values()]
+    if refused and len(refused) == arrays:
+        raise next(iter(refused.values()))
+    if refused:
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        warnings.warn(f"left out: {'; '.join(reasons[:_SHOWN])}{more}", stacklevel=2)
 
 
 def _key(path: str, name: str) -> str:
@@ -99,6 +134,8 @@ def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bo
         value = decode_fill(_whole(fill, dtype), dtype) if has_fill else dtype.type(0)
         attributes = dict(attributes)
         dimensions = attributes.pop(DIMENSIONS, None)
+        if "_FillValue" in attributes and dtype.kind == "f":
+            attributes["_FillValue"] = _missing(attributes["_FillValue"], dtype)
         if fill_is_missing and has_fill and "_FillValue" not in attributes:
             attributes["_FillValue"] = json_value(xarray_fill(value.item(), dtype))
         return {
@@ -118,6 +155,14 @@ def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bo
     except JnrrdzError as error:
         error.field = f"{key}, {error.field}"
         raise
+
+
+def _missing(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return `_FillValue` of floats as xarray reads it from version 3, which is how some spell it in version 2 too."""
+    try:
+        return xarray_fill(decode_fill(value, dtype).item(), dtype)
+    except MalformedError:
+        return value
 
 
 def _type(text: Any) -> np.dtype[Any]:
@@ -141,8 +186,13 @@ def _codecs(array: Members, dtype: np.dtype[Any], axes: int) -> list[Codec]:
     entries = [*(array.get("filters") or ()), *([array["compressor"]] if array.get("compressor") else ())]
     if not all(isinstance(entry, dict) and isinstance(entry.get("id"), str) for entry in entries):
         raise MalformedError(f"{shown(entries)} are no codecs", field="filters")
-    steps: list[Codec] = [_codec(entry, dtype) for entry in entries]
     is_reversed = array.get("order", "C") == "F" and axes > 1
+    tile = _tiff_tile(entries, array, dtype)
+    if tile is not None:
+        if is_reversed:
+            raise UnsupportedError("order F before TIFF's predictors", field="order")
+        return tile
+    steps: list[Codec] = [_codec(entry, dtype) for entry in entries if not _is_lost(entry, dtype)]
     if steps and steps[0].name in _PIXELS:
         if is_reversed:
             raise UnsupportedError(f"order F before {steps[0].name!r}", field="order")
@@ -170,6 +220,10 @@ def _level(default: int) -> Callable[[Members, np.dtype[Any]], Members]:
     return lambda entry, _: {"level": entry.get("level", default)}
 
 
+def _shuffle(entry: Members, dtype: np.dtype[Any]) -> Members:
+    return {"elementsize": entry.get("elementsize", 4) or dtype.itemsize}
+
+
 _KNOWN: Mapping[str, tuple[str, Callable[[Members, np.dtype[Any]], Members]]] = {
     "zlib": (names.ZLIB, _level(1)),
     "gzip": (names.GZIP, _level(1)),
@@ -178,8 +232,74 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Members, np.dtype[Any]], Members]]] = 
     "zstd": (names.ZSTD, lambda entry, _: {"level": entry.get("level", 0), "checksum": entry.get("checksum", False)}),
     "blosc": (names.BLOSC, _blosc),
     "lz4": (names.LZ4, lambda *_: {"framing": "frame"}),
+    "shuffle": (names.SHUFFLE, _shuffle),
+    "fletcher32": (names.FLETCHER32, lambda *_: {}),
+    "imagecodecs_zlib": (names.ZLIB, _level(1)),
+    "imagecodecs_deflate": (names.ZLIB, _level(1)),
+    "imagecodecs_zstd": (names.ZSTD, lambda *_: {"level": 0, "checksum": False}),
 }
-"""numcodecs' compressors by `id`: the codec of version 3, and its configuration."""
+"""numcodecs' codecs by `id`: the codec of version 3, and its configuration."""
+
+
+def _is_lost(entry: Members, dtype: np.dtype[Any]) -> bool:
+    """Whether a filter changes numbers before they are written, and nothing when they are read."""
+    kept = entry.get("dtype"), entry.get("astype") or entry.get("dtype")
+    is_same = entry["id"] == "quantize" and kept == (dtype.str, dtype.str)
+    return is_same or entry["id"] == "bitround"
+
+
+_TIFF_PREDICTORS = {"imagecodecs_delta": 2, "imagecodecs_floatpred": 3}
+_TIFF_SCHEMES = {
+    "zlib": 8,
+    "imagecodecs_zlib": 8,
+    "imagecodecs_deflate": 8,
+    "imagecodecs_lzw": 5,
+    "imagecodecs_packbits": 32773,
+    "zstd": 50000,
+    "imagecodecs_zstd": 50000,
+}
+"""What tifffile calls TIFF's compressions, and their numbers."""
+
+_SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
+
+
+def _tiff_tile(entries: list[Any], array: Members, dtype: np.dtype[Any]) -> list[Codec] | None:
+    """Return the codec of TIFF's tiles that tifffile's filters stand for, None where they stand for other ones."""
+    ids = [entry["id"] for entry in entries]
+    predictor = _TIFF_PREDICTORS.get(ids[0], 1) if ids else 1
+    scheme = _TIFF_SCHEMES.get(ids[-1]) if ids else None
+    is_tiff = len(ids) == (1 if predictor == 1 else 2) and scheme is not None
+    if not is_tiff or (predictor == 1 and ids[0] in _KNOWN) or dtype.kind not in _SAMPLE_FORMATS:
+        return None
+    shape, chunks = array["shape"], array["chunks"]
+    axis = entries[0].get("axis", -1) if predictor > 1 else -1
+    samples = chunks[-1] if axis == -2 else 1  # noqa: PLR2004  tifffile's number of the axis before the samples'
+    height, width = chunks[-3:-1] if samples > 1 else chunks[-2:]
+    length, columns = shape[-3:-1] if samples > 1 else shape[-2:]
+    said = entries[0].get("shape", chunks) if predictor > 1 else chunks
+    if axis not in {-1, -2} or list(said) != list(chunks) or entries[0].get("dist", 1) != 1:
+        raise UnsupportedError(f"a predictor along axis {axis} of chunks of {shown(said)}", field="filters")
+    config = TiffTileConfig.from_json(
+        {
+            "tile_width": width,
+            "tile_height": height,
+            "image_width": columns,
+            "image_height": length,
+            "byte_order": "big" if dtype.str[0] == ">" else "little",
+            "compression": scheme,
+            "photometric": 1,
+            "samples_per_pixel": samples,
+            "bits_per_sample": [dtype.itemsize * 8] * samples,
+            "sample_format": [_SAMPLE_FORMATS[dtype.kind]] * samples,
+            "predictor": predictor,
+            **({"extra_samples": [0] * (samples - 1)} if samples > 1 else {}),
+        }
+    )
+    axes = len(chunks)
+    samples_first = [axes - 1, *range(axes - 1)]
+    turned = [CodecSpec(names.TRANSPOSE, {"order": samples_first})] if samples > 1 else []
+    return [*turned, config]
+
 
 _SAME = (*_PIXELS, names.OFFSET, names.PAD)
 """Codecs that have their name and configuration in both versions."""

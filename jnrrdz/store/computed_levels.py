@@ -19,7 +19,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -38,11 +38,10 @@ from jnrrdz.core.pyramid import (
     virtual_levels_attribute,
     virtual_levels_of,
 )
-from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps
 from jnrrdz.downsample import Downsampling, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.group import ChunkReader
@@ -448,34 +447,6 @@ class PyramidStore(VirtualLevelStore):
         return isinstance(other, PyramidStore) and self._made_of == other._made_of
 
     __hash__ = object.__hash__
-
-
-@dataclass(frozen=True)
-class MovedRefs:
-    """The references of an array under another path."""
-
-    keys: ChunkKeys
-    inner: ArrayRefs
-
-    def lookup(self, chunk: int) -> Any:
-        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
-        return self.inner.lookup(chunk)
-
-    def ready(self, chunk: int) -> bool:
-        """Whether `lookup` answers without waiting for a network."""
-        return self.inner.ready(chunk)
-
-    def version(self, chunk: int) -> int:
-        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
-        return self.inner.version(chunk)
-
-    def present(self) -> Ints:
-        """Return the numbers of the chunks that are not missing, ascending."""
-        return self.inner.present()
-
-    def columnar(self) -> ChunkRefs:
-        """Return the same in memory, with a row for each chunk of the grid."""
-        return self.inner.columnar()
 
 
 def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:

@@ -226,7 +226,7 @@ BROKEN = {
     "deep reference": (lambda t: t.replace("[50, 5]", "[" * 900 + "]" * 900), MalformedError, "data/c/1/0"),
     "Zarr v2": (lambda _: '{"version":1,"refs":{".zgroup":"{}","a/.zarray":"{}"}}', MalformedError, "zarr_format"),
     "version": (lambda t: t.replace('"version": 1', '"version": 2'), UnsupportedError, "version"),
-    "gen": (lambda t: t.replace('"version": 1', '"version": 1, "gen": [{"key": "x"}]'), UnsupportedError, "gen"),
+    "gen": (lambda t: t.replace('"version": 1', '"version": 1, "gen": [{"key": "x"}]'), MalformedError, "gen"),
     "refs": (lambda _: '{"version": 1, "refs": []}', MalformedError, "refs"),
     "templates": (lambda t: t.replace('"version": 1', '"version": 1, "templates": 5'), MalformedError, "templates"),
     "no template": (lambda t: t.replace(URL, "{{u}}"), MalformedError, "template"),
