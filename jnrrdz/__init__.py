@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from jnrrdz.commands.merge import Merged, merge
     from jnrrdz.commands.preview import Picture, PreviewOptions, preview
     from jnrrdz.commands.refresh import Refreshed, refresh
+    from jnrrdz.commands.stac import stac_item
     from jnrrdz.commands.tile import Tiled, tile
     from jnrrdz.commands.tile_pixels import TileOptions
     from jnrrdz.commands.verify import Finding, Verification, verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.options import Access, BatchOptions, CubeOptions, MergeOptions, ScanOptions, ServeOptions, WriteOptions
+    from jnrrdz.options import Access, BatchOptions, CubeOptions, ItemRules, MergeOptions, ScanOptions, ServeOptions, WriteOptions
     from jnrrdz.parser import Parser
     from jnrrdz.server.app import make_app
     from jnrrdz.server.running import Server, serve
@@ -49,11 +50,12 @@ _HOMES = {
     "commands.merge": "Merged merge",
     "commands.preview": "Picture PreviewOptions preview",
     "commands.refresh": "Refreshed refresh",
+    "commands.stac": "stac_item",
     "commands.tile": "Tiled tile",
     "commands.tile_pixels": "TileOptions",
     "commands.verify": "Finding Verification verify",
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
-    "options": "Access BatchOptions CubeOptions MergeOptions ScanOptions ServeOptions WriteOptions",
+    "options": "Access BatchOptions CubeOptions ItemRules MergeOptions ScanOptions ServeOptions WriteOptions",
     "parser": "Parser",
     "server.app": "make_app",
     "server.running": "Server serve",
@@ -72,6 +74,7 @@ __all__ = [
     "Finding",
     "ImageChoiceWarning",
     "Indexed",
+    "ItemRules",
     "JnrrdzError",
     "MalformedError",
     "MergeOptions",
@@ -112,6 +115,7 @@ __all__ = [
     "refresh",
     "scan",
     "serve",
+    "stac_item",
     "tile",
     "verify",
     "write",

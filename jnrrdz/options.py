@@ -83,12 +83,21 @@ class AxisChoices(TypedDict, total=False):
     skip_mismatched: bool
 
 
+class ItemChoices(TypedDict, total=False):
+    """The members of `ItemRules` as keyword arguments."""
+
+    datetime: str | None
+    time_from: str | None
+    collection: str
+
+
 class MergeChoices(ManifestChoices, AxisChoices, total=False):
     """What `jnrrdz.merge` takes."""
 
     names: Sequence[str]
 
 
+<<<<<<< HEAD
 class CubeChoices(ManifestChoices, total=False):
     """What `jnrrdz.cube` takes."""
 
@@ -101,6 +110,9 @@ class CubeChoices(ManifestChoices, total=False):
 
 
 class BatchChoices(ScanChoices, AxisChoices, total=False):
+=======
+class BatchChoices(ScanChoices, AxisChoices, ItemChoices, total=False):
+>>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
     """What `jnrrdz.batch` takes."""
 
     format: str | None
@@ -118,6 +130,7 @@ class BatchChoices(ScanChoices, AxisChoices, total=False):
     resume: bool
     dry_run: bool
     report: str | os.PathLike[str] | None
+    stac_out: str | os.PathLike[str] | None
     allow: Sequence[str]
     storage_options: StorageOptionsOf
     target_options: StorageOptionsOf
@@ -200,6 +213,7 @@ class MergeOptions:
 
 
 @dataclass(frozen=True)
+<<<<<<< HEAD
 class CubeOptions:
     """What a cube is made of, and how its axes are told."""
 
@@ -223,6 +237,20 @@ class CubeOptions:
 
     append: bool = False
     """Add the files to the cube that the output is."""
+=======
+class ItemRules:
+    """What is told of STAC items beyond what their images say."""
+
+    datetime: str | None = None
+    """When the images were taken: a time, or two with a slash between them."""
+
+    time_from: str | None = None
+    """Where that stands: a regular expression whose one group finds it in the source's name, `metadata`, or
+    `modified` for the time at which the file was changed; by default what a STAC item says, else the metadata."""
+
+    collection: str = ""
+    """The collection that the items belong to; by default the name of the folder or file that they are written to."""
+>>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
 
 
 @dataclass(frozen=True)
@@ -258,6 +286,9 @@ class BatchOptions:
 
     report: str | os.PathLike[str] | None = None
     """A local file that gets a line of JSON for each source."""
+
+    stac_out: str | os.PathLike[str] | None = None
+    """A folder for STAC items and their collection, or a file that ends in `.ndjson` for items on a line each."""
 
     allow: Sequence[str] = ()
     """As in `Access`."""

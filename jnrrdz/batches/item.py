@@ -54,6 +54,8 @@ class Job(NamedTuple):
     output: str
     again: bool = False
     """Whether a worker that died may have done it already."""
+    item: str = ""
+    """The name of its STAC item, where items are written."""
 
     def __repr__(self) -> str:
         return record_repr(self)
@@ -85,6 +87,8 @@ class Outcome(NamedTuple):
     warnings: tuple[str, ...] = ()
     manifest: bytes | None = None
     """The manifest itself, where the batch puts all of them together."""
+    item: dict[str, Any] | None = None
+    """Its STAC item, where items are written."""
 
     def __repr__(self) -> str:
         return record_repr(self)

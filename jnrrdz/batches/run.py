@@ -32,12 +32,22 @@ from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import sweep_folder
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import check_named
-from jnrrdz.options import Access, BatchChoices, BatchOptions, MergeOptions, ScanOptions, WriteOptions, with_choices
+from jnrrdz.options import (
+    Access,
+    BatchChoices,
+    BatchOptions,
+    ItemRules,
+    MergeOptions,
+    ScanOptions,
+    WriteOptions,
+    with_choices,
+)
 from jnrrdz.redact import bare, hidden, redacted
 from jnrrdz.sources.url import is_same, local_path, origin
 
 if TYPE_CHECKING:
     from jnrrdz.commands.merge import Merged
+    from jnrrdz.commands.stac_collection import Catalog
 
 
 @dataclass
@@ -122,6 +132,8 @@ class Batch:
     requests: int = 0
     bytes_read: int = 0
     chunks: int = 0
+    items: int = 0
+    """STAC items that were written."""
     seconds: float = 0.0
     left_out: tuple[str, ...] = ()
     """Of one output for all: what did not fit, with the reasons."""
@@ -178,6 +190,8 @@ class Jobs:
         report: str | os.PathLike[str] | None = None,
     ) -> None:
         self.template = template
+        self.items = False
+        """Whether each has a STAC item, whose name is its own."""
         self.keep_query = keep_query
         self.allow = allow
         self._report = None if report is None else os.fspath(report)
@@ -223,7 +237,16 @@ class Jobs:
         if self.together:
             return Job(number, found, output)
         self._folders.add(name[: name.rfind("/") + 1])
-        return Job(number, found, output)
+        return Job(number, found, output, item=self._named(found, output) if self.items else "")
+
+    def _named(self, found: Found, output: str) -> str:
+        """Return the name of an item, which no other has."""
+        name = self.template.short(output)
+        digest = _digest(f"item {name}")
+        if digest in self._outputs:
+            raise UnrepresentableError(f"another source has the same name of an item, {name}", url=found.url)
+        self._outputs.add(digest)
+        return name
 
     def remove_leftovers(self) -> None:
         """Remove what a run that was killed, or a worker of this one, left half written beside the outputs."""
@@ -261,11 +284,11 @@ def batch(
     on_outcome
         Called with each `Outcome`.
     **choices
-        Members of `BatchOptions`, `ScanOptions` and `WriteOptions`.  With those of `MergeOptions` all sources
-        become one output, put together along the axis `concat_dim` as `jnrrdz.merge` does.
+        Members of `BatchOptions`, `ScanOptions`, `WriteOptions` and `ItemRules`.  With those of `MergeOptions` all
+        sources become one output, put together along the axis `concat_dim` as `jnrrdz.merge` does.
     """
-    work, axis, scan, form = with_choices(
-        choices, options or BatchOptions(), MergeOptions(), ScanOptions(), WriteOptions()
+    work, axis, scan, form, rules = with_choices(
+        choices, options or BatchOptions(), MergeOptions(), ScanOptions(), WriteOptions(), ItemRules()
     )
     if "names" in choices:
         raise TypeError("unexpected keyword argument 'names'")
@@ -274,11 +297,33 @@ def batch(
         scan = scan.whole_tiles()
     is_one = bool(axis.concat_dim)
     chosen = selection or Selection([sources] if isinstance(sources, str) else list(sources))
-    plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs)
+    catalog = _catalog(rules, work, form, together=is_one)
+    items = None if catalog is None else rules
+    plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs, items=items)
     jobs = Jobs(Template(output), form.keep_query, work.allow, together=is_one, report=work.report)
+    jobs.items = catalog is not None
     with nullcontext() if work.report is None else _report(os.fspath(work.report)) as lines:
         together = Together(plan, axis, output) if is_one and not work.dry_run else None
-        return _Run(plan, chosen, jobs, together, on_outcome).run(lines)
+        return _Run(plan, chosen, jobs, together, on_outcome, catalog).run(lines)
+
+
+def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, together: bool) -> "Catalog | None":
+    """Return what writes STAC items, None where none are asked for."""
+    if work.stac_out is None:
+        if rules != ItemRules():
+            raise UnsupportedError(
+                "says something of STAC items; --stac-out writes some", field="--datetime, --time-from"
+            )
+        return None
+    if together:
+        message = "one output of all has no items; jnrrdz cube --stac-out makes it a collection"
+        raise UnsupportedError(message, field="--stac-out")
+    from jnrrdz.commands.stac import check_rules  # noqa: PLC0415  it brings what other batches need not wait for
+    from jnrrdz.commands.stac_collection import Catalog  # noqa: PLC0415  the same
+
+    check_rules(rules)
+    may_replace = form.overwrite or work.resume
+    return Catalog(os.fspath(work.stac_out), rules.collection, may_replace, form.relative, work.output_options)
 
 
 def _report(path: str) -> TextIO:
@@ -307,6 +352,7 @@ class _Run:
     jobs: Jobs
     together: Together | None
     tell: Tell | None
+    catalog: "Catalog | None" = None
     ahead: Ahead | None = None
 
     def run(self, lines: TextIO | None) -> Batch:
@@ -316,9 +362,17 @@ class _Run:
         try:
             if self.together is not None:
                 self.together.check()
+            if self.catalog is not None and not self.plan.work.dry_run:
+                self.catalog.check()
             self._count(batch, lines)
+            if self.catalog is not None:
+                self.catalog.finish()
             if self.together is not None and batch.stopped is None:
                 batch.left_out = self.together.merge().left_out
+        except BaseException as error:
+            if self.catalog is not None:
+                self.catalog.give_up(error)
+            raise
         finally:
             if self.together is not None:
                 self.together.close()
@@ -338,6 +392,9 @@ class _Run:
                     batch.listed, batch.all_listed = self.ahead.listed, self.ahead.all_listed
                 if self.together is not None:
                     self.together.add(outcome)
+                if self.catalog is not None and outcome.item is not None:
+                    self.catalog.add(outcome.job.number, outcome.item)
+                    batch.items += 1
                 if lines is not None:
                     lines.write(json.dumps(redacted_record(outcome)) + "\n")
                     lines.flush()

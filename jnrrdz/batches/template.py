@@ -57,6 +57,12 @@ class Template:
         """Whether every source would have the same output."""
         return not self.names
 
+    def short(self, output: str) -> str:
+        """Return what tells an output from the others of this template: its path below the folder that all share."""
+        fixed = self.text.partition("{")[0]
+        name = output[fixed.rfind("/") + 1 :] if output.startswith(fixed) else output
+        return _without_ending(name.rstrip("/")).replace("/", "_")
+
     def filled(self, found: Found, number: int) -> str:
         """Return the output of one source."""
         whole = source_path(found.url)

@@ -27,8 +27,8 @@ from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
-from jnrrdz.manifests.manifest import format_of, write_form
-from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
+from jnrrdz.manifests.manifest import format_of, from_group, write_form
+from jnrrdz.options import Access, BatchOptions, ItemRules, ScanOptions, WriteOptions
 from jnrrdz.redact import redacted
 from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
 from jnrrdz.sources.fsspec import open_source
@@ -239,6 +239,8 @@ class Plan:
     """Return the manifests in place of writing them."""
     threads: int = 8
     """Sources under way at once in each process."""
+    items: ItemRules | None = None
+    """Return a STAC item of each; None where none is asked for."""
 
     @property
     def recorded_options(self) -> Mapping[str, Any]:
@@ -314,7 +316,8 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
         with _waiting(job.output):
             there = _state_of(plan, job, opener)
         if there is State.SKIPPED:
-            return outcome._replace(state=State.SKIPPED, error=None, message=None)
+            item = None if plan.items is None else _item(plan, job, None)
+            return outcome._replace(state=State.SKIPPED, error=None, message=None, item=item)
         replaces = there is State.FAILED
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
         return outcome._replace(state=State.SKIPPED, error=None, message=None)
@@ -323,6 +326,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
     access = Access(plan.work.allow, plan.work.source_options(found.url), named_by=found.named_by)
     scanned = scan(job.found.url, plan.scan, access, opener=opener)
     clock.check()  # nothing is written for whoever has given up
+    item = None if plan.items is None else _item(plan, job, scanned)
     manifest = None
     if plan.collect:
         stream = io.BytesIO()
@@ -341,7 +345,26 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
         error=None,
         message=None,
         manifest=manifest,
+        item=item,
     )
+
+
+def _item(plan: Plan, job: Job, scanned: Scanned | None) -> dict[str, Any]:
+    """Return the STAC item of what was scanned, or of the manifest that is there already."""
+    from jnrrdz.commands import stac  # noqa: PLC0415  it brings what most batches need not wait for
+    from jnrrdz.commands.facts import Opened, opened  # noqa: PLC0415  the same
+
+    found, output, work = job.found, job.output, plan.work
+    access = Access(work.allow, work.output_options(output), work.source_options(found.url))
+    if scanned is None:
+        with _waiting(output):
+            whole = opened(output, access)
+    else:
+        whole = Opened(found.url, scanned.format, from_group(scanned.group))
+    form = plan.form.format or format_of(output)
+    key = dict(found.names).get("asset", stac.IMAGE)
+    parts = stac.ItemParts(job.item, key, output, form, dict(found.told), plan.form.keep_query)
+    return stac.item_of(whole, plan.items or ItemRules(), parts, access)
 
 
 def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from jnrrdz.cli.console import SOME_FAILED, Console, annotate, console_of, echo_json, say, step_summary
-from jnrrdz.cli.options import STDOUT, Reach, ScanCommand, console_options, index_options, json_option
+from jnrrdz.cli.console import SOME_FAILED, Console, annotate, console_of, counted, echo_json, say, step_summary
+from jnrrdz.cli.options import STDOUT, Reach, ScanCommand, console_options, index_options, json_option, stac_options
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ EPILOG = """\b
 Examples:
   jnrrdz batch 's3://bucket/2024/**/*.tif' -o 's3://out/{path}.json' -j 128 --resume
   jnrrdz batch --from-file list.txt -o 'refs/{stem}.json' --shard 1/4 --report report.jsonl
+  jnrrdz batch scenes/ -o 'refs/{path}.json' --stac-out stac/ --time-from '_([0-9]{8})'
 """
 
 
@@ -48,6 +49,9 @@ class Shard(click.ParamType[tuple[int, int]]):
 @click.option("--from-file", "lists", multiple=True, metavar="FILE", help="Sources, one on a line; - is stdin.")
 @click.option("--stac", multiple=True, metavar="URL", help="STAC JSON, or stac-geoparquet.")
 @click.option("--asset", "assets", multiple=True, metavar="KEY|TYPE", help="Assets of STAC items: keys or media types.")
+@click.option("--stac-out", metavar="OUT", help="Write STAC items and a collection: a folder, or OUT.ndjson.")
+@click.option("--collection", default="", metavar="ID", help="Name of that collection; by default the one of OUT.")
+@stac_options
 @click.option("--include", multiple=True, metavar="PATTERN", help="Take only names or paths that fit.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out names or paths that fit.")
 @click.option("--concat-dim", metavar="DIM", help="Put all into one OUT along this axis, as merge does.")
@@ -105,6 +109,8 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
     )
     counts = f"{result.ok} ok, {result.skipped} skipped, {result.failed} failed"
     console.note(f"{counts}, {result.requests} requests, {result.seconds:.1f} s")
+    if result.items:
+        console.note(f"{counted(result.items, 'STAC item')} -> {hidden(str(options['stac_out']))}")
     for reason in result.left_out:
         console.note(f"left out {reason}")
     if result.stopped is not None:

@@ -224,9 +224,9 @@ def counts(**numbers: int) -> str:
     return ", ".join(counted(number, noun) for noun, number in numbers.items())
 
 
-def echo_json(value: Any) -> None:
-    """Write one line of JSON to stdout, in ASCII that no terminal obeys."""
-    click.echo(json.dumps(value).replace("\x7f", "\\u007f"))
+def echo_json(value: Any, indent: int | None = None) -> None:
+    """Write JSON to stdout, in ASCII that no terminal obeys: one line, or indented ones."""
+    click.echo(json.dumps(value, indent=indent).replace("\x7f", "\\u007f"))
 
 
 def size(nbytes: int | None) -> str:

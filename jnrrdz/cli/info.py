@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jnrrdz.cli import console as text
-from jnrrdz.cli.console import Console, console_of, say, show_picture
-from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, json_option
+from jnrrdz.cli.console import Console, console_of, echo_json, say, show_picture
+from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, json_option, stac_options
+from jnrrdz.options import ItemRules
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ EPILOG = """\b
 Examples:
   jnrrdz info scene.tif
   jnrrdz info scene.json --json | jq '.arrays[0].shape'
+  jnrrdz info scene.tif --stac > scene.stac.json
 """
 
 WIDTH = 84
@@ -45,11 +47,21 @@ type Json = dict[str, Any]
 @click.argument("names", nargs=-1, required=True, metavar="SRC|REFS...", type=click.Path())
 @click.option("-a", "--all", "every", is_flag=True, help="Show every attribute too.")
 @click.option("--picture", is_flag=True, help="Show a small picture too, in kitty, iTerm2 or a terminal with sixels.")
+@click.option("--stac", is_flag=True, help="Print a STAC item; of several, one on a line.")
+@stac_options
 @json_option
 @access_options()
 @console_options
 @console_of
-def info(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool) -> None:
+def info(
+    console: Console,
+    /,
+    names: Sequence[str],
+    *,
+    stac: bool,
+    reach: Reach,
+    **how: Any,
+) -> None:
     """Show what an image (SRC) or a manifest (REFS) holds.
 
     Where it lies, when it was taken, bands, levels, shapes, types, chunks, codecs, nodata; for an image what
@@ -58,8 +70,16 @@ def info(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool
     from jnrrdz.commands.facts import opened  # noqa: PLC0415  see the package
     from jnrrdz.commands.info import summary  # noqa: PLC0415  the same
 
+    if stac and (console.as_json or how["every"] or how["picture"]):
+        raise click.UsageError("--stac prints an item and nothing else; leave out --json, --all and --picture.")
+    rules = {name: how.pop(name) for name in ("datetime", "time_from")}
+    if any(rules.values()) and not stac:
+        raise click.UsageError("--datetime and --time-from are for --stac.")
     shown = _protocol(as_json=console.as_json) if how["picture"] else None
     sources = reach.sources(names, BOTH)
+    if stac:
+        _print_items(console, sources, reach, ItemRules(**rules))
+        return
 
     def show(name: str) -> None:
         found = summary(opened(name, reach.access(name)), attributes=how["every"])
@@ -72,6 +92,16 @@ def info(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool
             _show_picture(shown, name, reach)
         if name != sources[-1]:
             say("")
+
+    console.end_each(sources, show)
+
+
+def _print_items(console: Console, sources: Sequence[str], reach: Reach, rules: ItemRules) -> None:
+    from jnrrdz.commands.stac import stac_item  # noqa: PLC0415  see the package
+
+    def show(name: str) -> None:
+        item = stac_item(name, rules, access=reach.access(name))
+        echo_json(item, None if len(sources) > 1 else 2)
 
     console.end_each(sources, show)
 

@@ -273,6 +273,15 @@ json_option = click.option(
 )
 
 
+def stac_options(command: Command) -> Command:
+    """Add what says when images were taken whose STAC items are written."""
+    rules = "REGEX|metadata|modified"
+    command = click.option("--time-from", metavar=rules, help="Where an item's time stands, if not in the metadata.")(
+        command
+    )
+    return click.option("--datetime", metavar="TIME[/TIME]", help="An item's time, or its start and end.")(command)
+
+
 FORMATS = ("json", "parquet", "icechunk")
 
 FORMS = (

@@ -66,14 +66,14 @@ def summary(found: Opened, *, attributes: bool = False) -> Json:
     if found.requests is not None:
         whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
     sizes = [array["stored_bytes"] for array in arrays]
-    images = [_image(facts, nodes) for nodes in _images(facts)]
+    images = image_facts(facts)
     _add_places(facts, images)
     whole |= {
         "levels": 1 + max((array["level"] for array in arrays), default=-1),
         "chunks": sum(array["chunks"] for array in arrays),
         "missing": sum(array["missing"] for array in arrays),
         "stored_bytes": None if None in sizes else sum(sizes),
-        **_without_none({"nitf": _nitf_file(facts), "date": next((i["date"] for i in images if "date" in i), None)}),
+        **_without_none({"nitf": _nitf_file(facts), "date": date_of(images)}),
         "readable_by": [verdict.to_json() for verdict in facts.readers()],
         "images": images,
         "arrays": arrays,
@@ -92,6 +92,11 @@ def summary(found: Opened, *, attributes: bool = False) -> Json:
         whole["attributes"] = {path or "/": node.attributes for path, node in facts.nodes.items() if node.attributes}
     shown: Json = plain(whole)
     return shown
+
+
+def date_of(images: Sequence[Json]) -> str | None:
+    """Return when a file's first image that has a date was taken."""
+    return next((image["date"] for image in images if "date" in image), None)
 
 
 def plain(value: Any) -> Any:
@@ -131,6 +136,11 @@ def array_facts(facts: Facts, node: Node) -> Json:
 
 
 # Images
+
+
+def image_facts(facts: Facts) -> list[Json]:
+    """Return what each image is: where it lies, when it was taken, its bands, its levels."""
+    return [_image(facts, nodes) for nodes in _images(facts)]
 
 
 def _images(facts: Facts) -> Iterator[list[Node]]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jnrrdz.core.crs_geographic import angular_unit, conversion, geocentric, geographic, shift_to_wgs84, with_ellipsoid
 from jnrrdz.core.crs_geokeys import (
@@ -295,21 +296,56 @@ EDGE = 21
 """Points on an edge of an image that are looked at: the bounds of a curve are not those of its ends."""
 
 
+@lru_cache(KEPT)
+def _to_degrees(text: str) -> tuple[Any, Any] | None:
+    """Return a CRS and what takes its x and y to longitude and latitude; None where it is not on the earth."""
+    import pyproj  # noqa: PLC0415  see registered()
+
+    crs = pyproj.CRS.from_authority(*text.split(":")) if CODE.fullmatch(text) else pyproj.CRS.from_wkt(text)
+    if not (crs.is_geographic or crs.is_projected):
+        return None
+    flat = crs.sub_crs_list[0] if crs.is_compound and crs.sub_crs_list else crs
+    return flat, pyproj.Transformer.from_crs(flat, "OGC:CRS84", always_xy=True)
+
+
+def to_degrees(text: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return places as rows of longitude and latitude on WGS 84; `text` is the WKT of their CRS, or its code.
+
+    None where that is not on the earth, or no CRS.
+    """
+    from pyproj.exceptions import CRSError, ProjError  # noqa: PLC0415  see registered()
+
+    try:
+        known = _to_degrees(text)
+        return None if known is None else np.column_stack(known[1].transform(x, y))
+    except (CRSError, ProjError):
+        return None
+
+
+def metres(text: str) -> float | None:
+    """Return how many metres the unit of a projected CRS has; None of others."""
+    from pyproj.exceptions import CRSError  # noqa: PLC0415  see registered()
+
+    try:
+        known = _to_degrees(text)
+    except CRSError:
+        return None
+    return float(known[0].axis_info[0].unit_conversion_factor) if known is not None and known[0].is_projected else None
+
+
 def ground(text: str, affine: Affine, shape: tuple[int, int]) -> dict[str, list[Any]] | None:
     """Return the corners and the middle of an image in degrees, and the bounds of all its edges; by WKT or a code.
 
     Corners go round from the upper left one by the lower left one.  An image across the antimeridian has a western
     bound that is larger than the eastern one.  None where the CRS is not on the earth, or reaches nowhere there.
     """
-    import pyproj  # noqa: PLC0415  see registered()
-    from pyproj.exceptions import CRSError, ProjError  # noqa: PLC0415
+    from pyproj.exceptions import CRSError, ProjError  # noqa: PLC0415  see registered()
 
     try:
-        crs = pyproj.CRS.from_authority(*text.split(":")) if CODE.fullmatch(text) else pyproj.CRS.from_wkt(text)
-        if not (crs.is_geographic or crs.is_projected):
+        known = _to_degrees(text)
+        if known is None:
             return None
-        flat = crs.sub_crs_list[0] if crs.is_compound and crs.sub_crs_list else crs
-        transformer = pyproj.Transformer.from_crs(flat, "OGC:CRS84", always_xy=True)
+        crs, transformer = known
         rows, columns = shape
         a, b, c, d, e, f = affine
         steps = np.linspace(0.0, 1.0, EDGE)

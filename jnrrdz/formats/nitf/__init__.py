@@ -10,7 +10,7 @@ NITF = Format(
     magic=re.compile(rb"NITF|NSIF"),
     magic_length=4,
     endings=(".ntf", ".nitf", ".nsf"),
-    media_types=("application/nitf", "application/x-nitf", "application/vnd.nitf", "image/nitf"),
+    media_types=("application/vnd.nitf", "application/nitf", "application/x-nitf", "image/nitf"),
     codecs=("jbp-block", "jbp-jpeg", "jnrrdz.nitf-vq"),
     decoders="jnrrdz.formats.nitf.decode:decoders",
 )

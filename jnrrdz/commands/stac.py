@@ -1,0 +1,485 @@
+"""A source or a manifest as a STAC item: where and when an image was taken, what its bands are, where its bytes are.
+
+Everything comes from what `jnrrdz info` tells; no pixel is read.  What is not known is left out, but a time, without
+which there is no item.  Specs: https://github.com/radiantearth/stac-spec/tree/v1.1.0 and the extensions below;
+docs/decisions/035-stac-out.md says why these, and how a manifest stands among the assets.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Unpack
+
+import numpy as np
+
+from jnrrdz.commands.facts import FORMS, Facts, Opened, opened
+from jnrrdz.commands.info import date_of, image_facts, moment, plain
+from jnrrdz.commands.merge import METADATA, rule_of
+from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.coordinate import coordinate_of, parsed
+from jnrrdz.core.crs import metres
+from jnrrdz.core.footprint import Footprint, footprint, joined
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
+from jnrrdz.formats import FORMATS
+from jnrrdz.manifests.groups import group_from_manifest
+from jnrrdz.manifests.manifest import manifest_form
+from jnrrdz.options import Access, ItemChoices, ItemRules, OpenChoices, ScanOptions, with_choices
+from jnrrdz.redact import bare, is_share_link
+from jnrrdz.sources.url import file_url, has_drive, local_path, slashed, without_query
+
+type Json = dict[str, Any]
+
+VERSION = "1.1.0"
+EXTENSIONS = {
+    "eo:": "https://stac-extensions.github.io/eo/v2.0.0/schema.json",
+    "file:": "https://stac-extensions.github.io/file/v2.1.0/schema.json",
+    "proj:": "https://stac-extensions.github.io/projection/v2.0.0/schema.json",
+    "raster:": "https://stac-extensions.github.io/raster/v2.0.0/schema.json",
+    "xarray:": "https://stac-extensions.github.io/xarray-assets/v1.0.0/schema.json",
+    "cube:": "https://stac-extensions.github.io/datacube/v2.2.0/schema.json",
+}
+"""By the prefix of their fields: an item names those of which it has some."""
+
+TYPES = {"json": "application/json", "parquet": "application/vnd.apache.parquet"} | {
+    "icechunk": "application/vnd.zarr+icechunk"
+}
+REFERENCES = "references"
+"""The key of a manifest among the assets, and its role, as xpystac reads it."""
+
+IMAGE = "image"
+TIME_FROM, MODIFIED = "--time-from", "modified"
+"""An option, and the rule that takes the time at which a file was changed for that at which its image was taken."""
+
+GEOTIFF = "; application=geotiff"
+TIFF = "image/tiff"
+DATA_TYPES = {"bool": "other", "complex64": "cfloat32", "complex128": "cfloat64"}
+KNOWN_TYPES = re.compile(r"u?int(8|16|32|64)|float(16|32|64)")
+NOT_FINITE = {"nan": "nan", "infinity": "inf", "-infinity": "-inf"}
+STATISTICS = ("minimum", "maximum", "mean", "stddev", "count", "valid_percent")
+COMMON_NAMES = frozenset(
+    {
+        *("pan", "coastal", "blue", "green", "green05", "yellow", "red"),
+        *("rededge", "rededge071", "rededge075", "rededge078", "nir", "nir08", "nir09", "cirrus"),
+        *("swir16", "swir22", "lwir", "lwir11", "lwir12"),
+    }
+)
+DAY = 10
+"""Letters of a date without a time, at most."""
+
+
+@dataclass(frozen=True)
+class ItemParts:
+    """What one item has of its own."""
+
+    id: str = ""
+    """By default the source's name without its ending."""
+
+    key: str = IMAGE
+    """The key of the image among the assets."""
+
+    manifest: str = ""
+    """The path or URL of the manifest."""
+
+    form: str = ""
+    """Its form."""
+
+    told: Mapping[str, Any] | None = None
+    """Properties that a STAC item has which names the source."""
+
+    keep_query: Sequence[str] = ()
+    """Members of the URLs' queries that stay, as in a manifest."""
+
+
+class StacChoices(OpenChoices, ItemChoices, total=False):
+    """What `jnrrdz.stac_item` takes."""
+
+
+def check_rules(rules: ItemRules) -> None:
+    """Refuse a rule that is none, before anything is read."""
+    if rules.datetime is not None:
+        try:
+            _stated(rules.datetime)
+        except MalformedError as error:
+            raise MalformedError(error.message, field="--datetime") from error
+    if rules.time_from not in {None, MODIFIED}:
+        rule_of(str(rules.time_from), TIME_FROM)
+
+
+def stac_item(
+    src: str | os.PathLike[str],
+    rules: ItemRules | None = None,
+    *,
+    manifest: str | os.PathLike[str] = "",
+    options: ScanOptions | None = None,
+    access: Access | None = None,
+    **choices: Unpack[StacChoices],
+) -> Json:
+    """Return a source or manifest as a STAC item.
+
+    Parameters
+    ----------
+    src
+        The path or URL of an image, or of a manifest.
+    rules
+        When the image was taken, where its metadata do not say.
+    manifest
+        The path or URL of the image's manifest, which becomes an asset; `src` itself does where it is one.
+    options
+        What to take of a source that is scanned.
+    access
+        How the manifest and its sources are reached.
+    **choices
+        Members of `ItemRules`, `Access` and `ScanOptions`, in place of the records or beside them.
+    """
+    told, wanted, reach = with_choices(choices, rules or ItemRules(), options or ScanOptions(), access or Access())
+    check_rules(told)
+    name, refs = os.fspath(src), os.fspath(manifest)
+    if not refs and manifest_form(name) is not None:
+        refs = name
+    parts = ItemParts(manifest=refs, form=(manifest_form(refs) or "") if refs else "")
+    return item_of(opened(name, reach, wanted), told, parts, reach)
+
+
+def item_of(found: Opened, rules: ItemRules, parts: ItemParts, access: Access | None = None) -> Json:
+    """Return what was found as a STAC item."""
+    try:
+        return _item(found, rules, parts, access or Access())
+    except JnrrdzError as error:
+        raise error.at(url=found.name) from error.__cause__
+
+
+def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> Json:
+    facts = Facts(found.manifest)
+    images = image_facts(facts)
+    source = _source(found, access)
+    name = found.name if source is None else source.url
+    group = _stack(found, images, access)
+    when = _asked(rules, name, source)
+    if when is None and rules.time_from is None:
+        when = _told(parts.told or {})
+    properties = when or _shown(facts, images, group)
+    ground = ground_of(images)
+    title = next((image["title"] for image in images if "title" in image), None)
+    properties |= {} if title is None else {"title": title}
+    if isinstance(cloud := (parts.told or {}).get("eo:cloud_cover"), int | float):
+        properties["eo:cloud_cover"] = cloud
+    places = {str((image.get("place"), image["shape"][-2:])) for image in images}
+    assets: Json = {}
+    if len(places) == 1:
+        properties |= projection(images[0])
+    if source is not None:
+        assets[parts.key] = _image_asset(found, source, images, parts.keep_query)
+    if parts.manifest:
+        assets[REFERENCES] = manifest_asset(parts.manifest, parts.form, keep_query=parts.keep_query)
+    if group is not None:
+        properties |= cube_fields(group, images[0])
+    item = {
+        "type": "Feature",
+        "stac_version": VERSION,
+        "stac_extensions": [],
+        "id": parts.id or _stem(name),
+        **({"collection": rules.collection} if rules.collection else {}),
+        "geometry": None if ground is None else ground.geometry,
+        **({} if ground is None else {"bbox": ground.bbox}),
+        "properties": properties,
+        "assets": assets,
+        "links": [],
+    }
+    return with_extensions(plain(item))
+
+
+def with_extensions(document: Json) -> Json:
+    """Return an item or collection that names the extensions whose fields it has."""
+    prefixes = {f"{name.partition(':')[0]}:" for name in _names(document)}
+    return document | {"stac_extensions": [url for prefix, url in EXTENSIONS.items() if prefix in prefixes]}
+
+
+def _names(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if ":" in name:
+                yield name
+            if name != "geometry":
+                yield from _names(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _names(member)
+
+
+def _stem(url: str) -> str:
+    name = without_query(url).rstrip("/").rpartition("/")[2]
+    return name.rpartition(".")[0] or name
+
+
+def _source(found: Opened, access: Access) -> SourceRecord | None:
+    """Return the one source of an image, by its absolute URL; None where it was put together of several."""
+    manifest = found.manifest
+    own = manifest.documents.own()
+    if not manifest.sources or (len(manifest.sources) > 1 and ("concat_dim" in own or "cube" in own)):
+        return None
+    trust, record = manifest.trust(access.allow), manifest.sources[0]
+    return record if trust is None else replace(record, url=trust.resolve(record.url))
+
+
+def _stack(found: Opened, images: Sequence[Json], access: Access) -> VirtualGroup | None:
+    """Return the group of an image that has an axis of times."""
+    timed = next((image for image in images if "time" in image["dimension_names"]), None)
+    if timed is None:
+        return None
+    root = group_from_manifest(found.manifest, allow=access.allow, source_options=access.source_options)
+    return group_of(root, timed)
+
+
+def group_of(root: VirtualGroup, image: Json) -> VirtualGroup:
+    """Return the group that holds an image."""
+    groups = {path: node for path, node in root.walk() if isinstance(node, VirtualGroup)}
+    return groups.get(image["path"].rpartition("/")[0], root)
+
+
+# Time
+
+
+def _asked(rules: ItemRules, name: str, source: SourceRecord | None) -> Json | None:
+    """Return when an image was taken by what is asked for; None where its metadata are to tell."""
+    if rules.datetime is not None:
+        return _stated(rules.datetime)
+    if rules.time_from in {None, METADATA}:
+        return None
+    if rules.time_from != MODIFIED:
+        return _instant(rule_of(str(rules.time_from), TIME_FROM).text(name, VirtualGroup()))
+    if source is None or source.modified is None:
+        raise UnrepresentableError("nothing tells when the file was modified", field="datetime")
+    return _instant(source.modified)
+
+
+def _shown(facts: Facts, images: Sequence[Json], group: VirtualGroup | None) -> Json:
+    """Return when an image was taken by its axis of times, or its metadata."""
+    if group is not None and (span := span_of(group)) is not None:
+        return span
+    header = facts.nodes[""].attributes.get("nitf") if "" in facts.nodes else None
+    text = date_of(images) or moment(header.get("FDT") if isinstance(header, dict) else None)
+    if text is None:
+        raise UnrepresentableError(
+            "the metadata tell no time at which the image was taken, and a STAC item has one; --datetime TIME or "
+            f"{TIME_FROM} REGEX tells it, {TIME_FROM} {MODIFIED} takes that of the file",
+            field="datetime",
+        )
+    return _instant(text)
+
+
+def _told(told: Mapping[str, Any]) -> Json | None:
+    """Return the times of a STAC item that names the source."""
+    texts = {
+        name: value.isoformat() if isinstance(value, datetime) else str(value)
+        for name in ("datetime", "start_datetime", "end_datetime")
+        if (value := told.get(name)) is not None
+    }
+    if "datetime" in texts or {"start_datetime", "end_datetime"} <= set(texts):
+        return {"datetime": None} | {name: _text(_moment(text)) for name, text in texts.items()}
+    return None
+
+
+def _stated(text: str) -> Json:
+    start, slash, end = text.partition("/")
+    if not slash:
+        return _instant(start)
+    return {"datetime": None, "start_datetime": _instant(start)["datetime"], "end_datetime": _last(end)}
+
+
+def _last(text: str) -> str:
+    found = _instant(text)
+    return str(found.get("end_datetime", found["datetime"]))
+
+
+def _instant(text: str) -> Json:
+    """Return the properties of a time; of a day without one they say that it is a whole day."""
+    start = _moment(text)
+    if len(text.strip()) > DAY:
+        return {"datetime": _text(start)}
+    day = _text(start)
+    return {"datetime": day, "start_datetime": day, "end_datetime": day.replace("T00:00:00Z", "T23:59:59Z")}
+
+
+def _moment(text: str) -> np.datetime64:
+    try:
+        (found,) = parsed([text], "date")
+    except MalformedError as error:
+        raise MalformedError(f"{text!r} is no time such as 2024-06-01T10:30:00Z", field="datetime") from error
+    return np.datetime64(found)
+
+
+def _text(when: np.datetime64) -> str:
+    unit = np.datetime_data(when)[0]
+    return f"{when.astype('M8[us]') if unit == 'ns' else when}Z"
+
+
+def span_of(group: VirtualGroup) -> Json | None:
+    """Return the properties of an axis of times: one time, or from the first to the last."""
+    coordinate = coordinate_of(group, "time")
+    if coordinate is None or coordinate.values.dtype.kind != "M" or not len(coordinate.values):
+        return None
+    first, last = (_text(one.astype("M8[s]")) for one in (coordinate.values.min(), coordinate.values.max()))
+    return {"datetime": first if first == last else None, "start_datetime": first, "end_datetime": last}
+
+
+# Places
+
+
+def _shape(image: Json) -> tuple[int, int]:
+    names = image["dimension_names"]
+    axes = (names.index("y"), names.index("x")) if {"y", "x"} <= set(names) else (-2, -1)
+    return image["shape"][axes[0]], image["shape"][axes[1]]
+
+
+def ground_of(images: Sequence[Json]) -> Footprint | None:
+    """Return the ground that all images of a file cover together."""
+    parts = [footprint(image["place"], _shape(image)) for image in images if "place" in image]
+    known = [part for part in parts if part is not None]
+    return joined(known) if known else None
+
+
+def projection(image: Json) -> Json:
+    """Return the fields `proj:` of an image that has a CRS, and its size on the ground."""
+    place = image.get("place", {})
+    crs = place.get("crs")
+    if crs is None:
+        return {}
+    fields: Json = {"proj:code": crs["code"]} if crs["code"] else {"proj:code": None, "proj:wkt2": crs["wkt"]}
+    fields["proj:shape"] = list(_shape(image))
+    if "affine" in place:
+        ring = [*place["corners"], place["corners"][0]]
+        fields |= {"proj:transform": place["affine"], "proj:bbox": place["bounds"]}
+        fields["proj:geometry"] = {"type": "Polygon", "coordinates": [ring]}
+        if "degrees" in place:
+            longitude, latitude = place["degrees"]["center"]
+            fields["proj:centroid"] = {"lat": round(latitude, 7), "lon": round(longitude, 7)}
+    if (size := _ground_size(place)) is not None:
+        fields["gsd"] = size
+    return fields
+
+
+def _ground_size(place: Json) -> float | None:
+    """Return the size of a pixel in metres, where the CRS counts lengths."""
+    crs = place.get("crs")
+    unit = metres(crs["wkt"] or crs["code"]) if crs and "resolution" in place else None
+    return None if unit is None else float(f"{sum(place['resolution']) / 2 * unit:.9g}")
+
+
+# Assets
+
+
+def media_type(url: str, *, is_placed: bool) -> str | None:
+    """Return the media type of an image by its name; None of what has none."""
+    name = without_query(url).lower()
+    kind = next((fmt.media_types[:1] for fmt in FORMATS if name.endswith(fmt.endings)), ())
+    found = next(iter(kind), None)
+    return f"{found}{GEOTIFF}" if found == TIFF and is_placed else found
+
+
+def manifest_asset(url: str, form: str, *, group: str = "", keep_query: Sequence[str] = ()) -> Json:
+    """Return a manifest as an asset; `group` is the one in it that is meant."""
+    title = FORMS.get(form, "manifest")
+    path = local_path(url)
+    where = bare(url, keep_query) if path is None else slashed(os.path.abspath(path))  # noqa: PTH100  it is literal
+    return {
+        "href": file_url(where) if has_drive(where) else where,
+        **({"type": TYPES[form]} if form in TYPES else {}),
+        "title": f"{title}: the same pixels as Zarr, by reference",
+        "roles": [REFERENCES, "virtual"],
+        "xarray:open_kwargs": {"engine": "jnrrdz"} | ({"group": group} if group else {}),
+    }
+
+
+def _image_asset(found: Opened, source: SourceRecord, images: Sequence[Json], keep_query: Sequence[str]) -> Json:
+    if is_share_link(source.url):
+        raise UnrepresentableError("a share link: its path is the permission to read, which an item would hand on")
+    is_placed = any("crs" in image.get("place", {}) for image in images)
+    kind = media_type(source.url, is_placed=is_placed)
+    if kind is None:
+        fmt = next((fmt for fmt in FORMATS if fmt.name == found.format and fmt.media_types), None)
+        kind = None if fmt is None else fmt.media_types[0]
+    asset: Json = {"href": bare(source.url, keep_query), **({"type": kind} if kind else {}), "roles": ["data"]}
+    if source.size is not None:
+        asset["file:size"] = source.size
+    if source.modified is not None:
+        asset["updated"] = _text(_moment(source.modified))
+    return asset | (image_bands(images[0]) if len(images) == 1 else {})
+
+
+def image_bands(image: Json) -> Json:
+    """Return the fields of an asset that tell of its bands; what all have in common stands above them."""
+    names = image["dimension_names"]
+    count = next((size for name, size in zip(names, image["shape"], strict=True) if name == "band"), 1)
+    bands = image.get("bands") or [{"number": number + 1} for number in range(count)]
+    fields = [_band(image, band) for band in bands]
+    first = {name: value for name, value in fields[0].items() if name != "name"}
+    common = {name: value for name, value in first.items() if all(field.get(name) == value for field in fields)}
+    each = [{name: value for name, value in band.items() if name not in common} for band in fields]
+    place = image.get("place", {})
+    if (size := _ground_size(place)) is not None:
+        common["raster:spatial_resolution"] = size
+    if (sampling := str(place.get("area_or_point", "")).lower()) in {"area", "point"}:
+        common["raster:sampling"] = sampling
+    return {**common, "bands": each}
+
+
+def _band(image: Json, band: Json) -> Json:
+    data_type = image["data_type"]
+    known = data_type if KNOWN_TYPES.fullmatch(data_type) else DATA_TYPES.get(data_type, "other")
+    colour = str(band.get("colour", "")).lower()
+    statistics = band.get("statistics") or {}
+    numbers = {name: statistics[name] for name in STATISTICS if _is_number(statistics.get(name))}
+    found: Json = {"name": str(band.get("name") or f"b{band['number']}"), "data_type": known}
+    found |= {"nodata": _nodata(band.get("nodata")), "unit": band.get("unit"), "statistics": numbers or None}
+    found |= {"eo:common_name": colour if colour in COMMON_NAMES else None}
+    found |= {"raster:bits_per_sample": band.get("bits")}
+    if band.get("scale", 1) != 1 or band.get("offset", 0) != 0:
+        found |= {"raster:scale": band.get("scale", 1), "raster:offset": band.get("offset", 0)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def _nodata(value: Any) -> float | str | None:
+    """Return a missing value as STAC spells it; Zarr has other words, and the bits of NaN."""
+    if isinstance(value, str):
+        return NOT_FINITE.get(value.lower(), "nan" if value.startswith("0x") else None)
+    if isinstance(value, float) and not np.isfinite(value):
+        return "nan" if np.isnan(value) else "inf" if value > 0 else "-inf"
+    return value if _is_number(value) else None
+
+
+# Cubes
+
+
+def cube_fields(group: VirtualGroup, image: Json) -> Json:
+    """Return the axes and the variable of a stack or cube, as the datacube extension has them."""
+    place = image.get("place", {})
+    crs = place.get("crs") or {}
+    system = {"reference_system": crs["code"] or crs["wkt"]} if crs else {}
+    dimensions: Json = {}
+    for name, size in zip(image["dimension_names"], image["shape"], strict=True):
+        coordinate = coordinate_of(group, name)
+        values = [] if coordinate is None else coordinate.values.tolist()
+        if name == "time" and (span := span_of(group)) is not None:
+            extent = [span["start_datetime"], span["end_datetime"]]
+            dimensions[name] = {"type": "temporal", "extent": extent}
+        elif name in {"x", "y"} and "bounds" in place:
+            first = 0 if name == "x" else 1
+            extent = [place["bounds"][first], place["bounds"][first + 2]]
+            step = place["resolution"][first]
+            dimensions[name] = {"type": "spatial", "axis": name, "extent": extent, "step": step, **system}
+        elif name == "band":
+            bands = [band["name"] for band in image_bands(image)["bands"]]
+            dimensions[name] = {"type": "bands", "values": bands}
+        elif values:
+            dimensions[name] = {"type": "other", "values": values}
+        else:
+            dimensions[str(name)] = {"type": "other", "extent": [0, size - 1]}
+    variable = {"type": "data", "dimensions": list(dimensions)}
+    return {"cube:dimensions": dimensions, "cube:variables": {posixpath.basename(image["path"]): variable}}
