@@ -21,7 +21,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from jnrrdz.batches import listing
 from jnrrdz.batches.item import Found, exists, is_since, moment
-from jnrrdz.batches.stac import LARGEST, Assets, Reader, found_in_rows, named_by
+from jnrrdz.batches.stac import LARGEST, LINES, Assets, Reader, found_in_lines, found_in_rows, named_by
 from jnrrdz.batches.template import source_path
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -36,7 +36,7 @@ from jnrrdz.sources.fsspec import read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.url import below, local_path, origin
 
-_STAC = (".json", ".geojson")
+_STAC = (".json", ".geojson", *LINES)
 _TABLES = (".parquet", ".geoparquet", ".parq")
 
 
@@ -379,6 +379,8 @@ class _Finder:
         assets = self.assets or Assets()
         if kind is Kind.TABLE:
             yield from found_in_rows(url, assets, self.options(url), guard_of(url, by, self.allow))
+        elif source_path(url).lower().endswith(LINES):
+            yield from found_in_lines(url, assets, self.options(url), guard_of(url, by, self.allow))
         else:
             yield from Reader(assets, self.options(url), self.allow).found(url, by)
 

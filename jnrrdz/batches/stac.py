@@ -1,4 +1,4 @@
-"""The assets of STAC items: of a document, of many, of a collection or catalogue, of a search's page, of a table.
+"""The assets of STAC items: of a document, of lines of them, of a collection or catalogue, of a search, of a table.
 
 Documents are followed by their links (`item`, `child`, `next`), each once; an asset is taken by its key or its media
 type.  Of stac-geoparquet, row groups are read one after another, and of their columns only those needed.
@@ -7,9 +7,11 @@ https://github.com/stac-utils/stac-geoparquet/blob/main/spec/stac-geoparquet-spe
 """
 
 import importlib.util
+import io
 import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -192,6 +194,36 @@ def _links(document: Json, here: str) -> Iterator[str]:
             if str(link.get("method", "GET")).upper() != "GET":
                 raise UnsupportedError("the next page is asked for by POST; search by GET", url=here, field="links")
             yield resolved(link["href"], here)
+
+
+LINES = (".ndjson", ".jsonl")
+"""Endings of a file with an item on each line."""
+
+_LONGEST = 16 << 20
+"""Bytes of an item."""
+
+
+def found_in_lines(
+    url: str, assets: Assets, storage_options: Mapping[str, Any] | None = None, guard: AddressGuard | None = None
+) -> Iterator[Found]:
+    """Yield the sources of the item on every line."""
+    with ExitStack() as stack:
+        if origin(url) is not None:
+            stream: Any = io.BytesIO(read_document(url, LARGEST, storage_options=storage_options, guard=guard))
+        else:
+            import fsspec  # noqa: PLC0415  see `sources.filesystems`
+
+            stack.enter_context(faults.translate_errors(url, "reading STAC items"))
+            stream = stack.enter_context(fsspec.open(url, "rb", **(storage_options or {})))
+        number = 0
+        while line := stream.readline(_LONGEST):
+            number += 1
+            try:
+                item = json.loads(line) if line.strip() else None
+            except (ValueError, RecursionError) as error:
+                raise MalformedError(f"line {number} is no JSON: {error}", url=url) from error
+            if item is not None:
+                yield from found_in(_mapping(item, url), url, assets)
 
 
 _COLUMNS = ("id", "collection", "assets", "links", *TOLD)

@@ -66,6 +66,8 @@ COMMON_NAMES = frozenset(
         *("swir16", "swir22", "lwir", "lwir11", "lwir12"),
     }
 )
+EPSG = "EPSG:"
+
 DAY = 10
 """Letters of a date without a time, at most."""
 
@@ -174,6 +176,9 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
         assets[parts.key] = _image_asset(found, source, images, parts.keep_query)
     if parts.manifest:
         assets[REFERENCES] = manifest_asset(parts.manifest, parts.form, keep_query=parts.keep_query)
+        if source is None:
+            assets[REFERENCES] |= image_bands(images[0]) if len(images) == 1 else {}
+            assets[REFERENCES]["roles"] = ["data", *assets[REFERENCES]["roles"]]
     if group is not None:
         properties |= cube_fields(group, images[0])
     item = {
@@ -461,7 +466,9 @@ def cube_fields(group: VirtualGroup, image: Json) -> Json:
     """Return the axes and the variable of a stack or cube, as the datacube extension has them."""
     place = image.get("place", {})
     crs = place.get("crs") or {}
-    system = {"reference_system": crs["code"] or crs["wkt"]} if crs else {}
+    code = crs.get("code") or ""
+    epsg = int(code.removeprefix(EPSG)) if code.startswith(EPSG) and code.removeprefix(EPSG).isdecimal() else None
+    system = {"reference_system": epsg or crs["wkt"]} if epsg or crs.get("wkt") else {}
     dimensions: Json = {}
     for name, size in zip(image["dimension_names"], image["shape"], strict=True):
         coordinate = coordinate_of(group, name)

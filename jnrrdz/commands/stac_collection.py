@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO
 
+from jnrrdz.batches.stac import LINES
 from jnrrdz.commands.facts import Facts
 from jnrrdz.commands.info import image_facts
 from jnrrdz.commands.stac import (
@@ -37,9 +38,6 @@ from jnrrdz.options import StorageOptions, WriteOptions
 from jnrrdz.sources.url import below, local_path
 
 type Json = dict[str, Any]
-
-LINES = (".ndjson", ".jsonl")
-"""Endings of a file with an item on each line."""
 
 COLLECTION, ITEMS = "collection.json", "items"
 GEOJSON = "application/geo+json"

@@ -108,7 +108,9 @@ def _from_antimeridian(ring: Line, turn: float) -> Line:
     limit = 180.0 + TURN * max(zone[last], zone[last + 1])
     before, after = ring[last], ring[last + 1]
     latitude = before[1] + (limit - before[0]) / (after[0] - before[0]) * (after[1] - before[1])
-    return np.vstack([[limit, latitude], ring[last + 1 :], ring[1 : last + 1] + [turn, 0], [limit + turn, latitude]])
+    return np.vstack(
+        [[limit, latitude], ring[last + 1 :], ring[1 : last + 1] + np.array([turn, 0.0]), [limit + turn, latitude]]
+    )
 
 
 def _sides(ring: Line) -> list[Line]:

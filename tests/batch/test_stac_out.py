@@ -99,7 +99,8 @@ def test_items_that_a_batch_wrote_become_the_cube_that_odc_stac_loads(archive, t
     written(archive, tmp_path / "stac")
     items = list(pystac.Collection.from_file(str(tmp_path / "stac" / "collection.json")).get_items())
     grid = GeoBox((SIDE, 2 * SIDE), from_origin(LEFT, TOP, 10, 10), "EPSG:32633")
-    expected = odc.stac.load(items, bands=list(BANDS), geobox=grid)
+    names = {"image.1": "B02", "image.2": "B04"}  # as odc-stac calls the bands of one asset
+    expected = odc.stac.load(items, bands=list(names), geobox=grid).rename(names)
     assert expected["B02"].dtype == "uint16"
     assert expected["B02"].odc.nodata == 0
     made = cube([], tmp_path / "c.parquet", stac=[str(tmp_path / "stac" / "collection.json")])
@@ -109,16 +110,6 @@ def test_items_that_a_batch_wrote_become_the_cube_that_odc_stac_loads(archive, t
         np.testing.assert_array_equal(got.sel(band=band), expected[band])
     for axis in ("time", "y", "x"):
         np.testing.assert_array_equal(got[axis], expected[axis])
-
-
-SOURCES = {
-    "a collection": lambda folder: folder / "stac" / "collection.json",
-    "an item": lambda folder: folder / "stac" / "items" / "T0_20240601T103000.json",
-    "a catalogue": lambda folder: catalogue(folder),
-    "an item collection": lambda folder: item_collection(folder),
-    "lines": lambda folder: lines(folder),
-    "a table": lambda folder: table(folder),
-}
 
 
 def lines(folder):
@@ -148,6 +139,16 @@ def table(folder):
     return folder / "items.parquet"
 
 
+SOURCES = {
+    "a collection": lambda folder: folder / "stac" / "collection.json",
+    "an item": lambda folder: folder / "stac" / "items" / "T0_20240601T103000.json",
+    "a catalogue": catalogue,
+    "an item collection": item_collection,
+    "lines": lines,
+    "a table": table,
+}
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_cube_is_made_of_every_form_of_stac(archive, tmp_path, name):
     written(archive, tmp_path / "stac")
@@ -161,7 +162,8 @@ def test_a_cube_is_made_of_every_form_of_stac(archive, tmp_path, name):
             np.testing.assert_array_equal(found.squeeze(), file.read())
 
 
-def test_lines_are_items_that_stac_geoparquet_reads(archive, tmp_path):
+@pytest.mark.usefixtures("archive")
+def test_lines_are_items_that_stac_geoparquet_reads(tmp_path):
     table(tmp_path)
     rows = list(stac_geoparquet.arrow.stac_table_to_items(pq.read_table(tmp_path / "items.parquet")))
     items = {item["id"]: item for item in items_of(tmp_path)}
@@ -347,5 +349,5 @@ def test_memory_grows_by_names_alone(tmp_path):
     kept = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     catalog.finish()
-    assert kept < 2000 * 400 < 2000 * size / 5
+    assert kept < 2000 * 300 < 2000 * size / 5
     assert len((tmp_path / "all.ndjson").read_text().splitlines()) == 2001
