@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from jnrrdz.commands.tile_pixels import TileOptions
     from jnrrdz.commands.verify import Finding, Verification, verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.options import Access, BatchOptions, CubeOptions, ItemRules, MergeOptions, ScanOptions, ServeOptions, WriteOptions
+    from jnrrdz.options import (
+        Access,
+        BatchOptions,
+        CubeOptions,
+        ItemRules,
+        MergeOptions,
+        ScanOptions,
+        ServeOptions,
+        WriteOptions,
+    )
     from jnrrdz.parser import Parser
     from jnrrdz.server.app import make_app
     from jnrrdz.server.running import Server, serve

@@ -97,7 +97,6 @@ class MergeChoices(ManifestChoices, AxisChoices, total=False):
     names: Sequence[str]
 
 
-<<<<<<< HEAD
 class CubeChoices(ManifestChoices, total=False):
     """What `jnrrdz.cube` takes."""
 
@@ -107,12 +106,11 @@ class CubeChoices(ManifestChoices, total=False):
     by: Sequence[str]
     group_by_grid: bool
     append: bool
+    stac_out: str | None
+    collection: str
 
 
-class BatchChoices(ScanChoices, AxisChoices, total=False):
-=======
 class BatchChoices(ScanChoices, AxisChoices, ItemChoices, total=False):
->>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
     """What `jnrrdz.batch` takes."""
 
     format: str | None
@@ -213,7 +211,6 @@ class MergeOptions:
 
 
 @dataclass(frozen=True)
-<<<<<<< HEAD
 class CubeOptions:
     """What a cube is made of, and how its axes are told."""
 
@@ -237,7 +234,15 @@ class CubeOptions:
 
     append: bool = False
     """Add the files to the cube that the output is."""
-=======
+
+    stac_out: str | None = None
+    """A file for a STAC collection of which the cube is an asset."""
+
+    collection: str = ""
+    """Its name; by default the one of the cube."""
+
+
+@dataclass(frozen=True)
 class ItemRules:
     """What is told of STAC items beyond what their images say."""
 
@@ -250,7 +255,6 @@ class ItemRules:
 
     collection: str = ""
     """The collection that the items belong to; by default the name of the folder or file that they are written to."""
->>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from jnrrdz.batches.selection import Selection
 from jnrrdz.batches.template import Template
 from jnrrdz.batches.work import Plan, failed
 from jnrrdz.core.arrays import SHOWN, html_table
+from jnrrdz.core.coordinate import rule_of
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests.atomic import sweep_folder
@@ -67,8 +68,6 @@ class Together:
         if self.plan.work.resume:
             raise UnsupportedError("resume is for an output for each source; --concat-dim has one", field="--resume")
         if self.axis.coord_from is not None:
-            from jnrrdz.commands.merge import rule_of  # noqa: PLC0415  it brings zarr, which others need not wait for
-
             rule_of(self.axis.coord_from)
         if not self.plan.form.overwrite and exists(self.output, self.plan.work.output_options(self.output)):
             raise JnrrdzError("exists already; --overwrite (overwrite=True) replaces it", url=self.output)
@@ -82,7 +81,7 @@ class Together:
 
     def merge(self) -> "Merged":
         """Write the one manifest, of the sources in the order in which they were found."""
-        from jnrrdz.commands.merge import merge  # noqa: PLC0415  see `check`
+        from jnrrdz.commands.merge import merge  # noqa: PLC0415  it brings zarr, which others need not wait for
 
         if not self._urls:
             raise JnrrdzError("no source could be read, so there is nothing to put together", url=self.output)

@@ -21,24 +21,17 @@ from jnrrdz import api
 from jnrrdz.batches.item import Found
 from jnrrdz.batches.selection import Selection
 from jnrrdz.commands.convert import write_elsewhere
-from jnrrdz.commands.merge import METADATA, rule_of
 from jnrrdz.commands.stac_collection import cube_collection, is_ours, write_collection
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import state_of
-from jnrrdz.core.coordinate import parsed
+from jnrrdz.core.coordinate import METADATA, parsed, rule_of
 from jnrrdz.core.cube import Built, Cube, Extension, Scene, extension, scenes_of
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
-<<<<<<< HEAD
+from jnrrdz.manifests.atomic import check_replaceable, locate
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
 from jnrrdz.manifests.manifest import Manifest, form_module, format_of, load_outline, manifest_form
 from jnrrdz.options import Access, CubeChoices, CubeOptions, ScanOptions, WriteOptions, with_choices
-=======
-from jnrrdz.manifests.atomic import check_replaceable, locate
-from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import format_of, manifest_form
-from jnrrdz.options import Access, ScanOptions, WriteOptions
->>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
 
@@ -55,40 +48,6 @@ type Source = str | os.PathLike[str] | Found | VirtualGroup
 
 
 @dataclass(frozen=True)
-<<<<<<< HEAD
-=======
-class CubeOptions:
-    """What a cube is made of, and how its axes are told."""
-
-    time_from: str | None = None
-    """Where a file's time stands: a regular expression whose one group finds it in the name, or `metadata`; by
-    default what the STAC item says, and else the metadata."""
-
-    band_from: str | None = None
-    """A regular expression whose one group finds a file's band in its name; by default the key of the STAC asset,
-    and else the names in the file."""
-
-    by_day: bool = False
-    """Take the files of one day (UTC) for one time."""
-
-    by: Sequence[str] = ()
-    """Which of two files that have the same pixels is taken: the first of `RANKS` in which they differ."""
-
-    group_by_grid: bool = False
-    """Put files of other grids into groups of their own."""
-
-    append: bool = False
-    """Add the files to the cube that the output is."""
-
-    stac_out: str | None = None
-    """A file for a STAC collection of which the cube is an asset."""
-
-    collection: str = ""
-    """Its name; by default the one of the cube."""
-
-
-@dataclass(frozen=True)
->>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
 class CubeMade:
     """What was made; of a cube that grew in its place, what it got."""
 
@@ -148,23 +107,25 @@ def cube(  # noqa: PLR0913  what is taken, and how
     unknown = [name for name in wanted.by if name not in RANKS]
     if unknown:
         raise MalformedError(f"{', '.join(unknown)}; there are {', '.join(RANKS)}", field="--by")
-<<<<<<< HEAD
+    if wanted.stac_out is not None:
+        check_replaceable(locate(wanted.stac_out, output.target_options), is_ours if output.overwrite else None)
     selected = Selection((), stac=stac, assets=assets).found(lambda _: reach.storage_options, reach.allow)
     files = _Files(itertools.chain(sources, selected), _Teller(wanted), reach)
     made = Cube(wanted.group_by_grid, bool(wanted.by))
-=======
-    if wanted.stac_out is not None:
-        place = locate(wanted.stac_out, output.target_options)
-        check_replaceable(place, is_ours if output.overwrite else None)
-    made, absent = Cube(wanted.group_by_grid, bool(wanted.by)), []
->>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
     if wanted.append:
-        return _appended(made, files, target, replace(output, overwrite=True))
-    files.add_to(made)
-    built = made.finish()
-    write_elsewhere(built.group, target, output)
-<<<<<<< HEAD
-    return files.made(built, target, output)
+        whole = _appended(made, files, target, replace(output, overwrite=True))
+    else:
+        files.add_to(made)
+        built = made.finish()
+        write_elsewhere(built.group, target, output)
+        whole = files.made(built, target, output)
+    if wanted.stac_out is not None:
+        own = output.target_options if output.target_options is not None else reach.storage_options
+        manifest = load_outline(target, storage_options=own)
+        root, files_of = group_from_manifest(manifest, outline=True), len(manifest.sources)
+        collection = cube_collection(root, target, whole.format, files=files_of, name=wanted.collection)
+        write_collection(collection, wanted.stac_out, output)
+    return whole
 
 
 def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions) -> CubeMade:
@@ -206,14 +167,6 @@ def _as_before(form: WriteOptions, manifest: Manifest) -> WriteOptions:
         overwrite=True,
         single_range=form.single_range or bool(own.get("single_range")),
         keep_query=(*form.keep_query, *own.get("keep_query", ())),
-=======
-    if wanted.stac_out is not None:
-        write_collection(cube_collection(built.group, target, output, wanted.collection), wanted.stac_out, output)
-    groups = [name for name, child in built.group.children.items() if isinstance(child, VirtualGroup)]
-    return CubeMade(
-        *(target, output.format or format_of(target), len(built.names), built.times, built.bands, tuple(groups)),
-        *(built.chunks, built.missing, tuple(absent), built.twins),
->>>>>>> 3c267a3 (STAC items of images and manifests, and collections of a batch and of a cube)
     )
 
 

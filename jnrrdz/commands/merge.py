@@ -12,13 +12,12 @@ Spec: https://www.awaresystems.be/imaging/tiff/specification/TIFFTechNote2.txt
 import base64
 import itertools
 import os
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import batched
-from typing import Any, NoReturn, Unpack, get_args
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from jnrrdz import api
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import Concatenated, Concatenation
-from jnrrdz.core.coordinate import Meaning, Values, column, parsed
+from jnrrdz.core.coordinate import column, rule_of
 from jnrrdz.core.refs import ChunkRefs, with_tables
-from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
+from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.manifests.groups import group_from_manifest
@@ -87,10 +86,6 @@ def _position(source: ByteSource, refs: ChunkRefs, tables: bytes) -> int:
         raise UnrepresentableError("its tiles cannot follow the JPEG tables in one stream", offset=start)
     return position
 
-
-METADATA = "metadata"
-DATETIME = "datetime"
-"""The attribute in which a scanner says when an image was taken."""
 
 AT_ONCE = 64
 """Manifests that are read together; as many groups are in memory at one time."""
@@ -215,57 +210,3 @@ def _read(access: Access, ref: Ref) -> tuple[VirtualGroup, Mapping[str, AddressG
     if trust is None:
         return group, {}
     return group, {record.url: trust.guard_for(record.url) for record in group.sources}
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Where the coordinate of each group stands, and what it means."""
-
-    pattern: re.Pattern[str] | None = None
-    """Finds it in a name; without a pattern it is the time in the metadata."""
-    meaning: Meaning | None = None
-    option: str = "--coord-from"
-    """What asks for it."""
-
-    def text(self, name: str, group: VirtualGroup) -> str:
-        """Return the text of one group's coordinate."""
-        if self.pattern is not None:
-            match = self.pattern.search(name)
-            if match is None or not match[1]:
-                raise UnrepresentableError(f"{self.option} {self.pattern.pattern} finds nothing in its name")
-            return match[1]
-        nodes = [group, *(node for _, node in group.walk())]
-        times = dict.fromkeys(str(node.attributes[DATETIME]) for node in nodes if DATETIME in node.attributes)
-        if len(times) != 1:
-            tells = f"several times: {', '.join(times)}" if times else "no time"
-            raise UnrepresentableError(
-                f"its metadata (attribute {DATETIME!r}) tell {tells}; {self.option} REGEX reads names"
-            )
-        return next(iter(times))
-
-    def values(self, texts: Sequence[str]) -> Values:
-        """Return what the texts stand for."""
-        return parsed(texts, self.meaning)
-
-
-def rule_of(coord_from: str, option: str = "--coord-from") -> Rule:
-    """Return what `--coord-from`, or another option, asks for: "metadata", or a regular expression with one group.
-
-    A group called `date`, `number` or `text` says what it finds, where that could be mistaken.
-    """
-    if coord_from == METADATA:
-        return Rule(meaning="date", option=option)
-    try:
-        pattern = re.compile(coord_from)
-    except re.error as error:
-        raise MalformedError(f"not a regular expression: {error}", field=option) from error
-    if pattern.groups != 1:
-        has = f"{pattern.groups} pairs" if pattern.groups else "no pair"
-        raise MalformedError(
-            f"{coord_from} has {has} of ( ); put one round the part that is the value, such as '({coord_from})'"
-            if not pattern.groups
-            else f"{coord_from} has {has} of ( ); one is to stand round the part that is the value, (?: ) round others",
-            field=option,
-        )
-    names = [name for name in get_args(Meaning.__value__) if name in pattern.groupindex]
-    return Rule(pattern, names[0] if names else None, option)

@@ -17,9 +17,8 @@ import numpy as np
 
 from jnrrdz.commands.facts import FORMS, Facts, Opened, opened
 from jnrrdz.commands.info import date_of, image_facts, moment, plain
-from jnrrdz.commands.merge import METADATA, rule_of
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
-from jnrrdz.core.coordinate import coordinate_of, parsed
+from jnrrdz.core.coordinate import METADATA, coordinate_of, parsed, rule_of
 from jnrrdz.core.crs import metres
 from jnrrdz.core.footprint import Footprint, footprint, joined
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError

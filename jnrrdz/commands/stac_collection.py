@@ -32,7 +32,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.footprint import Bounds
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests.atomic import DURABLE, check_replaceable, locate, new_file
-from jnrrdz.manifests.manifest import format_of, from_group
+from jnrrdz.manifests.manifest import from_group
 from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import StorageOptions, WriteOptions
 from jnrrdz.sources.url import below, local_path
@@ -224,7 +224,7 @@ class Catalog:
         self._open.__exit__(type(error), error, error.__traceback__)
 
 
-def cube_collection(root: VirtualGroup, out: str, form: WriteOptions, name: str = "") -> Json:
+def cube_collection(root: VirtualGroup, out: str, form: str, *, files: int, name: str = "") -> Json:
     """Return a cube as a collection: each of its grids is an asset, which is the manifest and a group in it."""
     images = image_facts(Facts(from_group(root)))
     if not images:
@@ -240,13 +240,13 @@ def cube_collection(root: VirtualGroup, out: str, form: WriteOptions, name: str 
             summary.has_bounds = True
         projected = projection(image)
         summary.codes |= {code: None for code in (projected.get("proj:code"),) if code}
-        asset = manifest_asset(out, form.format or format_of(out), group=path, keep_query=form.keep_query)
+        asset = manifest_asset(out, form, group=path)
         asset["roles"] = ["data", *asset["roles"]]
         assets[path or REFERENCES] = asset | projected | image_bands(image) | cube_fields(group, image)
     stem = out.rstrip("/").rpartition("/")[2]
     called = name or stem.rpartition(".")[0] or stem
-    sources = f"{len(root.sources):,} file{'' if len(root.sources) == 1 else 's'}"
-    return collection_of(called, f"A cube of {sources}, read as Zarr by reference", summary, [], assets=assets)
+    about = f"A cube of {files:,} file{'' if files == 1 else 's'}, read as Zarr by reference"
+    return collection_of(called, about, summary, [], assets=assets)
 
 
 def write_collection(collection: Json, out: str, form: WriteOptions) -> None:
