@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import rasterio
+from numpy.typing import NDArray
 from rasterio.transform import from_origin
 
 from tests.servers import nginx, seaweed
@@ -37,8 +38,11 @@ PEERS = {
     "osml": "osml",
 }
 LATENCY = 0.02
-EASTING = 512345.0
+EASTING, NORTHING = 512345.0, 5000000.0
 """The origin of the scene, which is another in each copy."""
+
+SIDE, STEP = 512, 10
+"""The scene's pixels along a side, and the metres of each."""
 
 OURS = """\
 import json, resource, sys, time
@@ -54,14 +58,19 @@ print(json.dumps({"seconds": seconds, "cpu": cpu, "requests": done.requests, "by
 """
 
 
+def pixels() -> NDArray[np.uint16]:
+    """Return what the scene shows."""
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    return (rows * columns // 64).astype(np.uint16)
+
+
 def scene(folder: Path) -> bytes:
     """Return a small COG: 512 x 512 in four tiles and an overview, 16 bits."""
     path = folder / "scene.tif"
-    rows, columns = np.mgrid[:512, :512]
-    options = {"crs": "EPSG:32633", "transform": from_origin(EASTING, 5000000, 10, 10), "nodata": 7}
+    options = {"crs": "EPSG:32633", "transform": from_origin(EASTING, NORTHING, STEP, STEP), "nodata": 7}
     options |= {"blocksize": 256, "compress": "deflate", "predictor": 2, "overviews": "AUTO"}
-    with rasterio.open(path, "w", driver="COG", height=512, width=512, count=1, dtype="uint16", **options) as out:
-        out.write((rows * columns // 64).astype("u2"), 1)
+    with rasterio.open(path, "w", driver="COG", height=SIDE, width=SIDE, count=1, dtype="uint16", **options) as out:
+        out.write(pixels(), 1)
     data = path.read_bytes()
     path.unlink()
     return data
