@@ -473,12 +473,15 @@ class Version:
     url: str
     """The repository and its snapshot, which never changes: `REPO@SNAPSHOT`."""
     repository: str
+    opened: Any
     session: Any
     options: Mapping[str, Any] | None
 
     def manifest(self, *, outline: bool = False) -> Manifest:
         """Return what the version holds; in an `outline` arrays with more than one axis have no references."""
         with _told(self.url):
+            if not outline:
+                self._refuse_many()
             documents = Documents(sync(get_loop(), _read_documents, self.session.store))
             documents.require_v3()
             urls: dict[str, int] = {}
@@ -494,6 +497,11 @@ class Version:
         sources = tuple(called.get(path, path) if (path := path_of(url)) is not None else url for url in urls)
         arrays: dict[str, ColumnarRefs] = {path: found.build(sources) for path, found in columns.items()}
         return Manifest(self.url, documents, arrays, records, "icechunk", (self._chunks, self.options))
+
+    def _refuse_many(self) -> None:
+        held = sum(file.num_chunk_refs for file in self.opened.list_manifest_files(self.session.snapshot_id))
+        if held > MOST_CHUNKS:
+            raise UnsupportedError(f"{held} chunks; no more than {MOST_CHUNKS} are taken at once")
 
     @property
     def _chunks(self) -> str:
@@ -515,11 +523,8 @@ def open_version(url: str, storage_options: Mapping[str, Any] | None = None) -> 
         else:
             _require(name, repository.list_branches(), kind, url)
             session = repository.readonly_session(name)
-        held = sum(file.num_chunk_refs for file in repository.list_manifest_files(session.snapshot_id))
-    if held > MOST_CHUNKS:
-        raise UnsupportedError(f"{held} chunks; no more than {MOST_CHUNKS} are taken at once", url=url)
     where = os.path.abspath(local_path(place)) if is_local(place) else place.rstrip("/")  # noqa: PTH100
-    return Version(f"{where}@{session.snapshot_id}", where, session, storage_options)
+    return Version(f"{where}@{session.snapshot_id}", where, repository, session, storage_options)
 
 
 def _require(name: str, known: set[str], kind: str, url: str) -> None:

@@ -19,7 +19,7 @@ import zarr
 import jnrrdz
 from jnrrdz import api
 from jnrrdz.batches.run import batch
-from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.manifests import atomic, icechunk, parquet
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import load
@@ -187,9 +187,8 @@ def state_of_report(at, target):
     return names.pop() if names else "new"
 
 
-def state_of_icechunk(at, target):
-    if not at.has(target):
-        return None
+def by_icechunk(at, target):
+    """Return the root group of a repository's branch as Icechunk itself opens it, None where there is none."""
     import icechunk  # noqa: PLC0415  may not be installed
 
     from jnrrdz.manifests.icechunk import _storage  # noqa: PLC0415  the same place, by its options
@@ -200,8 +199,12 @@ def state_of_icechunk(at, target):
     if not icechunk.Repository.exists(storage):
         return None
     session = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access).readonly_session("main")
-    group = zarr.open_group(session.store, mode="r")
-    return whose(group["data"][...]) if "data" in group else None
+    return zarr.open_group(session.store, mode="r")
+
+
+def state_of_icechunk(at, target):
+    group = by_icechunk(at, target) if at.has(target) else None
+    return whose(group["data"][...]) if group is not None and "data" in group else None
 
 
 DAYS = ("20240101", "20240102", "20240103")
@@ -214,10 +217,13 @@ def grown(name, at, target):
         writers.geotiff(
             f"../g_{DAYS[number]}.tif", OLD + number, tiled=True, blockxsize=16, blockysize=16, **writers.PLACE
         )
-    choices = {"time_from": "_([0-9]{8})", "target_options": at.options}
+    choices = {"time_from": "_([0-9]{8})", "target_options": at.options, "allow": ("*",)}
     if name == "new":
-        if state_of_cube(at, target) == "old":
+        try:
             jnrrdz.cube([source(f"g_{DAYS[2]}")], at(target), append=True, **choices)
+        except UnrepresentableError as error:
+            if "have the same pixels" not in str(error):
+                raise
         return
     days = [source(f"g_{day}") for day in DAYS[:2]]
     if target.endswith(".parquet"):
@@ -241,7 +247,10 @@ def grown_in_parts(name, at, target):
 def state_of_cube(at, target):
     if not at.has(target):
         return None
-    group = jnrrdz.open_group(at(target), storage_options=at.options, source_options={}, allow=("*",))
+    if target.endswith(".icechunk"):
+        group = by_icechunk(at, target)
+    else:
+        group = jnrrdz.open_group(at(target), storage_options=at.options, source_options={}, allow=("*",))
     assert group["time"].shape == group["data"].shape[:1]
     assert np.array_equal(np.diff(group["time"][...]), [86400] * (group["time"].shape[0] - 1))
     for number, pixels in enumerate(group["data"][...]):
@@ -359,7 +368,9 @@ def test_a_local_writer_that_fails_at_an_operation(place, monkeypatch, name, old
             where = f"{fault} at {number}, {failing.failed}, of {whole.done}"
             assert case.state(at, case.target) in ((newer,) if is_done else (state, newer)), where
             strangers_are_there(place)
-            if failing.failed not in REMOVALS and name != "report":
+            # a folder is opened to be removed
+            is_removing = set(whole.done[number:]) <= {*REMOVALS, "open"}
+            if failing.failed not in REMOVALS and name != "report" and not is_removing:
                 assert not temporary(files(place)), where
             case.write("new", at, case.target)
             assert case.state(at, case.target) == newer, where
