@@ -368,8 +368,8 @@ def test_a_local_writer_that_fails_at_an_operation(place, monkeypatch, name, old
             where = f"{fault} at {number}, {failing.failed}, of {whole.done}"
             assert case.state(at, case.target) in ((newer,) if is_done else (state, newer)), where
             strangers_are_there(place)
-            # a folder is opened to be removed
-            is_removing = set(whole.done[number:]) <= {*REMOVALS, "open"}
+            # a folder is opened to be removed; a run may have read one file less than the first did
+            is_removing = set(whole.done[number + 1 :]) <= {*REMOVALS, "open"}
             if failing.failed not in REMOVALS and name != "report" and not is_removing:
                 assert not temporary(files(place)), where
             case.write("new", at, case.target)
