@@ -19,7 +19,6 @@ from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from tests import writers
 from tests.commands.archive import BANDS, DATES, LEFT, SIDE, TOP, items, saved, write
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul instead")  # of affine, which rioxarray calls
 
 
