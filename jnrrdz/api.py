@@ -42,16 +42,21 @@ class Indexed:
     """What an index run made and what it cost."""
 
     source: str
+    """The image that was read."""
     output: str
+    """The manifest that was written."""
     format: str
     """Of the manifest: `json`, `parquet` or `icechunk`."""
 
     arrays: int
+    """How many arrays the manifest holds."""
     chunks: int
+    """How many chunks it refers to."""
     requests: int
     """Range requests that reading the headers took."""
 
     bytes_read: int
+    """Bytes that these requests brought."""
 
     __repr__ = record_repr
 

@@ -1,9 +1,14 @@
 """What documents, examples and benchmarks say of the package is there: modules, names, links."""
 
 import ast
+import dataclasses
 import importlib
+import inspect
+import itertools
 import re
+import textwrap
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,6 +91,23 @@ def test_a_promise_names_what_keeps_it_and_what_shows_it(promise, keepers, tests
 def test_every_public_name_has_its_place_in_the_reference():
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^::: jnrrdz\.(\w+)$", text, re.MULTILINE)) == sorted(jnrrdz.__all__)
+
+
+RECORDS = [
+    record
+    for record in map(partial(getattr, jnrrdz), jnrrdz.__all__)
+    if dataclasses.is_dataclass(record) or hasattr(record, "_fields")
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_every_field_of_a_public_record_is_told(record):
+    (body,) = [node.body for node in ast.parse(textwrap.dedent(inspect.getsource(record))).body]
+    told = inspect.getdoc(record) or ""
+    for node, after in itertools.zip_longest(body, body[1:]):
+        if isinstance(node, ast.AnnAssign) and not node.target.id.startswith("_"):
+            has_words = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            assert has_words or re.search(rf"^{node.target.id}\b", told, re.MULTILINE), node.target.id
 
 
 def test_the_page_on_installing_has_every_extra():

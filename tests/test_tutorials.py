@@ -145,9 +145,51 @@ def test_a_tutorial_runs_to_its_picture(page, tmp_path, variables):
     assert np.abs(kept.astype(int) - shown).mean() < 1
 
 
-GIVEN = [ROOT / "README.md", *(ROOT / "docs" / "howto" / f"{name}.md" for name in ("icechunk", "dask", "gdal", "stac"))]
-GIVEN += [ROOT / "docs" / "howto" / "napari.md"]
+RUN = ("dask", "gdal", "icechunk", "merge", "napari", "physical-values", "stac", "tile", "virtual-levels")
+GIVEN = [ROOT / "README.md", *(ROOT / "docs" / "howto" / f"{name}.md" for name in RUN)]
 """Pages whose reader has an image of the name that they use."""
+
+LEFT_OUT = {
+    "docs/codecs/offset/README.md": "names your own pixels; examples/tiff_chunks.py, which a test runs, does the same",
+    "docs/codecs/pad/README.md": "the same",
+    "docs/formats/foreign.md": "tests/foreign runs these commands on files that h5py and netCDF4 write",
+    "docs/howto/batch.md": "names a bucket; tests/batch runs such batches on SeaweedFS",
+    "docs/howto/cubes.md": "tests/commands/test_cube.py runs these on scenes of two resolutions that it makes",
+    "docs/howto/object-stores.md": "names buckets and a server with tokens; tests/sources has such servers",
+    "docs/howto/serve.md": "needs a server beside it; tests/serve/test_clients.py runs each of these clients",
+    "docs/interop/osml.md": "names manifests of osml-imagery-io; tests/interop/test_osml_reader.py has such",
+    "gdalinfo 'ZARR:\"/vsikerchunk_json_ref/": "needs GDAL 3.12's programs; the block above has rasterio do it",
+    "jnrrdz serve scene.ntf": "serves until it is interrupted; tests/serve/test_clients.py has GDAL read it",
+    "jnrrdz index s3://bucket/scene.tif": "names a bucket; tests/manifests/test_icechunk.py writes to SeaweedFS",
+    "public = icechunk.containers_credentials": "names a bucket; tests/manifests/test_icechunk.py has credentials",
+    "import napari": "napari needs OpenGL; by hand, its ViewerModel took both blocks",
+    'data = xr.open_dataset("cells.json"': "the same",
+    "jnrrdz batch https://data.example": "names a server that is not there; tests/batch/test_stac_sources.py has one",
+    "import pystac_client": "asks a server that is not there; the block after it makes what the search would give",
+    "jnrrdz batch --stac june.json --asset visual -o june.parquet": "tests/batch/test_together.py",
+}
+"""Blocks that no test runs as they stand, by their page or by how they begin, and why."""
+
+PREPARED = {
+    "virtual-levels": "jnrrdz tile volume.npy -o a.jnrrd --tile 64,64,9 --levels 2 && jnrrdz index a.jnrrd "
+    "-o volume.json",
+    "merge": "jnrrdz index a.tif -o a.json; jnrrdz index b.tif -o b.parquet",
+}
+"""What the reader of a page has done before."""
+
+
+def test_every_block_runs_or_says_why_not():
+    used = set()
+    for page in sorted((ROOT / "docs").glob("**/*.md")):
+        blocks = [(language, code) for language, code in BLOCK.findall(page.read_text(encoding="utf-8"))]
+        run = {"bash", "python"} if page in {*TUTORIALS, *GIVEN} else set()
+        for language, code in blocks:
+            if language in {"bash", "python", "shell", "py", "javascript"} - run and "decisions" not in page.parts:
+                name = page.relative_to(ROOT).as_posix()
+                reasons = {key for key in LEFT_OUT if name == key or code.startswith(key)}
+                assert reasons, f"{name}: nothing runs\n{code}"
+                used |= reasons
+    assert used == set(LEFT_OUT)
 
 
 def given_files(folder):
@@ -161,6 +203,10 @@ def given_files(folder):
     (folder / "archive").mkdir()
     for day in (1, 2):
         tifffile.imwrite(folder / "archive" / f"2026-01-0{day}.tif", (x * day % 251).astype("uint8"), tile=(256, 256))
+    (folder / "scenes").mkdir()
+    for number, name in enumerate(("a", "b", "c", "scenes/x_20240601", "scenes/x_20240611"), start=1):
+        taken = {"datetime": f"2024:06:0{number} 00:00:00", "metadata": None}
+        tifffile.imwrite(folder / f"{name}.tif", (y * number % 251).astype("uint8"), tile=(256, 256), **taken)
     np.save(folder / "volume.npy", (x[:32, :128] + np.arange(128)[:, None, None]).astype("uint16"))
 
 
@@ -169,4 +215,5 @@ def test_a_page_runs_where_its_files_are(page, tmp_path, variables):
     folder = tmp_path / "given"
     folder.mkdir()
     given_files(folder)
+    subprocess.run(["bash", "-ec", PREPARED.get(page.stem, "")], cwd=folder, env=variables, check=True)
     assert run_blocks(page, folder, variables)

@@ -74,17 +74,27 @@ class Outcome(NamedTuple):
     """How a job ended, and what it cost."""
 
     job: Job
+    """The source, and the output that it was to have."""
     state: State
+    """`ok`, `skipped`, `failed` or `planned`."""
     requests: int = 0
+    """Range requests that reading the header took."""
     nbytes: int = 0
+    """Bytes that these requests brought."""
     arrays: int = 0
+    """How many arrays the manifest holds."""
     chunks: int = 0
+    """How many chunks it refers to."""
     seconds: float = 0.0
+    """How long the job took, all attempts together."""
     attempts: int = 0
+    """How often it was tried."""
     error: str | None = None
     """The class of what went wrong."""
     message: str | None = None
+    """What went wrong, in a sentence."""
     warnings: tuple[str, ...] = ()
+    """What was left out of the manifest, a sentence each."""
     manifest: bytes | None = None
     """The manifest itself, where the batch puts all of them together."""
     item: dict[str, Any] | None = None

@@ -125,15 +125,23 @@ class Batch:
     """What a batch did."""
 
     ok: int = 0
+    """How many sources were indexed."""
     skipped: int = 0
+    """How many had a manifest that is up to date."""
     failed: int = 0
+    """How many could not be indexed."""
     planned: int = 0
+    """How many a dry run would have indexed."""
     requests: int = 0
+    """Range requests that reading the headers took."""
     bytes_read: int = 0
+    """Bytes that these requests brought."""
     chunks: int = 0
+    """Chunks that the new manifests refer to."""
     items: int = 0
     """STAC items that were written."""
     seconds: float = 0.0
+    """How long the batch took."""
     left_out: tuple[str, ...] = ()
     """Of one output for all: what did not fit, with the reasons."""
     listed: int = 0

@@ -100,7 +100,9 @@ class Merged:
     """What a merge made."""
 
     output: str
+    """The manifest that was written."""
     format: str
+    """Its form: `json`, `parquet` or `icechunk`."""
     members: tuple[str, ...]
     """What is in it, in the order of the axis."""
     left_out: tuple[str, ...]
@@ -108,7 +110,9 @@ class Merged:
     dropped: tuple[str, ...]
     """Attributes that were not the same everywhere, as `path: name`."""
     arrays: int
+    """How many arrays the manifest holds."""
     chunks: int
+    """How many chunks it refers to."""
 
     __repr__ = record_repr
 

@@ -87,6 +87,7 @@ class Picture:
     """Pixels of red, green, blue and alpha, of which notebooks show the PNG."""
 
     rgba: NDArray[np.uint8]
+    """Rows by columns by four: red, green, blue and alpha."""
 
     @property
     def png(self) -> bytes:

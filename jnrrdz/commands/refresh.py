@@ -31,7 +31,9 @@ class Refreshed:
     """What a refresh found, and did."""
 
     refs: str
+    """The manifest, as you named it."""
     sources: int
+    """How many sources the manifest has."""
     changed: tuple[str, ...]
     """The sources that are not what they were; where there are none, nothing was written."""
 

@@ -42,10 +42,15 @@ class Tiled:
     """What a run wrote; sizes in the header's order, dimension 0 (which varies fastest) first."""
 
     output: str
+    """The JNRRD that was written."""
     sizes: tuple[int, ...]
+    """Elements along each axis."""
     tile: tuple[int, ...]
+    """Elements of a tile along each axis."""
     levels: int
+    """How many levels there are, the full resolution among them."""
     tiles: int
+    """How many tiles were written, of all levels."""
     nbytes: int
     """Bytes of all tiles as they are stored."""
 

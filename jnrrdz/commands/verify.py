@@ -53,9 +53,11 @@ class Finding:
     """One thing that is wrong."""
 
     kind: Kind
+    """`drift`, `source`, `trust`, `range`, `table`, `checksum` or `chunk`."""
     place: str
     """The source's URL, or an array's path with the chunk's key."""
     message: str
+    """What is wrong, in a sentence."""
 
     __repr__ = record_repr
 
@@ -65,7 +67,9 @@ class Verification:
     """What was looked at in a manifest, and what is wrong with it."""
 
     refs: str
+    """The manifest, as you named it."""
     findings: tuple[Finding, ...]
+    """What is wrong with it; empty where all is well."""
     sources: int
     """Sources whose state was compared with what the manifest records."""
     ranges: int

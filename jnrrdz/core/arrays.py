@@ -23,9 +23,13 @@ class SourceRecord:
     """A source as it was when it was scanned."""
 
     url: str
+    """Where the source is, without secrets."""
     size: int | None = None
+    """Its bytes; None where nobody knows."""
     etag: str | None = None
+    """The server's name for this state of it."""
     version: str | None = None
+    """The store's version id."""
     modified: str | None = None
     """Last modification as RFC 3339 text in UTC."""
 
@@ -37,13 +41,21 @@ class VirtualArray:
     """An array on a regular chunk grid whose chunks are references."""
 
     shape: tuple[int, ...]
+    """Elements along each axis, the last axis fastest."""
     dtype: np.dtype[Any]
+    """The type of the elements once they are decoded."""
     chunks: tuple[int, ...]
+    """Elements of a chunk along each axis."""
     codecs: tuple[Codec, ...]
+    """What makes elements of a chunk's bytes, in Zarr's order: the first one encodes first."""
     refs: ChunkRefs
+    """Where the bytes of each chunk are."""
     dimension_names: tuple[str, ...]
+    """The name of each axis."""
     fill_value: Any = 0
+    """What a chunk that is absent reads as."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the array, as JSON has them."""
     grid: tuple[int, ...] = field(init=False)
     """Number of chunks along each axis."""
 
@@ -67,8 +79,11 @@ class VirtualGroup:
     """Attributes and named children; `sources` and `origin` stand on the root only."""
 
     children: Mapping[str, Node] = field(default_factory=dict)
+    """Groups and arrays by name."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the group, as JSON has them."""
     sources: tuple[SourceRecord, ...] = ()
+    """The sources of all chunks, as they were when they were scanned."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """How it came to be, as far as making it anew needs that: `options` of the scan, `concat_dim` of a stack."""
 

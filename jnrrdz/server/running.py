@@ -40,7 +40,9 @@ class Server:
     """A server that runs in a thread of this process."""
 
     url: str
+    """The address of the server; the token, if there is one, is its first part."""
     app: App
+    """The ASGI application that answers."""
 
     @property
     def names(self) -> Sequence[str]:
