@@ -165,6 +165,7 @@ LEFT_OUT = {
     "import napari": "napari needs OpenGL; by hand, its ViewerModel took both blocks",
     'data = xr.open_dataset("cells.json"': "the same",
     "jnrrdz batch https://data.example": "names a server that is not there; tests/batch/test_stac_sources.py has one",
+    "jnrrdz cube --stac catalogue": "tests/commands/test_stac.py makes cubes of such collections",
     "import pystac_client": "asks a server that is not there; the block after it makes what the search would give",
     "jnrrdz batch --stac june.json --asset visual -o june.parquet": "tests/batch/test_together.py",
 }

@@ -52,12 +52,19 @@ class CubeMade:
     """What was made; of a cube that grew in its place, what it got."""
 
     output: str
+    """The manifest that was written."""
     format: str
+    """Its form: `json`, `parquet` or `icechunk`."""
     files: int
+    """How many files were taken."""
     times: int
+    """How many times the axis `time` got."""
     bands: tuple[str, ...]
+    """The bands of all groups, by name."""
     groups: tuple[str, ...]
+    """A group for each resolution; empty text is the root."""
     chunks: int
+    """How many chunks the files have."""
     missing: int
     """Chunks that no file has."""
     absent: tuple[str, ...]
