@@ -180,6 +180,8 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
             assets[REFERENCES]["roles"] = ["data", *assets[REFERENCES]["roles"]]
     if group is not None:
         properties |= cube_fields(group, images[0])
+    for asset in assets.values():  # what stays of a URL is said above, and is more than is shown to people
+        asset |= plain({name: value for name, value in asset.items() if name != "href"})  # noqa: PLW2901  in place
     item = {
         "type": "Feature",
         "stac_version": VERSION,
@@ -188,11 +190,11 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
         **({"collection": rules.collection} if rules.collection else {}),
         "geometry": None if ground is None else ground.geometry,
         **({} if ground is None else {"bbox": ground.bbox}),
-        "properties": properties,
+        "properties": plain(properties),
         "assets": assets,
         "links": [],
     }
-    return with_extensions(plain(item))
+    return with_extensions(item)
 
 
 def with_extensions(document: Json) -> Json:

@@ -323,8 +323,20 @@ def test_each_resolution_of_a_cube_is_an_asset_with_its_group(archive, tmp_path)
     np.testing.assert_array_equal(opened["data"][0], pixels)
 
 
+def test_urls_keep_what_a_manifest_keeps_and_nothing_else(archive, tmp_path, nginx):
+    (nginx.files / "a.tif").write_bytes((archive / "T0_20240601T103000.tif").read_bytes())
+    url = f"{nginx.url}/a.tif?id=7&token=0123456789abcdef"
+    options = {"keep_query": ["id"], "datetime": "2024-06-01", "stac_out": tmp_path / "o.ndjson"}
+    run.batch([url], str(tmp_path / "{stem}.json"), allow=["*"], **options)
+    (item,) = [json.loads(line) for line in (tmp_path / "o.ndjson").read_text().splitlines()]
+    assert item["assets"]["image"]["href"] == f"{nginx.url}/a.tif?id=7"
+    assert "0123456789abcdef" not in json.dumps(item)
+    assert requests.get(item["assets"]["image"]["href"], timeout=10).ok
+    assert jnrrdz.info(tmp_path / "a.json")["sources"][0]["size"] == item["assets"]["image"]["file:size"]
+
+
 @pytest.mark.parametrize("name", ["refs.json", "refs.parquet"])
-def test_xpystac_opens_a_manifest_s_asset(archive, tmp_path, nginx, name):
+def test_a_manifest_of_a_remote_image_opens_by_its_asset(archive, tmp_path, nginx, name):
     source = nginx.files / "a.tif"
     source.write_bytes((archive / "T0_20240601T103000.tif").read_bytes())
     jnrrdz.index(f"{nginx.url}/a.tif", tmp_path / name, allow=["*"])
