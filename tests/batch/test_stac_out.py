@@ -4,6 +4,7 @@ import json
 import tracemalloc
 from datetime import UTC, datetime
 
+import fsspec
 import numpy as np
 import odc.stac
 import pyarrow.parquet as pq
@@ -347,6 +348,20 @@ def test_a_manifest_of_a_remote_image_opens_by_its_asset(archive, tmp_path, ngin
     with rasterio.open(archive / "T0_20240601T103000.tif") as file:
         np.testing.assert_array_equal(opened["data"], file.read())
     assert requests.get(item.assets["image"].href, timeout=10).ok
+
+
+def test_items_go_where_outputs_go(archive):
+    for ending in ("", ".ndjson"):
+        done = written(archive, f"memory://catalogues/june{ending}", resume=True)
+        assert (done.failed, done.items) == (0, 4)
+    files = fsspec.filesystem("memory")
+    collection = json.loads(files.cat_file("/catalogues/june/collection.json"))
+    validated(collection)
+    hrefs = [link["href"] for link in collection["links"] if link["rel"] == "item"]
+    items = [json.loads(files.cat_file(f"/catalogues/june/{href.removeprefix('./')}")) for href in hrefs]
+    lines = [json.loads(line) for line in files.cat_file("/catalogues/june.ndjson").splitlines()]
+    assert [item["id"] for item in items] == sorted(item["id"] for item in lines)
+    assert json.loads(files.cat_file("/catalogues/june.collection.json"))["id"] == "june"
 
 
 def test_memory_grows_by_names_alone(tmp_path):

@@ -125,6 +125,7 @@ def test_across_the_antimeridian_it_is_cut_there(tmp_path):
     parts = shapely.geometry.shape(item["geometry"])
     assert parts.is_valid
     assert [part.exterior.is_ccw for part in parts.geoms] == [True, True]
+    assert (parts.bounds[0], parts.bounds[2]) == (-180, 180)
     edges = outline(tmp_path / "a.tif")
     edges[:, 0] %= 360
     whole = shapely.Polygon(edges)
