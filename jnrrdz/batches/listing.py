@@ -1,7 +1,8 @@
 """What lies below a prefix, found page by page: names with size, ETag and time of modification.
 
 A directory that is one thing (an N5 container, a Parquet manifest, an Icechunk repository) is found as a whole, and
-what is in it is not; a Zarr store is passed over.  On this machine its content tells, elsewhere its name.
+what is in it is not; a Zarr store whose name does not say so is passed over.  On this machine its content
+tells, elsewhere its name.
 
 Nothing of a page stays once it is passed on, so that a listing of a million objects costs no more memory than one
 page; S3's LIST takes a prefix and, where only one level is asked for, a delimiter.
@@ -33,12 +34,11 @@ MAGIC = re.compile(r"[*?\[]")
 CONTAINERS = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
 WHOLE = (*CONTAINERS, *(ending for ending in ENDINGS if ending != ".json"))
 """Endings of directories that are one thing."""
-_ZARR = ".zarr"
 _ZARR_FILES = (ZARR_JSON, ".zgroup", ".zarray")
 
 
 def is_container(path: str) -> bool:
-    """Whether a local directory is a container of a format (N5)."""
+    """Whether a local directory is a container of a format (N5, or Zarr by its name)."""
     return path.rstrip("/").lower().endswith(CONTAINERS) or os.path.isfile(f"{path}/{ATTRIBUTES}")  # noqa: PTH113
 
 
@@ -49,10 +49,11 @@ def is_whole(path: str) -> bool:
 
 def is_parquet(path: str) -> bool:
     """Whether a local directory is a Parquet manifest; a Zarr store may have a file of that name too."""
-    return os.path.isfile(f"{path}/{METADATA}") and not _is_zarr(path)  # noqa: PTH113
+    return os.path.isfile(f"{path}/{METADATA}") and not is_zarr(path)  # noqa: PTH113
 
 
-def _is_zarr(path: str) -> bool:
+def is_zarr(path: str) -> bool:
+    """Whether a local directory is a Zarr group or array."""
     return any(os.path.isfile(f"{path}/{name}") for name in _ZARR_FILES)  # noqa: PTH113
 
 
@@ -122,7 +123,7 @@ def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> 
     for path, entry in entries:
         whole = _whole_part(path, is_folder=entry["type"] == "directory")
         if whole is not None:
-            if whole != last and not whole.lower().endswith(_ZARR) and wanted.takes(whole):
+            if whole != last and wanted.takes(whole):
                 yield Found(_below(wanted.folder, whole), path=whole)
             last = whole
             continue
@@ -140,12 +141,12 @@ def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> 
 
 
 def _whole_part(path: str, *, is_folder: bool) -> str | None:
-    """Return the path of the outermost directory on the way that is one thing or a Zarr store by its name."""
+    """Return the path of the outermost directory on the way that is one thing by its name."""
     folder = path.rstrip("/") if is_folder else path.rpartition("/")[0]
     if "." not in folder:
         return None
     parts = folder.split("/")
-    ends = (number for number, part in enumerate(parts, 1) if part.lower().endswith((*WHOLE, _ZARR)))
+    ends = (number for number, part in enumerate(parts, 1) if part.lower().endswith(WHOLE))
     number = next(ends, None)
     return None if number is None else "/".join(parts[:number])
 
@@ -166,7 +167,7 @@ def _local(wanted: Within, root: str) -> Iterator[Found]:
             if is_folder and is_whole(place):
                 if wanted.takes(path):
                     yield Found(_below(wanted.folder, path), path=path)
-            elif is_folder and _may_hold(wanted, f"{path}/") and not _is_zarr(place):
+            elif is_folder and _may_hold(wanted, f"{path}/") and not is_zarr(place):
                 folders.append(f"{path}/")
             if is_folder or not is_file or not wanted.takes(path):
                 continue

@@ -113,7 +113,7 @@ def kind_of(name: str, *, stac: bool = False) -> Kind:
         if not is_literal:
             return Kind.PATTERN
     if path is not None and Path(path).is_dir():
-        if listing.is_container(path):
+        if listing.is_container(path) or (manifest_form(name) is None and listing.is_zarr(path)):
             return Kind.SOURCE
         return Kind.FOLDER if manifest_form(name) is None else Kind.MANIFEST
     return _kind_of_file(name, stac=stac and not (path is not None and is_reference_manifest(name)))

@@ -8,7 +8,7 @@ ours, and spells itself as the entry that the manifest has.  The rules: docs/dec
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from zarr.abc.codec import Codec
 from zarr.core.common import JSON
@@ -51,7 +51,11 @@ BYTES_STEPS = (names.OFFSET, names.PAD, CRC32C, *names.FILTERS)
 PACKERS = (*names.COMPRESSORS, *(name for name in OWN if name.startswith(names.OSML)))
 """What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
 
-PIXELS = (names.BYTES, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
+SHARDING = "sharding_indexed"
+MOST_IN_A_SHARD = 1 << 20
+"""Chunks of a shard: zarr makes room for each of them, whether it is there or not."""
+
+PIXELS = (names.BYTES, SHARDING, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
 """What makes bytes of an array, and is told by the array's type how many there may be."""
 
 LISTED = frozenset((*ARRAY_STEPS, *PIXELS, *PACKERS, *BYTES_STEPS))
@@ -90,8 +94,11 @@ class CheckedCodec:
 register_codec(CheckedCodec.NAME, CheckedCodec)  # type: ignore[arg-type]  # zarr only asks it for `from_dict`
 
 
-def checked_codecs(entries: Any) -> list[Any]:
-    """Return the codecs of an array as zarr is to take them: the same, but where zarr would not take ours."""
+def checked_codecs(entries: Any, shape: Any = None) -> list[Any]:
+    """Return the codecs of an array as zarr is to take them: the same, but where zarr would not take ours.
+
+    `shape` is a chunk's, without which no shards are taken.
+    """
     if not isinstance(entries, list):
         raise MalformedError(f"found {shown(entries)}; a list of codecs is needed", field="codecs")
     served, beside = [], 0
@@ -109,6 +116,8 @@ def checked_codecs(entries: Any) -> list[Any]:
         elif pixels is not None or spec.name not in ARRAY_STEPS:
             chain = ", ".join(_spec(one).name for one in entries)
             raise UnsupportedError(f"{spec.name!r} in [{chain}]; {RULE}"[:1000], field="codecs")
+        if spec.name == SHARDING:
+            entry = _checked_shard(spec, shape)  # noqa: PLW2901  as zarr is to take it
         wrapped = spec.name in (*names.COMPRESSORS, *names.FILTERS) or (spec.name in OWN and not _is_alone(spec.name))
         served.append({"name": CheckedCodec.NAME, "configuration": told} if wrapped else entry)
     if pixels is None:
@@ -120,8 +129,30 @@ def checked_document(document: dict[str, Any]) -> dict[str, Any]:
     """Return an array's document as zarr is to take it, any other node's as it is."""
     if document.get("node_type") != "array":
         return document
-    codecs = checked_codecs(document.get("codecs"))
+    grid = document.get("chunk_grid")
+    configuration = grid.get("configuration") if isinstance(grid, Mapping) else None
+    shape = configuration.get("chunk_shape") if isinstance(configuration, Mapping) else None
+    codecs = checked_codecs(document.get("codecs"), shape)
     return document if codecs == document["codecs"] else {**document, "codecs": codecs}
+
+
+def _checked_shard(spec: CodecSpec, shape: Any) -> dict[str, Any]:
+    """Return the entry of a shard's codec with the codecs of its chunks checked as an array's are."""
+    inner, index = spec.configuration.get("chunk_shape"), spec.configuration.get("index_codecs")
+    if not _are_sizes(shape) or not _are_sizes(inner) or len(shape) != len(inner):
+        raise MalformedError(f"{shown(inner)} are no sides of chunks in a shard of {shown(shape)}", field=SHARDING)
+    count = math.prod(whole // part for whole, part in zip(shape, inner, strict=True))
+    if count > MOST_IN_A_SHARD:
+        raise UnsupportedError(f"{count} chunks in a shard; {MOST_IN_A_SHARD} are read", field=SHARDING)
+    chain = [_spec(entry).name for entry in index] if isinstance(index, list) else []
+    if chain not in ([names.BYTES], [names.BYTES, CRC32C]):
+        raise UnsupportedError(f"an index of shards by {', '.join(chain)}; bytes and crc32c are read", field=SHARDING)
+    codecs = checked_codecs(spec.configuration.get("codecs"))
+    return {"name": SHARDING, "configuration": {**spec.configuration, "codecs": codecs}}
+
+
+def _are_sizes(value: Any) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(is_integer(size, 1, 1 << 62) for size in value)
 
 
 MOST_ELEMENT = 1 << 10

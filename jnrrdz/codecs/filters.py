@@ -4,7 +4,7 @@
 that docs/interop/osml.md records; numcodecs finds all of them by their entry points.  A filter of version 2 is given
 bytes and nothing else: which shape and type its pixels have is what its own configuration says, and they come back as
 little-endian elements in C order, which an array's `.zarray` has to say too.  Our own store does not use these: it
-reads version 2 as version 3 (`jnrrdz.manifests.zarr2`), and compares.  Interface:
+reads version 2 as version 3 (`jnrrdz.core.zarr2`), and compares.  Interface:
 https://numcodecs.readthedocs.io/en/stable/abc.html
 """
 

@@ -90,6 +90,9 @@ class GridFiles(TreeFiles):
     rows: NDArray[np.int32]
     """For each file the number of its folder, then its indices."""
 
+    separator: str = "/"
+    """What stands between the indices."""
+
     __repr__ = record_repr
 
     def __len__(self) -> int:
@@ -108,12 +111,12 @@ class GridFiles(TreeFiles):
 
     def taken(self, numbers: NDArray[Any]) -> list[str]:
         """Return the URLs of some files."""
-        return [self.folders[row[0]] + "/".join(map(str, row[1:])) for row in self.rows[numbers].tolist()]
+        return [self.folders[row[0]] + self.separator.join(map(str, row[1:])) for row in self.rows[numbers].tolist()]
 
     def moved(self, tree: str) -> "GridFiles":
         """Return the same files of a tree that is elsewhere."""
         folders = tuple(tree + folder.removeprefix(self.tree) for folder in self.folders)
-        return GridFiles(tree, folders, self.rows)
+        return GridFiles(tree, folders, self.rows, self.separator)
 
     @classmethod
     def joined(cls, parts: "Sequence[GridFiles]") -> "GridFiles":
@@ -121,7 +124,7 @@ class GridFiles(TreeFiles):
         first = np.cumsum([0, *(len(part.folders) for part in parts)])
         rows = np.concatenate([part.rows for part in parts])
         rows[:, 0] += np.repeat(first[:-1], [len(part) for part in parts]).astype(np.int32)
-        return cls(parts[0].tree, tuple(folder for part in parts for folder in part.folders), rows)
+        return cls(parts[0].tree, tuple(folder for part in parts for folder in part.folders), rows, parts[0].separator)
 
 
 FEW = 64

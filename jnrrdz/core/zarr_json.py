@@ -160,6 +160,14 @@ class ArrayFacts:
     encoding: Encoding
 
 
+def parse_json(data: str | bytes, *, field: str | None = None) -> Any:
+    """Return what a JSON text says; text that is not JSON is an error."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"not JSON: {error}", field=field) from error
+
+
 def dumps(document: Any) -> str:
     """Return a document as compact JSON text of one line, ASCII only."""
     return _COMPACT(document)
@@ -360,7 +368,7 @@ def _facts(document: Mapping[str, Any]) -> ArrayFacts:
     name, grid = _named(document["chunk_grid"])
     if name != "regular":
         raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
-    if document["data_type"] not in DATA_TYPES:
+    if not isinstance(document["data_type"], str) or document["data_type"] not in DATA_TYPES:
         raise UnsupportedError(f"data type {document['data_type']!r}", field="data_type")
     encoding, keys = _named(document["chunk_key_encoding"])
     if encoding not in ("default", "v2"):

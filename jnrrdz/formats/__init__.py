@@ -3,7 +3,7 @@
 A format of your own is a `Format` in a module of your own and `FORMATS.append(MINE)`.
 """
 
-from jnrrdz.formats.foreign import DMRPP, FITS, HDF5, NETCDF3
+from jnrrdz.formats.foreign import DMRPP, FITS, HDF5, NETCDF3, ZARR
 from jnrrdz.formats.format import Format
 from jnrrdz.formats.jpeg2000 import JPEG2000
 from jnrrdz.formats.n5 import N5
@@ -22,6 +22,7 @@ FORMATS: list[Format] = [
     NETCDF3,
     FITS,
     DMRPP,
+    ZARR,
 ]
 """In the order in which a file's head is compared with their magic."""
 

@@ -40,6 +40,9 @@ class Format:
 
     is_directory: bool = False
 
+    marks: tuple[str, ...] = ()
+    """Files at the root of a directory, any of which tells that it is of this format."""
+
     codecs: tuple[str, ...] = ()
     """Codecs that this format alone needs."""
 

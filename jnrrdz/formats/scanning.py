@@ -115,8 +115,12 @@ def is_tree(text: str) -> bool:
 
 
 def _directory_format(text: str) -> Format:
-    """Return the format of a directory, by an ending in its path; most names have none, and are of the first one."""
+    """Return the format of a directory: what lies in it here, an ending in its path, or the first one."""
     directories = [fmt for fmt in FORMATS if fmt.is_directory]
+    path = local_path(text)
+    if path is not None and not path.rstrip("/").endswith(tuple(end for fmt in directories for end in fmt.endings)):
+        marked = (fmt for fmt in directories if any(os.path.isfile(f"{path}/{mark}") for mark in fmt.marks))  # noqa: PTH113
+        return next(marked, directories[0])
     return next((fmt for fmt in directories if any(ending in text for ending in fmt.endings)), directories[0])
 
 

@@ -5,7 +5,6 @@ finding chunks needs is checked here; data types and codecs are zarr's business,
 write open too.  A manifest holds millions of chunk keys, so they are read in bulk from their bytes.
 """
 
-import json
 import math
 import re
 import reprlib
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import renamed
-from jnrrdz.core.zarr_json import ZARR_JSON
+from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -32,14 +31,6 @@ _LONGEST = 18  # digits that every int64 can hold
 _MOST_CHUNKS = 2**62  # so that a chunk's number is always an int64
 _MOST_ELEMENTS = 2**44  # of a chunk: no machine holds more, and numpy fails in ways of its own
 _MOST_AXES = 64  # numpy's own limit
-
-
-def parse_json(data: str | bytes, *, field: str | None = None) -> Any:
-    """Return what a JSON text says; text that is not JSON is an error."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MalformedError(f"not JSON: {error}", field=field) from error
 
 
 _V3_KEY = re.compile(rb'[{,]\s*"(?:[^"\\]*/)?zarr\.json"\s*:')

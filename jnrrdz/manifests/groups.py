@@ -146,14 +146,15 @@ class _Reader:
             return None
         folder = common_folder(urls)
         tree = next(filter(folder.startswith, trees), None)
-        index = None if tree is None else indices(urls, folder)
+        separator = "." if "/" not in urls[0][len(folder) :] and "." in urls[0][len(folder) :] else "/"
+        index = None if tree is None else indices(urls, folder, separator)
         if tree is None or index is None:
             return None
         # both where they really are
         tree, folder = self._place(tree), self._place(folder)
-        if not folder.startswith(tree) or not _is_plain(folder, index):
+        if not folder.startswith(tree) or not _is_plain(folder, index if separator == "/" else index[:, :1]):
             return None
-        return GridFiles(tree, (folder,), np.column_stack((np.zeros(len(index), np.int32), index)))
+        return GridFiles(tree, (folder,), np.column_stack((np.zeros(len(index), np.int32), index)), separator)
 
     def _sizeless(self, refs: ChunkRefs) -> NDArray[np.int64]:
         """Return the ranges whose lengths have to be asked for: not those of a tree's files, which may be absent."""
@@ -199,12 +200,12 @@ def common_folder(urls: Sequence[str]) -> str:
     return os.path.commonprefix([first, last]).rpartition("/")[0] + "/"  # noqa: RUF071  cut at a slash behind it
 
 
-def indices(urls: Sequence[str], folder: str) -> NDArray[np.int32] | None:
+def indices(urls: Sequence[str], folder: str, separator: str = "/") -> NDArray[np.int32] | None:
     """Return a row of indices for each URL below a folder; None where anything else stands there."""
-    axes, rows = urls[0].count("/", len(folder)) + 1, []
+    axes, rows = urls[0].count(separator, len(folder)) + 1, []
     for some in batched(urls, _TOGETHER):
         text = "\n".join(("", *(url[len(folder) :] for url in some), ""))
-        found = read_indices(text.encode(), len(some), axes, b"/")
+        found = read_indices(text.encode(), len(some), axes, separator.encode())
         if found is None or (found > _MOST).any():
             return None
         rows.append(found.astype(np.int32))

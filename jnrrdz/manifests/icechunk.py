@@ -31,11 +31,11 @@ from zarr.buffer import default_buffer_prototype
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
 from jnrrdz.core.refs import ChunkRefs, TreeFiles
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import exists_already, new_directory
 from jnrrdz.manifests.columns import MOST_CHUNKS, ColumnarRefs, Columns, Piece
-from jnrrdz.manifests.documents import ChunkKeys, Documents, parse_json
+from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
 from jnrrdz.manifests.written_refs import MISSING, Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions

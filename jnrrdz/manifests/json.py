@@ -41,11 +41,11 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs
-from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json, tree_json
+from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json, parse_json, tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
-from jnrrdz.manifests.documents import Documents, is_manifest, parse_json
+from jnrrdz.manifests.documents import Documents, is_manifest
 from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
 from jnrrdz.manifests.templates import Templates, generated
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans

@@ -22,12 +22,12 @@ import msgspec
 import numpy as np
 
 from jnrrdz.core.refs import WHOLE
-from jnrrdz.core.zarr_json import ZARR_JSON
+from jnrrdz.core.zarr2 import is_version_2, version_3
+from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece
-from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
+from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.templates import Templates
-from jnrrdz.manifests.zarr2 import is_version_2, version_3
 
 LIMIT = 2**62 - 1
 """The largest offset or length; the sum of two is an int64."""

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.zarr2 import is_osml_version_2
 from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
@@ -24,7 +25,6 @@ from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manife
 from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
-from jnrrdz.manifests.zarr2 import is_osml_version_2
 from jnrrdz.options import WriteOptions
 from jnrrdz.records import record
 from jnrrdz.redact import bare, record_repr

@@ -46,16 +46,16 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, Extension
 from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, in_turn, joined, row_pointers, rows_of
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.core.zarr2 import is_version_2, version_3
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import atomic, parquet_pages
 from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
-from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata, parse_json
+from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.json_refs import inline_bytes
 from jnrrdz.manifests.templates import Templates
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
-from jnrrdz.manifests.zarr2 import is_version_2, version_3
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
+from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import (
     DriftError,
     DriftWarning,
@@ -108,9 +109,9 @@ class SourcePool:
         """Folders of sources that are known to have been seen by whoever wrote the manifest."""
         self.warns = True
         self._trees = tuple(url for url in self._records if url.endswith("/"))
-        files = (url for url in self._records if self._trees and url.endswith(f"/{ATTRIBUTES}"))
+        files = (url for url in self._records if self._trees and url.rpartition("/")[2] in _DOCUMENTS)
         self._first = next((url for url in self._records if not url.endswith("/")), None)
-        self._documents = {url[: -len(ATTRIBUTES) - 1]: url for url in files}
+        self._documents = {url.rpartition("/")[0]: url for url in files}
         self._at_home = manifest.url is None or local_path(manifest.url) is not None
         self._start()
 
@@ -180,7 +181,8 @@ class SourcePool:
             return True  # a container elsewhere has no state that could be compared
         above = [] if path is None else [f"{parent}/" for parent in Path(path).parents]
         inside = len(url.removeprefix(tree or url).split("/"))
-        if tree is not None and any((Path(folder) / ATTRIBUTES).is_file() for folder in above[:inside]):
+        documents = (Path(folder) / name for folder in above[:inside] for name in _DOCUMENTS)
+        if tree is not None and any(document.is_file() for document in documents):
             self._vouched += (tree,)
             return True
         timed = (record for record in self._records.values() if record.modified)
@@ -399,6 +401,9 @@ class Batches:
                 ask.answer.set_exception(error)
 
 
+_DOCUMENTS = (ATTRIBUTES, ZARR_JSON, ".zarray")
+"""What makes a folder a data set of N5, or an array of Zarr."""
+
 LARGEST = 1 << 30
 """Bytes of a file whose length nobody knows before it is read."""
 
@@ -459,17 +464,20 @@ class WholeFiles:
         """Refuse to take a block for absent where its dataset's metadata are not there either; looks once."""
         chunk = self._manifest.chunk(key)
         axes = 1 if chunk is None else len(chunk[0].keys.grid)
-        folder = re.sub(rf"(?:/[0-9]+){{1,{axes}}}$", "/", url)
+        folder = re.sub(rf"/(?:c(?:[./]|$))?(?:[0-9]+(?:[./]|$)){{0,{axes}}}$", "/", url)
         with self._lock:
             if folder in self._there:
                 return
-            try:
-                self._pool.opened(f"{folder}{ATTRIBUTES}").source.read([(0, 1)])
-            except JnrrdzError as error:
-                if is_absent(error):
-                    raise JnrrdzError("neither the block nor its dataset is there any more", url=url) from None
-                raise
-            self._there.add(folder)
+            for name in _DOCUMENTS:
+                try:
+                    self._pool.opened(f"{folder}{name}").source.read([(0, 1)])
+                except JnrrdzError as error:
+                    if not is_absent(error):
+                        raise
+                else:
+                    self._there.add(folder)
+                    return
+            raise JnrrdzError("neither the block nor its dataset is there any more", url=url)
 
     def _checked(self, data: bytes, url: str, limit: int) -> bytes:
         """Return a file's bytes; its data set's metadata have to be what they were."""

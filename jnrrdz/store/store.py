@@ -16,10 +16,10 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.codecs.chains import checked_document, most_stored
 from jnrrdz.core.refs import WHOLE, ByteRange
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
-from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata, parse_json
+from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
 from jnrrdz.sources.fsspec import open_source

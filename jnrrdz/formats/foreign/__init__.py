@@ -35,6 +35,14 @@ FITS = Format(
     media_types=("application/fits", "image/fits"),
 )
 
+ZARR = Format(
+    "Zarr",
+    scan="jnrrdz.formats.foreign.zarr:scan_zarr",
+    is_directory=True,
+    endings=(".zarr",),
+    marks=("zarr.json", ".zgroup", ".zarray"),
+)
+
 DMRPP = Format(
     "DMR++",
     scan="jnrrdz.formats.foreign.parsers:scan_dmrpp",

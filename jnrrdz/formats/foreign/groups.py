@@ -94,7 +94,7 @@ class Conversion:
         elif isinstance(kind, Mapping):
             raise UnrepresentableError(f"a data type {named!r}, which Zarr v3 has no core type for")
         facts = array_from_json(document | {"attributes": {}})
-        codecs = tuple(_plain_spelling(spec, facts.dtype.itemsize) for spec in facts.codecs)
+        codecs = tuple(plain_spelling(spec, facts.dtype.itemsize) for spec in facts.codecs)
         unread = sorted({spec.name for spec in codecs} - READ)
         if unread:
             raise UnsupportedError(f"codec {', '.join(unread)}")
@@ -206,7 +206,7 @@ def decoded_fill(value: Any, dtype: np.dtype[Any]) -> Any:
 _CORE = {"numcodecs.zstd": codec.ZSTD, "numcodecs.gzip": codec.GZIP, "numcodecs.blosc": codec.BLOSC}
 
 
-def _plain_spelling(spec: CodecSpec, itemsize: int) -> Codec:
+def plain_spelling(spec: CodecSpec, itemsize: int) -> Codec:
     """Return a codec as core Zarr says it, where that is the same bytes."""
     members = dict(spec.configuration)
     name = _CORE.get(spec.name, spec.name)

@@ -7,6 +7,7 @@ N5 = Format(
     scan="jnrrdz.formats.n5.scan:scan_n5",
     in_place="jnrrdz.formats.n5.scan:describe_in_place",
     is_directory=True,
+    marks=("attributes.json",),
     endings=(".n5",),
     options=("chain", "stack_timepoints", "allow_odd_blocks"),
     codecs=("n5_default", "jnrrdz.lz4", "reshape"),

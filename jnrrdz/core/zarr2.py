@@ -26,12 +26,12 @@ from jnrrdz.core.zarr_json import (
     encode_fill,
     is_osml,
     json_value,
+    parse_json,
     xarray_fill,
 )
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.manifests.documents import METADATA, parse_json
 
-GROUP, ARRAY, ATTRIBUTES = ".zgroup", ".zarray", ".zattrs"
+GROUP, ARRAY, ATTRIBUTES, CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 type Members = Mapping[str, Any]
@@ -39,7 +39,7 @@ type Members = Mapping[str, Any]
 
 def is_version_2(key: str) -> bool:
     """Whether a key is one of Zarr v2's documents."""
-    return key.rpartition("/")[2] in {GROUP, ARRAY, ATTRIBUTES, METADATA}
+    return key.rpartition("/")[2] in {GROUP, ARRAY, ATTRIBUTES, CONSOLIDATED}
 
 
 def is_osml_version_2(head: bytes) -> bool:
@@ -67,7 +67,7 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
     An array that they cannot say is left out, with a warning that says why; where that leaves none, it is an error.
     """
     documents = {key: parse_json(text, field=key) for key, text in texts.items() if is_version_2(key)}
-    consolidated = documents.pop(METADATA, {})
+    consolidated = documents.pop(CONSOLIDATED, {})
     inside = consolidated.get("metadata", {}) if isinstance(consolidated, dict) else {}
     if isinstance(inside, dict):
         documents = {**inside, **documents}
