@@ -120,7 +120,7 @@ def cube(  # noqa: PLR0913  what is taken, and how
     files = _Files(itertools.chain(sources, selected), _Teller(wanted), reach)
     made = Cube(wanted.group_by_grid, bool(wanted.by))
     if wanted.append:
-        whole = _appended(made, files, target, replace(output, overwrite=True))
+        whole = _appended(made, files, target, output)
     else:
         files.add_to(made)
         built = made.finish()
@@ -157,6 +157,12 @@ def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions) -> C
         longer = replace(more, group=replace(more.group, origin={**kept, **more.group.origin}))
         form_module(manifest.form).extend(longer, manifest.sources, target, output)
         return files.made(longer.counted(built), target, output)
+    if manifest.form == "parquet" and not form.overwrite:
+        raise UnrepresentableError(
+            f"{more}, so that the cube has to be written anew, and who has it open reads other pixels then; "
+            "--append --overwrite does that, and Icechunk keeps the older one",
+            url=target,
+        )
     whole = _group(target, replace(files.access, storage_options=own))
     for scene in scenes_of(whole, target):
         made.add(_ranked(scene))

@@ -12,7 +12,6 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from functools import cache, lru_cache
 from math import isfinite
 from numbers import Complex, Integral, Real
@@ -334,7 +333,7 @@ def _provenance(root: VirtualGroup, arrays: Iterable[VirtualArray]) -> dict[str,
     urls = dict.fromkeys(url for array in arrays for url in array.refs.named)
     others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
     records = [
-        {_RECORD_NAMES.get(name, name): value for name, value in asdict(record).items() if value is not None}
+        {_RECORD_NAMES.get(name, name): value for name, value in vars(record).items() if value is not None}
         for record in (*root.sources, *others)
     ]
     return {"version": _version(), "sources": records, **root.origin}

@@ -55,7 +55,7 @@ _S3_CREDENTIALS = {"key": "access_key_id", "secret": "secret_access_key", "token
 def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) -> None:
     """Commit the references of a tree to a repository at `target`, a new one unless `options.overwrite`.
 
-    An existing repository keeps its history; the commit replaces what its branch held.  A million references and
+    An existing repository keeps its history; the commit replaces what its branch held.  200,000 references and
     more are several commits, which the branch gets at once when all of them are there.
     """
     wanted = options or WriteOptions()

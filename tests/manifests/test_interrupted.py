@@ -224,6 +224,7 @@ def grown(name, at, target):
         except UnrepresentableError as error:
             if "have the same pixels" not in str(error):
                 raise
+            atomic.sweep_folder(os.curdir)  # as any run does that writes there
         return
     days = [source(f"g_{day}") for day in DAYS[:2]]
     if target.endswith(".parquet"):
