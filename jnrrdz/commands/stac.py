@@ -54,6 +54,7 @@ TIME_FROM, MODIFIED = "--time-from", "modified"
 
 GEOTIFF = "; application=geotiff"
 TIFF = "image/tiff"
+NETCDF, NETCDF_ENDINGS = "application/netcdf", (".nc", ".nc4", ".cdf")
 DATA_TYPES = {"bool": "other", "complex64": "cfloat32", "complex128": "cfloat64"}
 KNOWN_TYPES = re.compile(r"u?int(8|16|32|64)|float(16|32|64)")
 NOT_FINITE = {"nan": "nan", "infinity": "inf", "-infinity": "-inf"}
@@ -361,7 +362,7 @@ def projection(image: Json) -> Json:
         fields["proj:geometry"] = {"type": "Polygon", "coordinates": [ring]}
         if "degrees" in place:
             longitude, latitude = place["degrees"]["center"]
-            fields["proj:centroid"] = {"lat": round(latitude, 7), "lon": round(longitude, 7)}
+            fields["proj:centroid"] = {"lat": round(latitude, 7), "lon": round((longitude + 180) % 360 - 180, 7)}
     if (size := _ground_size(place)) is not None:
         fields["gsd"] = size
     return fields
@@ -380,8 +381,8 @@ def _ground_size(place: Json) -> float | None:
 def media_type(url: str, *, is_placed: bool) -> str | None:
     """Return the media type of an image by its name; None of what has none."""
     name = without_query(url).lower()
-    kind = next((fmt.media_types[:1] for fmt in FORMATS if name.endswith(fmt.endings)), ())
-    found = next(iter(kind), None)
+    kinds = next((fmt.media_types for fmt in FORMATS if name.endswith(fmt.endings)), ())
+    found = NETCDF if NETCDF in kinds and name.endswith(NETCDF_ENDINGS) else next(iter(kinds), None)
     return f"{found}{GEOTIFF}" if found == TIFF and is_placed else found
 
 

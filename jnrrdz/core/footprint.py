@@ -76,8 +76,8 @@ def _edges(shape: tuple[int, int]) -> Line:
     return np.column_stack([column, row])
 
 
-def outlined(line: Line, shape: tuple[int, int]) -> Footprint:
-    """Return the ground within the edges of an image, each of them in `EDGE` - 1 points."""
+def outlined(line: Line, shape: tuple[int, int]) -> Footprint | None:
+    """Return the ground within the edges of an image, each of them in `EDGE` - 1 points; None where it has no area."""
     ring = np.vstack([line, line[:1]])
     ring[:, 0] = np.unwrap(ring[:, 0], period=TURN)
     ring[:, 1] = np.clip(ring[:, 1], -POLE, POLE)
@@ -98,7 +98,8 @@ def outlined(line: Line, shape: tuple[int, int]) -> Footprint:
         bbox = [-180.0, south, 180.0, north]
     else:
         bbox = [_wrapped(west), south, _wrapped(east, 180.0), north]
-    return Footprint(_geometry(ring), [round(number, DIGITS) for number in bbox])
+    geometry = _geometry(ring)
+    return Footprint(geometry, [round(number, DIGITS) for number in bbox]) if geometry["coordinates"] else None
 
 
 def _from_antimeridian(ring: Line, turn: float) -> Line:
