@@ -2,13 +2,14 @@
 
 Partial decoding (zarr.abc.codec as of zarr 3.4) is offered because it puts reading, decoding and selecting of a
 chunk into one step: that step runs off the event loop, once a chunk, and knows the chunk's place for its errors.
-Each codec is documented in docs/codecs/NAME/README.md.
+Each codec is documented in docs/codecs/NAME/README.md.  What decodes a format is imported when a chunk of it is:
+together they take half as long as zarr.
 """
 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +32,10 @@ from jnrrdz.core.codecs import (
 )
 from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
-from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder
-from jnrrdz.formats.nitf.decode import (
-    BlockDecoder,
-    ColourDecoder,
-    JpegDecoder,
-    VqDecoder,
-    block_samples,
-    sample_dtype,
-    table_of,
-)
-from jnrrdz.formats.nrrd.decode import TileCoder
-from jnrrdz.formats.tiff.decode import PaletteDecoder, TileDecoder, tile_samples
+from jnrrdz.formats.tiff.tags import tile_samples
+
+if TYPE_CHECKING:
+    from jnrrdz.formats.nrrd.decode import TileCoder
 
 type Shape = tuple[int, ...]
 
@@ -133,6 +125,8 @@ class TiffTileCodec(TileCodec):
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
+        from jnrrdz.formats.tiff.decode import PaletteDecoder, TileDecoder  # noqa: PLC0415  see the module
+
         if self.config.palette is not None:
             return PaletteDecoder(self.config, shape, dtype)
         return TileDecoder(self.config, shape, dtype, fill_value)
@@ -145,12 +139,16 @@ class Jpeg2000Codec(TileCodec):
 
     def samples(self) -> Iterable[Samples]:
         """Return what the main header says that the components hold."""
+        from jnrrdz.formats.jpeg2000.decode import component_samples  # noqa: PLC0415  see the module
+
         if self.config.palette is not None:
             return COLOUR
         return component_samples(self.config.main_header, self.config.components)
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
+        from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder  # noqa: PLC0415  see the module
+
         return Jpeg2000Decoder(self.config, shape, dtype, fill_value)
 
 
@@ -161,10 +159,14 @@ class Jpeg2000WindowCodec(TileCodec):
 
     def samples(self) -> Iterable[Samples]:
         """Return what the main header says that the components hold."""
+        from jnrrdz.formats.jpeg2000.decode import component_samples  # noqa: PLC0415  see the module
+
         return COLOUR if self.config.palette is not None else component_samples(self.config.main_header)
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
+        from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder  # noqa: PLC0415  see the module
+
         return WindowedDecoder(self.config, shape, dtype, fill_value)
 
 
@@ -181,6 +183,8 @@ class NitfCodec(TileCodec):
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""
+        from jnrrdz.formats.nitf.decode import ColourDecoder, table_of  # noqa: PLC0415  see the module
+
         if self.config.palette is None:
             return self.stored(self.config, shape, dtype, fill_value)
         table = table_of(self.config.palette, shape, dtype, self.config.name)
@@ -203,14 +207,20 @@ class JbpBlockCodec(NitfCodec):
 
     def stored_samples(self) -> Iterable[Samples]:
         """Return what the blocks hold."""
+        from jnrrdz.formats.nitf.decode import block_samples  # noqa: PLC0415  see the module
+
         return (block_samples(self.config),)
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for what is stored."""
+        from jnrrdz.formats.nitf.decode import BlockDecoder  # noqa: PLC0415  see the module
+
         return BlockDecoder(config, shape, dtype, fill_value)
 
     def index_dtype(self) -> np.dtype[Any]:
         """Return the type of the indices of a palette."""
+        from jnrrdz.formats.nitf.decode import sample_dtype  # noqa: PLC0415  see the module
+
         return sample_dtype(self.config.pixel_type, self.config.bits_per_pixel)
 
 
@@ -221,6 +231,8 @@ class JbpJpegCodec(NitfCodec):
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for what is stored."""
+        from jnrrdz.formats.nitf.decode import JpegDecoder  # noqa: PLC0415  see the module
+
         return JpegDecoder(config, shape, dtype, fill_value)
 
 
@@ -235,6 +247,8 @@ class NitfVqCodec(NitfCodec):
 
     def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:  # noqa: ARG002
         """Return the decoder for what is stored; blocks are never short."""
+        from jnrrdz.formats.nitf.decode import VqDecoder  # noqa: PLC0415  see the module
+
         return VqDecoder(config, shape, dtype)
 
 
@@ -245,6 +259,8 @@ class JnrrdTileCodec(TileCodec):
 
     def check_type(self, dtype: np.dtype[Any]) -> None:
         """Refuse an array of a type that tiles are not stored in."""
+        from jnrrdz.formats.nrrd.decode import TileCoder  # noqa: PLC0415  see the module
+
         TileCoder(self.config, (1,) * len(self.config.axes), dtype, 0)
 
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
@@ -263,6 +279,8 @@ class JnrrdTileCodec(TileCodec):
         chunk = manifest.chunk(path)
         return None if chunk is None else self.config.kind_of(chunk[1], chunk[0].keys.grid)
 
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> TileCoder:
+    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> "TileCoder":
         """Return the decoder for chunks of this shape and type."""
+        from jnrrdz.formats.nrrd.decode import TileCoder  # noqa: PLC0415  see the module
+
         return TileCoder(self.config, shape, dtype, fill_value)

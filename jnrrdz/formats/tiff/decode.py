@@ -23,7 +23,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import TIFF_TILE, TiffTileConfig
-from jnrrdz.core.configuration import Samples, check_type, in_type
+from jnrrdz.core.configuration import check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import (
@@ -48,6 +48,7 @@ from jnrrdz.formats.tiff.tags import (
     Tag,
     name_of,
     sample_dtype,
+    tile_samples,
 )
 
 JPEG_COLOURS = 3
@@ -259,12 +260,6 @@ DECODER_ERRORS = (
     tifffile.TiffFileError,
 )
 """What the libraries raise at bytes that they cannot decode."""
-
-
-def tile_samples(config: TiffTileConfig) -> Samples:
-    """Return what tiles of this configuration hold."""
-    samples = Samples.of(sample_dtype(config.bits_per_sample, config.sample_format))
-    return samples._replace(bits=max(config.bits_per_sample)) if samples.kind in "ui" else samples
 
 
 class TileDecoder:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from jnrrdz.core.codecs import TiffTileConfig
+from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import UnsupportedError
 
 
@@ -294,3 +296,9 @@ def sample_dtype(widths: Sequence[int], formats: Sequence[int]) -> np.dtype[Any]
         if 0 < bits <= most:
             return np.dtype(code)
     raise UnsupportedError(f"{bits} bits of {name_of(SampleFormat, form)}", field="BitsPerSample")
+
+
+def tile_samples(config: TiffTileConfig) -> Samples:
+    """Return what tiles of this configuration hold."""
+    samples = Samples.of(sample_dtype(config.bits_per_sample, config.sample_format))
+    return samples._replace(bits=max(config.bits_per_sample)) if samples.kind in "ui" else samples
