@@ -303,8 +303,8 @@ class ReadAhead:
         self._largest = largest
         self._keep = keep
         self._walk: Span = (0, 0)
-        self._head = b""
-        """The first block, while it is kept."""
+        self._recent = 0, b""
+        """Where the block that was read from last begins, and its bytes; none where it is no longer kept."""
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._starts: list[int] = []
         self._size: int | None = None
@@ -318,9 +318,10 @@ class ReadAhead:
 
     def __call__(self, start: int, stop: int) -> bytes:
         """Return the bytes of one span, fewer only at the end of the source."""
-        if self._head and 0 <= start <= stop <= len(self._head):  # most headers are there
-            self._blocks.move_to_end(0)
-            return self._head[start:stop]
+        first, block = self._recent
+        if block and first <= start <= stop <= first + len(block):  # most of a walk is there
+            self._blocks.move_to_end(first)
+            return block[start - first : stop - first]
         try:
             check([(start, stop)])
         except MalformedError as error:
@@ -333,6 +334,7 @@ class ReadAhead:
             return b""
         held = self._held(start)
         if held is not None and held[1] >= stop:
+            self._recent = held[0], self._blocks[held[0]]
             return self._blocks[held[0]][start - held[0] : stop - held[0]]
         return self._assemble(start, stop)
 
@@ -342,7 +344,7 @@ class ReadAhead:
         self.requests += 1
         self.bytes_read += len(head)
         self._store(0, head)
-        self._head = head
+        self._recent = 0, head
         self._walk = (0, len(head))
 
     def _assemble(self, start: int, stop: int) -> bytes:
@@ -418,5 +420,5 @@ class ReadAhead:
         while sum(map(len, self._blocks.values())) > self._keep and len(self._blocks) > 1:
             oldest, _ = self._blocks.popitem(last=False)
             self._starts.remove(oldest)
-            if oldest == 0:
-                self._head = b""
+            if oldest == self._recent[0]:
+                self._recent = 0, b""

@@ -139,9 +139,9 @@ class ChunkGrid:
 def _members(axis: Axis, factor: int) -> tuple[Ints, Ints]:
     """Return every pair of a chunk and a tile that it needs along one axis."""
     count = -(-axis.size(factor) // axis.chunk(factor))
-    spans = [axis.chunk_tiles(index, factor) for index in range(count)]
-    chunk = np.repeat(np.arange(count), [stop - start for start, stop in spans])
-    tile = np.concatenate([np.arange(start, stop) for start, stop in spans])
+    start, stop = axis.tiles_of_chunks(np.arange(count), factor)
+    chunk = np.repeat(np.arange(count), stop - start)
+    tile = np.arange(len(chunk)) + (start - np.cumsum(stop - start) + (stop - start))[chunk]
     return chunk, tile
 
 

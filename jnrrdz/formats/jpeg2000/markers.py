@@ -14,6 +14,9 @@ from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 FIELDS = struct.Struct(">HH8IH")  # Lsiz, Rsiz, X, Y, XO, YO, XT, YT, XTO, YTO, Csiz
@@ -91,6 +94,13 @@ class Axis:
         """Return the first tile that a chunk has samples of, and the one after the last."""
         first, stop = self.chunk_box(index, factor)
         return self._tile_of(first, factor), self._tile_of(stop - 1, factor) + 1
+
+    def tiles_of_chunks(self, index: NDArray[np.int64], factor: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the same of many chunks."""
+        first = -(-self.start // factor) + index * self.chunk(factor)
+        last = np.minimum(first + self.chunk(factor), -(-self.stop // factor)) - 1
+        begin, end = ((np.maximum(at * factor, self.start) - self.tile_start) // self.tile for at in (first, last))
+        return np.minimum(begin, self.tiles - 1), np.minimum(end, self.tiles - 1) + 1
 
     def _tile_of(self, sample: int, factor: int) -> int:
         # a sample belongs to the tile that holds its point of the grid; before the image there is none

@@ -21,6 +21,7 @@ type Ints = NDArray[np.int64]
 SOT = struct.Struct(">HHHIBB")  # marker, Lsot, Isot, Psot, TPsot, TNsot
 SOT_BYTES = SOT.size
 EOC = b"\xff\xd9"
+SOD = b"\xff\x93"
 SOT_LENGTH = 10
 TLM_WIDTHS = {0: 0, 1: 1, 2: 2}
 FIRST_BLOCK = 128 * 1024
@@ -72,16 +73,21 @@ class Walk:
             self._block = self._read(start, min(max(stop, start + size), self.stop))
         return self._block[start - self._start : stop - self._start]
 
-    def sot(self, offset: int) -> tuple[int, int, int]:
-        """Return Isot, Psot and TPsot of the tile-part at `offset`."""
-        data = self(offset, offset + SOT_BYTES)
+    def sot(self, offset: int) -> tuple[int, int, int, bool] | None:
+        """Return Isot, Psot and TPsot of the tile-part at `offset`, and whether SOD follows; None at the end.
+
+        A stream that ends without EOC has all of its tile-parts none the less.
+        """
+        data = self(offset, offset + SOT_BYTES + len(SOD))  # in one look: a file may have a million tile-parts
+        if not data or data.startswith(EOC):
+            return None
         if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90\0\x0a"):
             raise MalformedError(
                 f"{data[:4].hex(' ') or 'nothing'} where a tile-part begins", offset=offset, field="SOT"
             )
-        _, _, tile, length, part, _ = SOT.unpack(data)
+        _, _, tile, length, part, _ = SOT.unpack_from(data)
         self._parts, self._bytes = self._parts + 1, self._bytes + length
-        return tile, length, part
+        return tile, length, part, data.endswith(SOD)
 
     def exactly(self, start: int, stop: int) -> bytes:
         """Return bytes without reading on, fewer only at the end."""
@@ -157,14 +163,13 @@ def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes], N
     `see` is given each tile with the marker segments of its first tile-part.
     """
     rows: list[tuple[int, int, int]] = []
-    at = first
-    # a stream that ends without EOC has all of its tile-parts none the less
-    while walk(at, at + 2) not in {EOC, b""}:
-        tile, length, part = walk.sot(at)
+    at, tiles = first, siz.tiles
+    while (found := walk.sot(at)) is not None:
+        tile, length, part, is_bare = found
         if not length:  # a last tile-part leaves it open: up to EOC
             length = walk.stop - at - (2 if walk(max(walk.stop - 2, at), walk.stop) == EOC else 0)
-        if tile >= siz.tiles:
-            raise MalformedError(f"a tile-part of tile {tile}, where there are {siz.tiles}", offset=at, field="Isot")
+        if tile >= tiles:
+            raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", offset=at, field="Isot")
         if length <= SOT_BYTES or at + length > walk.stop:
             raise MalformedError(
                 f"a tile-part of {length} bytes would end at {at + length}, the codestream ends at {walk.stop}",
@@ -175,7 +180,7 @@ def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes], N
             raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
         rows.append((tile, at, length))
         if part == 0:
-            see(tile, walk.tile_header(at, length))
+            see(tile, b"" if is_bare and length > SOT_BYTES + 1 else walk.tile_header(at, length))
         at += length
     parts = TileParts(*np.array(rows, np.int64).reshape(-1, 3).T.copy())
     missing = np.setdiff1d(siz.needed(), parts.tile)
