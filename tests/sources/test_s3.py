@@ -2,15 +2,20 @@
 
 import io
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 import tifffile
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 import jnrrdz
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.sources import retry
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.s3 import sign
 from tests.servers.seaweed import ADMIN, READABLE, READER
 
 DATA = bytes(range(251)) * 400
@@ -117,3 +122,29 @@ def test_an_object_replaced_after_indexing_is_drift(seaweed, bucket, tmp_path, s
     with pytest.raises(DriftError, match="changed since it was scanned") as error:
         jnrrdz.open_group(str(refs), source_options=seaweed.options())["data"][:]
     assert f"s3://{bucket}/a.tif" in str(error.value)
+
+
+SIGNED = [
+    ("GET", "http://127.0.0.1:8333/bucket/a.tif", {"Range": "bytes=0-32767"}),
+    ("GET", "https://b.s3.eu-central-1.amazonaws.com/a/b%20c/%C3%A4~.tif", {"Range": "bytes=5-6", "If-Match": '"x"'}),
+    (
+        "HEAD",
+        "https://s3.amazonaws.com:443/bucket//a/../b.tif?versionId=a%2Fb%3D",
+        {"x-amz-request-payer": "requester"},
+    ),
+    ("GET", "http://[::1]:9000/bucket/a.tif?b=2&a=1&a=0&c", {"Accept-Encoding": "identity", "X-Odd": "  two   words "}),
+    ("GET", "https://Bucket.Example.org/", {}),
+]
+
+
+@pytest.mark.parametrize("token", [None, "session/token=="])
+@pytest.mark.parametrize(("method", "url", "headers"), SIGNED)
+def test_a_signature_is_the_one_that_botocore_makes(method, url, headers, token):
+    credentials = Credentials("AKIAEXAMPLE", "secret/+key", token).get_frozen_credentials()
+    request = AWSRequest(method, url, headers=headers)
+    S3SigV4Auth(credentials, "s3", "eu-central-1").add_auth(request)
+    now = datetime.strptime(request.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    made = sign(method, url, headers, credentials, region="eu-central-1", now=now)
+    assert {name.lower(): value for name, value in made.items()} == {
+        name.lower(): value for name, value in request.headers.items()
+    }
