@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import glymur
 import numpy as np
 import rasterio
 import rasterio.shutil
@@ -159,6 +160,26 @@ def small_tiles() -> list[bytes]:
     """Return 64 deflated tiles of 16x16 uint8 that differ in content and length."""
     ramp = np.add.outer(np.arange(SMALL_TILE), np.arange(SMALL_TILE))
     return [zlib.compress((ramp * (k % 8) // (1 + k // 8) + k).astype(np.uint8).tobytes()) for k in range(64)]
+
+
+def small_cog() -> Path:
+    """Return a COG of 512 x 512 in four tiles with one overview, as scenes are cut into."""
+    path = cache() / "small.tif"
+    if not path.exists():
+        rows, columns = np.mgrid[:512, :512]
+        options = {**COG_OPTIONS, **GEO, "BLOCKSIZE": 256, "COMPRESS": "DEFLATE", "PREDICTOR": 2, "nodata": 7}
+        with rasterio.open(path, "w", width=512, height=512, count=1, dtype="uint16", **options) as target:
+            target.write((rows * columns // 64).astype("u2"), 1)
+    return path
+
+
+def small_jp2() -> Path:
+    """Return a JPEG 2000 of 2048 x 2048 in 1,024 tiles at six resolutions."""
+    path = cache() / "small.jp2"
+    if not path.exists():
+        pixels = (np.add.outer(np.arange(2048), np.arange(2048)) // 8).astype(np.uint8)
+        glymur.Jp2k(path, data=pixels, tilesize=(64, 64))
+    return path
 
 
 def many_tiles(count: int) -> Path:

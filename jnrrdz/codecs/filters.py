@@ -25,8 +25,8 @@ from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, chunk_of, component_samples
 from jnrrdz.formats.nitf.decode import sample_dtype
-from jnrrdz.formats.tiff.decode import TileDecoder, tile_samples
-from jnrrdz.formats.tiff.tags import Planar
+from jnrrdz.formats.tiff.decode import TileDecoder
+from jnrrdz.formats.tiff.tags import Planar, tile_samples
 
 
 class Filter(Codec):  # type: ignore[misc]  # numcodecs has no types
