@@ -7,6 +7,7 @@ forks a child for each file.
 import importlib.util
 import sys
 from functools import partial
+from pkgutil import resolve_name
 
 import jnrrdz
 from jnrrdz import codecs, formats
@@ -20,7 +21,10 @@ def main() -> None:
     spec.loader.exec_module(module)
     for name in codecs.__all__:
         getattr(codecs, name)
-    _ = formats.FORMATS, jnrrdz.open_group
+    for fmt in formats.FORMATS:
+        for function in filter(None, (fmt.decoders, fmt.scan)):
+            resolve_name(function)
+    _ = jnrrdz.open_group
     jnrrdz.index = partial(jnrrdz.index, codecs=mode)
     sys.argv = [script, *arguments]
     module.main()
