@@ -104,6 +104,19 @@ print(*sorted({UNNEEDED | {"pyproj"}!r} & set(sys.modules)))
     assert jnrrdz.open_group(tmp_path / "a.json")["data"].shape == (40, 50)
 
 
+def test_opening_a_manifest_imports_no_decoder_and_reading_it_its_own(tmp_path, images):
+    jnrrdz.index(images[0], tmp_path / "a.json", codecs="proposal")
+    code = """
+import sys, jnrrdz
+array = jnrrdz.open_group(sys.argv[1])["data"]
+decoders = lambda: [name for name in sys.modules if name.startswith("jnrrdz.formats.") and "decode" in name]
+print(decoders())
+array[0, 0]
+print(decoders())
+"""
+    assert ran(code, str(tmp_path / "a.json")).splitlines() == ["[]", "['jnrrdz.formats.tiff.decode']"]
+
+
 def test_the_command_line_as_a_module():
     shown = subprocess.run(
         [sys.executable, "-m", "jnrrdz", "--help"], capture_output=True, text=True, check=True
