@@ -106,6 +106,8 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
         raise UnsupportedError("this is a scanned image, not a manifest")
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
     origin = group.origin
+    if origin.get("cube"):
+        raise UnrepresentableError("a cube, of whose files one changed; jnrrdz cube --overwrite makes it anew")
     asked = origin.get("options")
     if not isinstance(asked, dict):
         raise UnrepresentableError("it does not say how its sources were scanned; index them again", field="options")

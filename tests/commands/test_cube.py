@@ -233,6 +233,23 @@ def test_other_grids_are_refused_in_words_or_put_apart(tmp_path, name):
         assert len(made.groups) == 2
 
 
+def test_refresh_leaves_a_cube_as_it_is_and_says_what_helps(tmp_path):
+    for day in (1, 2):
+        write(tmp_path / f"a_2024060{day}.tif", np.full((64, 64), day, "u2"), 10)
+    files = [str(tmp_path / f"a_2024060{day}.tif") for day in (1, 2)]
+    for name in ("c.json", "copy.json"):
+        if name == "c.json":
+            cube(files, tmp_path / name, time_from=r"_(\d{8})")
+        else:
+            jnrrdz.convert(tmp_path / "c.json", tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        with (tmp_path / "a_20240602.tif").open("ab") as file:
+            file.write(b"longer")
+        with pytest.raises(UnrepresentableError, match=r"a cube, .* jnrrdz cube --overwrite makes it anew"):
+            jnrrdz.refresh(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+
+
 def test_nothing_is_made_of_nothing(tmp_path):
     with pytest.raises(JnrrdzError, match="no image"):
         cube([str(tmp_path / "gone.tif")], tmp_path / "c.json", CubeOptions(time_from="(x)"))

@@ -123,7 +123,12 @@ def test_who_opened_the_older_parquet_reads_it_afterwards(day, tmp_path):
     expected = [pixels(1), pixels(2)]
     opened = {"ours": jnrrdz.open_group(out), "fsspec's": by_zarr(out)}  # no record has been read
     lazy = xr.open_dataset(out, engine="jnrrdz", chunks={}, mask_and_scale=False)
+    times = fsspec.filesystem("reference", fo=str(out), skip_instance_cache=True).cat_file("time/0")
     cube([day(number) for number in (3, 4, 5)], out, MORE)
+    longer = fsspec.filesystem("reference", fo=str(out), skip_instance_cache=True).cat_file("time/0")
+    # a chunk of the axis stays as long as it is, and holds the older times where they were
+    assert (len(longer), longer[: 2 * 8]) == (len(times), times[: 2 * 8])
+    assert longer != times
     for name, group in opened.items():
         assert group["time"].shape == (2,), name
         np.testing.assert_array_equal(group["time"][...], jnrrdz.open_group(out)["time"][:2], name)
