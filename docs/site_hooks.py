@@ -33,8 +33,12 @@ def _expanded(entry: Any) -> list[Any]:
     if not entry.endswith("/*"):
         return [entry]
     folder = ROOT / "docs" / entry.removesuffix("/*")
-    pages = sorted(path.relative_to(ROOT / "docs").as_posix() for path in folder.rglob("*.md"))
+    pages = sorted((path.relative_to(ROOT / "docs").as_posix() for path in folder.rglob("*.md")), key=_without_ending)
     return sorted(pages, key=lambda page: page != f"{entry.removesuffix('/*')}/README.md")
+
+
+def _without_ending(page: str) -> str:
+    return page.removesuffix(".md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
