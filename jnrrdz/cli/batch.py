@@ -61,7 +61,11 @@ class Shard(click.ParamType[tuple[int, int]]):
 @click.option("--since", metavar="TIME", help="Take only what was modified since then.")
 @click.option("--shard", type=Shard(), help="Take the part I of N, by the hash of each URL.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 4096), default=64, show_default=True, help="Sources at once.")
-@click.option("--processes", type=click.IntRange(1, 256), help="By default one a core, and one for few sources.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    help="Processes; by default one for each core, or one if sources are few.",
+)
 @click.option("--scheduler", metavar="URL|local", help="Work on this dask.distributed cluster.")
 @click.option(
     "--retries",
@@ -70,10 +74,12 @@ class Shard(click.ParamType[tuple[int, int]]):
     show_default=True,
     help="Tries after a failure that may pass, such as a busy server.",
 )
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For each source.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For all tries of a source."
+)
 @click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop when N sources failed.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
-@click.option("--resume", is_flag=True, help="Leave what is done and whose source has not changed.")
+@click.option("--resume", is_flag=True, help="Skip sources whose manifest is up to date.")
 @click.option("--overwrite", is_flag=True, help="Replace manifests that exist.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written.")
 @click.option("--report", type=click.Path(), metavar="FILE", help="Write what --json writes to a file; - is stdout.")

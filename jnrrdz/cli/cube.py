@@ -37,7 +37,7 @@ TOLD = 5
     "--time-from", metavar="REGEX|metadata", help="Where the time stands, if not in the STAC item or the metadata."
 )
 @click.option("--band-from", metavar="REGEX", help="Where the band stands in a name; else the asset's key.")
-@click.option("--by-day", is_flag=True, help="Take the files of one day (UTC) for one time.")
+@click.option("--by-day", is_flag=True, help="Give all files of one day (UTC) one time.")
 @click.option("--latest", is_flag=True, help="Of files with the same pixels take the one changed last.")
 @click.option(
     "--by", metavar="NAME,...", help="Of files with the same pixels take the better: datetime, updated, created, cloud."

@@ -73,7 +73,7 @@ def merge(console: Console, /, refs: Sequence[str], output: str, *, reach: Reach
     """Write one manifest of many of the same grid, without copying or decoding anything.
 
     REFS are manifests (JSON or Parquet) or images, which are scanned.  The values along the axis order
-    them.  What most of them have in shape, type, codecs, CRS and names is what the others have to have.
+    them.  Most of REFS agree in shape, type, codecs, CRS and names; what differs from them is refused.
     """
     from jnrrdz.commands.merge import merge as run  # noqa: PLC0415  see the package
 
@@ -183,8 +183,8 @@ Examples:
 def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, **options: Any) -> None:
     """Compare the sources of each manifest (REFS) with what it records, and scan again those that changed.
 
-    A manifest whose sources are as they were is left alone.  Of a merged one only the changed members are
-    scanned, and they have to have the form that they had.
+    A manifest whose sources are as they were is left alone.  In a merged one, only the changed members are
+    scanned, and each must have kept its form.
     """
     from jnrrdz.commands.refresh import refresh as run  # noqa: PLC0415  see the package
 
@@ -215,8 +215,8 @@ Examples:
 
 @click.command(epilog=VERIFY_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="REFS|SRC...", type=click.Path())
-@click.option("--deep", is_flag=True, help="Read every chunk, not a few of each array, and compare every checksum.")
-@click.option("--drift", is_flag=True, help="Compare the sources' size and ETag with the recorded ones, no more.")
+@click.option("--deep", is_flag=True, help="Read every chunk instead of a few, and compare every checksum.")
+@click.option("--drift", is_flag=True, help="Compare only the sources' size and ETag with the recorded ones.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=32, show_default=True, help="Sources at a time.")
 @json_option
 @access_options()
@@ -225,9 +225,9 @@ Examples:
 def verify(console: Console, /, names: Sequence[str], *, reach: Reach, **options: Any) -> None:
     """Tell whether manifests (REFS) still say what is in their sources.
 
-    Looked at are the state of every source, every range, the tables of the files, and some chunks of each
-    array by reading them.  An image (SRC) is scanned first.  What is wrong is a table on stdout, and the
-    exit code is 4.
+    It compares the manifest with the state of every source, with its size and with the file's own tables, and
+    reads some chunks of each array. An image (SRC) is scanned first. Findings are a table on stdout; the exit
+    code is 4 then.
     """
     if options["deep"] and options["drift"]:
         raise click.UsageError("--drift looks at no chunk; leave out --deep.")

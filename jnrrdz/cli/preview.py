@@ -58,7 +58,9 @@ class Indices(click.ParamType[dict[str, int]]):
 @click.option("--size", type=int, default=512, show_default=True, help="Pixels along the longer side.")
 @click.option("--bands", type=Bands(), help="One band, or three for red, green and blue, counted from 1.")
 @click.option("--group", metavar="PATH", help="Show this group, not the first image.")
-@click.option("--stretch", metavar="LOW,HIGH", help="Per cent of the pixels, or min,max; 2,98 but for bytes.")
+@click.option(
+    "--stretch", metavar="LOW,HIGH", help="Per cent of the pixels, or min,max; by default 2,98, and none for bytes."
+)
 @click.option("--at", type=Indices(), help="Where along further axes; else the first, and the middle of z.")
 @click.option("--overwrite", is_flag=True, help="Replace a picture that exists.")
 @json_option
@@ -75,7 +77,7 @@ def preview(
     reach: Reach,
     **how: Any,
 ) -> None:
-    """Draw a picture of SRC, an image or a manifest; of several one each, in the directory OUT.
+    """Draw a picture of each SRC, an image or a manifest; with several, OUT is a directory.
 
     The picture is read from the coarsest level that suffices, and shown in its own colours.  What has no data is
     transparent.

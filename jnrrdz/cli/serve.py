@@ -30,7 +30,9 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("sources", metavar="SRC...", nargs=-1, required=True, type=click.Path())
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; any but 127.0.0.1 needs a token."
+)
 @click.option("--token", help="First part of every path; made up where --host is another address.")
 @click.option("--server-name", "names", multiple=True, help="Name that clients use for this machine. Repeatable.")
 @click.option(
@@ -39,7 +41,7 @@ Examples:
     type=click.Choice(["zstd", "gzip", "bytes"]),
     default="zstd",
     show_default=True,
-    help="Of chunks.",
+    help="Compression of chunks.",
 )
 @click.option(
     "--allow-origin",
@@ -66,7 +68,7 @@ Examples:
 def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **options: Any) -> None:
     """Serve each SRC (an image, a manifest, or a folder of them) as plain Zarr v3.
 
-    Readers need no codecs but bytes and zstd or gzip: zarr-python and tensorstore, to name two.
+    Readers need only the codecs bytes and zstd (or gzip), which zarr-python, tensorstore and others have.
     """
     from jnrrdz.manifests.manifest import split_version  # noqa: PLC0415  see the package
 

@@ -41,10 +41,20 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @click.argument("src", metavar="SRC", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The JNRRD to write.")
 @click.option("--tile", "tile_sizes", required=True, type=Numbers(), help="Size of tiles, x (the fastest axis) first.")
-@click.option("--compression", type=click.Choice(COMPRESSIONS), default="zstd", show_default=True, help="Of each tile.")
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="zstd",
+    show_default=True,
+    help="How each tile is compressed.",
+)
 @click.option("--levels", type=click.IntRange(1), default=1, show_default=True, help="Levels, the full one included.")
-@click.option("--method", type=click.Choice(METHODS), default="average", show_default=True, help="Makes levels.")
-@click.option("--factors", type=Numbers(), help="Of each level, as --tile; by default 2 along axes of space.")
+@click.option("--method", type=click.Choice(METHODS), default="average", show_default=True, help="How levels are made.")
+@click.option(
+    "--factors",
+    type=Numbers(),
+    help="How much coarser each level is, in the order of --tile; by default 2 along axes of space.",
+)
 @click.option("--endian", type=click.Choice(["little", "big"]), default="little", show_default=True, help="Byte order.")
 @click.option("--external", is_flag=True, help="Write each tile to a file of its own, in a folder beside OUT.")
 @click.option("--group", metavar="PATH", help="Tile this group or array, not the full-resolution image.")
