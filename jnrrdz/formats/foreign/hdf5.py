@@ -129,6 +129,8 @@ def _of_storage(dataset: Any, inline: dict[str, bytes], path: str) -> str | None
     if plist.get_layout() == h5py.h5d.COMPACT and dataset.size:
         inline[path] = np.asarray(dataset[()]).tobytes()
         return None
+    if any(len(axis) > 1 for axis in dataset.dims):
+        return "several dimension scales of one axis"
     return _of_room(dataset) or _of_filters(dataset, plist)
 
 
