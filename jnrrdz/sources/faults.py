@@ -212,8 +212,7 @@ def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError 
     if link is None:
         return None
     bucket, _, key = link.partition("://")[2].partition("/")
-    seen: BaseException | None = error
-    while seen is not None:
+    for seen in _chain(error):
         if type(seen).__name__ in {"NoCredentialsError", "PartialCredentialsError"}:
             return no_credentials(bucket)
         answer = getattr(seen, "response", None)
@@ -221,7 +220,6 @@ def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError 
             region = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
             who = identity_of(fs)
             return explain_s3(answer["Error"]["Code"], bucket, key, who, region=region, action=action)
-        seen = seen.__cause__ or seen.__context__
     return None
 
 
@@ -260,13 +258,21 @@ def _unknown_scheme(text: str) -> str | None:
     return f"no file system of fsspec reads addresses that begin with {found}://{meant}"
 
 
-def _unreached(error: BaseException | None) -> str | None:
+def _unreached(error: BaseException) -> str | None:
     """Return what to say of a host that aiohttp could not connect to, None where that is not what happened."""
-    while error is not None:
-        host, port = getattr(error, "host", ""), getattr(error, "port", "")
-        if type(error).__name__ == "ClientConnectorDNSError":
+    for seen in _chain(error):
+        host, port = getattr(seen, "host", ""), getattr(seen, "port", "")
+        if type(seen).__name__ == "ClientConnectorDNSError":
             return f"no host has the name {host}; check the address"
-        if type(error).__name__ == "ClientConnectorError":
+        if type(seen).__name__ == "ClientConnectorError":
             return f"no connection to {host}:{port}; check the address, and that a server answers there"
-        error = error.__cause__ or error.__context__
     return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what led to it, each once: who raises an error from what it led to makes a circle."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

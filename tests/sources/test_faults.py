@@ -227,3 +227,19 @@ def test_a_server_without_ranges_is_read_whole_where_that_is_little(nginx, tmp_p
     (line,) = done.output.splitlines()
     assert (done.exit_code, out.exists()) == (1, False)
     assert "the server ignores ranges" in line
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("url", ["s3://place/a.tif", "http://place/a.tif"])
+def test_an_error_raised_from_what_it_led_to_is_told(url):
+    """A client that tries again raises the first error once more, while it handles one that was raised from it."""
+    first = OSError("no way there")
+
+    def fail():
+        try:
+            raise ConnectionError("nor there") from first  # noqa: TRY301  the same
+        except ConnectionError:
+            raise first  # noqa: B904  the cause is left as it is, as in the clients
+
+    with pytest.raises(JnrrdzError, match="reading failed: no way there"), s3_faults.translate_errors(url, "reading"):
+        fail()
