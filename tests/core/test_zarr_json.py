@@ -172,7 +172,7 @@ def test_a_document_that_says_less_is_read_too():
         ({"fill_value": "x"}, MalformedError, "fill_value"),
         ({"codecs": [3]}, MalformedError, "not an array's metadata"),
         ({"data_type": "string"}, UnsupportedError, "data type 'string'"),
-        ({"data_type": {"name": "x"}}, MalformedError, "not an array's metadata"),
+        ({"data_type": {"name": "x"}}, UnsupportedError, "data type {'name': 'x'}"),
         ({"chunk_grid": {"name": "rectilinear"}}, UnsupportedError, "rectilinear"),
         ({"chunk_key_encoding": {"name": "other"}}, UnsupportedError, "other"),
         ({"storage_transformers": [{"name": "x"}]}, UnsupportedError, "storage transformers"),

@@ -432,6 +432,7 @@ def test_in_place_and_back(write_n5, tmp_path, chain, path):
 
 def test_in_place_leaves_zarr_of_others_alone(write_n5, tmp_path):
     write_n5(tmp_path / "c/a", values_of((4, 4)), (4, 4))
+    (tmp_path / "c/attributes.json").write_text('{"n5": "2.5.0"}')
     (tmp_path / "c/zarr.json").write_text('{"attributes": {}}')
     before = snapshot(tmp_path)
     with pytest.raises(jnrrdz.JnrrdzError, match="not of jnrrdz's making"):

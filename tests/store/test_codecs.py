@@ -146,7 +146,9 @@ BOMBS = {
 def test_a_bomb_is_refused(tmp_path, codecs, chunk, opened):
     facts = {"data_type": "variable_length_bytes", "fill_value": ""} if codecs[0]["name"] == "vlen-bytes" else {}
     manifest = manifest_of(tmp_path, codecs, chunk, **facts)
-    with pytest.raises(JnrrdzError):
+    # zarr refuses a shard that is shorter than its index before our codecs are asked
+    refused = (JnrrdzError, ValueError) if codecs[0]["name"] == "sharding_indexed" else JnrrdzError
+    with pytest.raises(refused):
         opened(manifest)["data"][:]
 
 
