@@ -45,17 +45,23 @@ _own = threading.local()
 @contextmanager
 def turn() -> Iterator[None]:
     """Work, when it is this thread's turn."""
-    with _turn:
-        _own.turn = True
-        try:
-            yield
-        finally:
+    _turn.acquire()
+    _own.turn = True
+    try:
+        yield
+    finally:
+        if _own.turn:
             _own.turn = False
+            _turn.release()
 
 
 @contextmanager
 def turn_given_up() -> Iterator[None]:
-    """Let others work while this thread waits for what is not in this process."""
+    """Let others work while this thread waits for what is not in this process.
+
+    It goes on without the turn where that does not come back: whoever has it may wait for a lock of a library that
+    this thread holds, as h5py's, which a file is read under.
+    """
     if not getattr(_own, "turn", False):
         yield
         return
@@ -64,9 +70,11 @@ def turn_given_up() -> Iterator[None]:
     try:
         yield
     finally:
-        _turn.acquire()
-        _own.turn = True
+        _own.turn = _turn.acquire(timeout=_PATIENCE)
 
+
+_PATIENCE = 0.25
+"""Seconds that a thread waits for its turn to come back."""
 
 _LOOK = 0.25
 """Seconds between two looks at whether to stop."""

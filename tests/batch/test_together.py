@@ -1,6 +1,8 @@
 """Batches into one output along an axis, beside `jnrrdz.merge` of the same sources and their pixels."""
 
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import tifffile
 import zarr
 
 import jnrrdz
-from jnrrdz.batches import run
+from jnrrdz.batches import run, work
 from jnrrdz.errors import JnrrdzError
 
 
@@ -95,3 +97,30 @@ def test_a_batch_that_was_stopped_writes_nothing(days, tmp_path):
     done = run.batch(f"{days}/", tmp_path / "o.json", concat_dim="time", fail_fast=True)
     assert done.stopped == "1 failed"
     assert not (tmp_path / "o.json").exists()
+
+
+@pytest.mark.timeout(60)
+def test_a_lock_that_is_held_while_reading_stops_nobody():
+    """h5py reads a file under a lock of its own: who has the turn may wait for it."""
+    lock, waits, done = threading.Lock(), threading.Event(), []
+
+    def reads_under_the_lock():
+        with work.turn(), lock, work.turn_given_up():
+            assert waits.wait(30)
+        done.append("read")
+
+    def waits_for_the_lock():
+        with work.turn():
+            waits.set()
+            with lock:
+                done.append("waited")
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (reads_under_the_lock, waits_for_the_lock)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join(30)
+    assert sorted(done) == ["read", "waited"]
+    with work.turn():
+        done.append("free again")

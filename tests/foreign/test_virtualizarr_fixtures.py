@@ -5,10 +5,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import xarray as xr
 
 import jnrrdz
 
 fixtures = pytest.importorskip("virtualizarr.tests.test_parsers.conftest")
+xr.set_options(warn_for_unclosed_files=False)  # xarray's own tests, which they import, warn of files of all others
 SAME = (
     "empty_dataset_hdf5_url",
     "no_chunks_hdf5_url",
