@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -366,7 +366,7 @@ class _Run:
         """Return the counts, all outputs being written, or the one where that is asked for."""
         start = time.perf_counter()
         batch = Batch()
-        try:
+        with self.catalog or nullcontext(), closing(self.together) if self.together else nullcontext():
             if self.together is not None:
                 self.together.check()
             if self.catalog is not None and not self.plan.work.dry_run:
@@ -376,13 +376,6 @@ class _Run:
                 self.catalog.finish()
             if self.together is not None and batch.stopped is None:
                 batch.left_out = self.together.merge().left_out
-        except BaseException as error:
-            if self.catalog is not None:
-                self.catalog.give_up(error)
-            raise
-        finally:
-            if self.together is not None:
-                self.together.close()
         batch.seconds = time.perf_counter() - start
         return batch
 

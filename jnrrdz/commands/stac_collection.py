@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, Self
 
 from jnrrdz.batches.stac import LINES
 from jnrrdz.commands.facts import Facts
@@ -219,9 +220,14 @@ class Catalog:
         with self._file(self.collection) as stream:
             stream.write(json.dumps(whole, indent=1).encode())
 
-    def give_up(self, error: BaseException) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Leave nothing of lines that are not all there."""
-        self._open.__exit__(type(error), error, error.__traceback__)
+        self._open.__exit__(kind, error, traceback)
 
 
 def cube_collection(root: VirtualGroup, out: str, form: str, *, files: int, name: str = "") -> Json:

@@ -378,3 +378,15 @@ def test_memory_grows_by_names_alone(tmp_path):
     catalog.finish()
     assert kept < 2000 * 300 < 2000 * size / 5
     assert len((tmp_path / "all.ndjson").read_text().splitlines()) == 2001
+
+
+def test_lines_of_a_batch_that_was_interrupted_are_not_there(archive, tmp_path):
+    def interrupt(_, so_far):
+        if so_far.total > 2:  # lines are written already
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "stac"
+    folder.mkdir()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        written(archive, folder / "all.ndjson", on_outcome=interrupt)
+    assert list(folder.iterdir()) == [], caught  # what is kept of the error keeps what was open
