@@ -42,18 +42,18 @@ def _drop_unwritten() -> None:
 
 
 COMMANDS = {
-    "batch": ("batch", "Write manifests of many images: patterns, lists, STAC."),
+    "batch": ("index", "Write manifests of many images: patterns, lists, STAC."),
     "codecs": ("codecs", "Show what can be decoded here, or whether a manifest can."),
     "convert": ("manifests", "Write manifests in another form, or for moved sources."),
-    "cube": ("cube", "Put files of many dates, bands and places together as time, band, y, x."),
+    "cube": ("manifests", "Put files of many dates, bands and places together as time, band, y, x."),
     "index": ("index", "Write the manifest of an image, or of several."),
     "info": ("info", "Show what an image or a manifest holds."),
     "ls": ("info", "List groups and arrays."),
     "merge": ("manifests", "Put manifests of one grid together along an axis."),
-    "preview": ("preview", "Draw a small picture of an image."),
+    "preview": ("pixels", "Draw a small picture of an image."),
     "refresh": ("manifests", "Scan again what changed, and write manifests anew."),
     "serve": ("serve", "Serve plain Zarr over HTTP."),
-    "tile": ("tile", "Write a tiled, multi-resolution JNRRD."),
+    "tile": ("pixels", "Write a tiled, multi-resolution JNRRD."),
     "verify": ("manifests", "Check manifests against their sources."),
 }
 """The module of every command, and its line in the list of them."""

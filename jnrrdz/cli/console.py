@@ -32,23 +32,22 @@ INTERRUPTED = 130
 
 def say(text: str, *, err: bool = False, label: str = "") -> None:
     """Print one line: nothing of it drives a terminal or shows a secret.  All that is no JSON is printed here."""
-    shown = _inert(printable(text))
+    shown = printable(text)
+    if in_github():  # its runner reads commands in what a step prints
+        shown = f"\\{shown}" if shown.lstrip().startswith("::") else shown.replace("##[", "#\\#[")
     click.echo(f"{label} {shown}" if label else shown, err=err)
 
 
 def in_github() -> bool:
-    """Whether this runs as a step of GitHub Actions, whose runner reads commands in what a step prints.
+    """Whether this runs as a step of GitHub Actions.
 
     https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
     """
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
 
-def _inert(text: str) -> str:
-    """Return a line in which that runner reads no command: what is printed may be a stranger's."""
-    if not in_github():
-        return text
-    return f"\\{text}" if text.lstrip().startswith("::") else text.replace("##[", "#\\#[")
+ANNOTATED = 10
+"""Failures or findings that are shown beside a workflow's run: no more of a step are."""
 
 
 def annotate(text: str, source: str = "") -> None:

@@ -1,19 +1,33 @@
-"""`jnrrdz index`: sources to manifests.
+"""`jnrrdz index` and `jnrrdz batch`: sources to a manifest each.
 
-Several sources become a manifest each in one directory; a source that fails does not stop the others.
+A source that fails does not stop the others.  Progress goes to stderr, a line every few seconds.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
-from jnrrdz.cli.console import Console, console_of, counts
+from jnrrdz.cli.console import (
+    ANNOTATED,
+    SOME_FAILED,
+    Console,
+    annotate,
+    console_of,
+    counted,
+    counts,
+    echo_json,
+    say,
+    step_summary,
+)
 from jnrrdz.cli.options import (
     IMAGES,
     ONE,
     OVERWRITE,
+    STDOUT,
     Reach,
     ScanCommand,
     as_file,
@@ -22,12 +36,14 @@ from jnrrdz.cli.options import (
     index_options,
     json_option,
     planned_manifests,
+    stac_options,
 )
 from jnrrdz.options import ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
-    from jnrrdz.api import Indexed
+    from jnrrdz.batches.item import Outcome
+    from jnrrdz.batches.run import Batch
 
 EPILOG = """\b
 Examples:
@@ -128,12 +144,154 @@ def _index(console: Console, source: str, place: str, wish: Wish) -> None:
         own = wish.reach.options(source) if form == "icechunk" else None
         output = replace(wish.form, target_options=wish.reach.options(place) or own)
         made = api.index(source, out, options=wish.scan, form=output, access=wish.reach.access(source))
-    _tell(console, replace(made, output=place))
-
-
-def _tell(console: Console, made: "Indexed") -> None:
     if console.as_json:
         members = {name: value for name, value in asdict(made).items() if name != "source"}
-        console.tell_json(made.source, members | {"output": hidden(made.output)})
+        console.tell_json(made.source, members | {"output": hidden(place)})
     numbers = counts(array=made.arrays, chunk=made.chunks, request=made.requests, byte=made.bytes_read)
-    console.note(f"{made.source} -> {made.output}: {numbers} read")
+    console.note(f"{made.source} -> {place}: {numbers} read")
+
+
+EVERY = 5.0
+"""Seconds between two lines of progress."""
+
+BATCH_EPILOG = """\b
+Examples:
+  jnrrdz batch 's3://bucket/2024/**/*.tif' -o 's3://out/{path}.json' -j 128 --resume
+  jnrrdz batch --from-file list.txt -o 'refs/{stem}.json' --shard 1/4 --report report.jsonl
+  jnrrdz batch scenes/ -o 'refs/{path}.json' --stac-out stac/ --time-from '_([0-9]{8})'
+"""
+
+
+class Shard(click.ParamType[tuple[int, int]]):
+    """`i/n`, from 1."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return both numbers."""
+        first, slash, second = str(value).partition("/")
+        if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+            self.fail(f"{value!r} is no shard; the first of four is 1/4", param, ctx)
+        return int(first), int(second)
+
+
+@click.command(cls=ScanCommand, epilog=BATCH_EPILOG)
+@click.argument("sources", nargs=-1, metavar="[SRC]...")
+@click.option("-o", "--output", required=True, metavar="TEMPLATE", help="Output for each, with {stem}, {path}, ...")
+@click.option("--from-file", "lists", multiple=True, metavar="FILE", help="Sources, one on a line; - is stdin.")
+@click.option("--stac", multiple=True, metavar="URL", help="STAC JSON, or stac-geoparquet.")
+@click.option("--asset", "assets", multiple=True, metavar="KEY|TYPE", help="Assets of STAC items: keys or media types.")
+@click.option("--stac-out", metavar="OUT", help="Write STAC items and a collection: a folder, or OUT.ndjson.")
+@click.option("--collection", default="", metavar="ID", help="Name of that collection; by default the one of OUT.")
+@stac_options
+@click.option("--include", multiple=True, metavar="PATTERN", help="Take only names or paths that fit.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out names or paths that fit.")
+@click.option("--concat-dim", metavar="DIM", help="Put all into one OUT along this axis, as merge does.")
+@click.option("--coord-from", metavar="REGEX|metadata", help="As for merge; names are the sources' URLs.")
+@click.option("--keep-order", is_flag=True, help="As for merge.")
+@click.option("--skip-mismatched", is_flag=True, help="As for merge.")
+@click.option("--since", metavar="TIME", help="Take only what was modified since then.")
+@click.option("--shard", type=Shard(), help="Take the part I of N, by the hash of each URL.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 4096), default=64, show_default=True, help="Sources at once.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    help="Processes; by default one for each core, or one if sources are few.",
+)
+@click.option("--scheduler", metavar="URL|local", help="Work on this dask.distributed cluster.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 100),
+    default=3,
+    show_default=True,
+    help="Tries after a failure that may pass, such as a busy server.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For all tries of a source."
+)
+@click.option("--max-errors", type=click.IntRange(1), metavar="N", help="Stop when N sources failed.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first failure.")
+@click.option("--resume", is_flag=True, help="Skip sources whose manifest is up to date.")
+@click.option("--overwrite", is_flag=True, help="Replace manifests that exist.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written.")
+@click.option("--report", type=click.Path(), metavar="FILE", help="Write what --json writes to a file; - is stdout.")
+@json_option
+@index_options
+@console_options
+@console_of
+def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Reach, **options: Any) -> None:
+    """Write a manifest of each of many sources.
+
+    SRC is an image, a pattern, a prefix (with a slash at its end) or local directory, @FILE or - for a list,
+    or a STAC document.  Exit code 3: some sources failed.
+    """
+    from jnrrdz.batches import run  # noqa: PLC0415  see the package
+    from jnrrdz.batches.selection import Selection  # noqa: PLC0415  the same
+
+    if options["report"] == STDOUT:
+        console.as_json, options["report"] = True, None
+    names = [each.name for each in fields(Selection) if each.name != "sources"]
+    selected = {name: options.pop(name) for name in names}
+    if not (sources or selected["lists"] or selected["stac"]):
+        raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
+    console.hush_icechunk()
+    result = run.batch(
+        (),
+        output,
+        selection=Selection(sources, **selected),
+        on_outcome=_teller(console, dry_run=options["dry_run"]),
+        allow=reach.allow,
+        storage_options=reach.options,
+        target_options=reach.options,
+        **options,
+    )
+    counts = f"{result.ok} ok, {result.skipped} skipped, {result.failed} failed"
+    console.note(f"{counts}, {result.requests} requests, {result.seconds:.1f} s")
+    if result.items:
+        console.note(f"{counted(result.items, 'STAC item')} -> {hidden(str(options['stac_out']))}")
+    for reason in result.left_out:
+        console.note(f"left out {reason}")
+    if result.stopped is not None:
+        console.note(f"stopped: {result.stopped}")
+    step_summary(f"jnrrdz batch: {counts}", ((each["source"], each["message"]) for each in result.failures))
+    if result.failed:
+        raise Exit(SOME_FAILED)
+
+
+def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
+    from jnrrdz.batches.run import redacted_record  # noqa: PLC0415  see the package
+
+    start = last = time.monotonic()
+
+    def tell(outcome: "Outcome", so_far: "Batch") -> None:
+        nonlocal last
+        url = hidden(outcome.job.found.url)
+        if console.as_json:
+            echo_json(redacted_record(outcome))
+        elif dry_run:
+            say(f"{url} -> {hidden(outcome.job.output)}")
+        if outcome.message is not None:
+            # an error says its place first, unless what failed is no place: a worker that died
+            place = outcome.message.partition(": ")[0]
+            named = "" if place.endswith(url.rpartition("/")[2]) else f"{url}: "
+            console.note(f"failed: {named}{outcome.message}")
+            if so_far.failed <= ANNOTATED:
+                annotate(outcome.message, url)
+        for warning in outcome.warnings:
+            console.note(f"warning: {url}: {warning}")
+        if time.monotonic() - last > EVERY:
+            last = time.monotonic()
+            console.note(_progress(so_far, last - start))
+
+    return tell
+
+
+def _progress(so_far: "Batch", seconds: float) -> str:
+    """Return how much is done, how fast, and how long the rest will take where its number is known."""
+    rate = so_far.total / seconds
+    done = f"{so_far.total} of {so_far.listed}{'' if so_far.all_listed else '+'} done, {rate:.0f} a second"
+    failed = f", {so_far.failed} failed" if so_far.failed else ""
+    if not so_far.all_listed or not rate:
+        return done + failed
+    left = round((so_far.listed - so_far.total) / rate)
+    return f"{done}{failed}, {left // 60}:{left % 60:02} left"

@@ -89,7 +89,11 @@ def info(
         for line in _lines(found):
             say(line)
         if shown is not None:
-            _show_picture(shown, name, reach)
+            from jnrrdz.cli import pictures  # noqa: PLC0415  it brings numpy
+            from jnrrdz.commands.preview import PreviewOptions, preview  # noqa: PLC0415  the same
+
+            picture = preview(name, PreviewOptions(PICTURE), access=reach.access(name))
+            show_picture(pictures.shown(shown, picture.png, picture.rgba))
         if name != sources[-1]:
             say("")
 
@@ -114,14 +118,6 @@ def _protocol(*, as_json: bool) -> str:
     if shown is None:
         raise click.UsageError("--picture needs a terminal that shows some; jnrrdz preview SRC -o OUT writes a PNG.")
     return shown
-
-
-def _show_picture(protocol: str, name: str, reach: Reach) -> None:
-    from jnrrdz.cli.pictures import shown  # noqa: PLC0415  the same
-    from jnrrdz.commands.preview import PreviewOptions, preview  # noqa: PLC0415  the same
-
-    picture = preview(name, PreviewOptions(PICTURE), access=reach.access(name))
-    show_picture(shown(protocol, picture.png, picture.rgba))
 
 
 # For people

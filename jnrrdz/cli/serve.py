@@ -16,9 +16,6 @@ from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.options import LOCAL, ServeOptions
 from jnrrdz.sources.url import local_path
 
-CODECS = ["zstd", "gzip", "bytes"]
-ORIGINS = "Let pages of this origin read; * for all. Repeatable."
-
 EPILOG = """\b
 Examples:
   jnrrdz serve scene.tif refs.json
