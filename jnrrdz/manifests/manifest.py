@@ -144,10 +144,13 @@ def format_of(out: str) -> str:
     return ENDINGS[ending]
 
 
-def form_module(name: str) -> ModuleType:
-    """Return the module of a form, imported when it is asked for; what it needs may not be installed."""
+def form_module(name: str, part: str = "") -> ModuleType:
+    """Return the module of a form, or a `part` of it that is one, imported when it is asked for.
+
+    What it needs may not be installed.
+    """
     try:
-        return import_module(f"jnrrdz.manifests.{name}")
+        return import_module(f"jnrrdz.manifests.{name}{part}")
     except ImportError as error:
         raise UnsupportedError(f"the form {name} needs a package ({error}): pip install 'jnrrdz[{name}]'") from error
 
@@ -187,7 +190,9 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
         arrays: Mapping[str, ArrayRefs]
         try:
             if is_parquet:
-                documents, arrays = form_module("parquet").read_parquet(url, source, storage_options, templates)
+                documents, arrays = form_module("parquet", "_records").read_parquet(
+                    url, source, storage_options, templates
+                )
             else:
                 documents, arrays = read_json(source, templates)
             documents, arrays = _in_a_group(documents, arrays)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.manifests.parquet import integers, texts
+from jnrrdz.manifests.parquet_records import integers, texts
 
 numbers = st.lists(st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1)))
 

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 import jnrrdz
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
-from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.refs import SCATTERED, WHOLE, ChunkRefs
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests import parquet as manifest_parquet
 from jnrrdz.manifests.json_refs import Gatherer
 from jnrrdz.manifests.manifest import from_group, is_reference_manifest, load
 from jnrrdz.store.store import ReferenceStore
@@ -405,7 +404,7 @@ def test_scattered_chunks_stand_in_lists_as_osml_writes_them(tmp_path):
 
 def test_scattered_chunks_of_earlier_versions_stand_in_a_file_of_their_own(tmp_path):
     path = stock_parquet(tmp_path, {}, PARQUET)
-    scattered = manifest_parquet.SCATTERED + URL
+    scattered = SCATTERED + URL
     ranges = [(0, 9, 1), (0, 3, 2), (2, 50, 5)]
     columns = {"path": [scattered, URL, scattered], "offset": [3, 1, 50], "size": [7, 2, 5]}
     write_record(tmp_path / "refs.parq" / "a" / "data", ranges=ranges, **columns)
@@ -421,10 +420,10 @@ BAD_RECORDS = {
     "types": {"path": [URL], "offset": ["x"], "size": [1]},
     "paths": {"path": [5], "offset": [[1]], "size": [1]},
     "base64": {"raw": [b"base64:?"]},
-    "no ranges": {"path": [manifest_parquet.SCATTERED + URL], "offset": [1], "size": [1]},
-    "other ranges": {"path": [manifest_parquet.SCATTERED + URL], "offset": [1], "size": [1], "ranges": [(1, 2, 3)]},
+    "no ranges": {"path": [SCATTERED + URL], "offset": [1], "size": [1]},
+    "other ranges": {"path": [SCATTERED + URL], "offset": [1], "size": [1], "ranges": [(1, 2, 3)]},
     "ranges out of order": {
-        "path": [manifest_parquet.SCATTERED + URL] * 2,
+        "path": [SCATTERED + URL] * 2,
         "offset": [1] * 2,
         "size": [1] * 2,
         "ranges": [(1, 2, 3), (0, 2, 3)],

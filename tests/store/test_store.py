@@ -25,7 +25,7 @@ from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest, from_group, load
-from jnrrdz.manifests.parquet import ParquetRefs
+from jnrrdz.manifests.parquet_records import ParquetRefs
 from jnrrdz.sources.base import GAP, Validators
 from jnrrdz.sources.local import LocalSource
 from jnrrdz.store.store import ReferenceStore, open_store

@@ -1,0 +1,419 @@
+"""Kerchunk references as a directory of Parquet files, laid out as stock fsspec opens it, and how they are read.
+
+Follows
+https://fsspec.github.io/kerchunk/spec.html#parquet-references and what fsspec's `LazyReferenceMapper` does:
+
+    .zmetadata            {"metadata": {key: document}, "record_size": n}; chunk keys are of the v2 form, "data/0.0"
+    data/refs.N.parq      rows N*n to (N+1)*n of the chunks in C order: path, offset, size, raw, and where they are
+                          needed version; range_path, offsets, sizes
+
+- A missing chunk's path is null.  A record of nothing but missing chunks has its file all the same: fsspec goes
+  through all of them when it is to find out the sources' protocol.
+- A chunk that is a whole file has offset and size 0: fsspec takes that for all of it.
+- Where many chunks are whole objects of a tree, `version` tells what is known of each object's state (below 0 63
+  bits of a digest of its ETag, above 0 nanoseconds since 1970, 0 nothing).  fsspec takes the columns that it knows.
+- An inline chunk's bytes stand in `raw`, after `base64:` and encoded where they begin with that very text.
+- A scattered chunk (unless `single_range` made it its span) stands in the columns of osml-imagery-io: its source's URL
+  in `range_path`, the ranges that follow each other in the lists `offsets` and `sizes`.  Its path is an empty text,
+  where osml-imagery-io writes null: stock fsspec opens no file of that name and says so, and takes null for a missing
+  chunk, which zarr would show as the fill value.  offset and size are those of the span.
+- Earlier versions wrote SCATTERED and the URL as the path, and the ranges (chunk, offset, size) to `ranges.N.parq`.
+- `.zmetadata` holds a stub `.zarray` for every node: fsspec takes the grid from it and knows no zarr.json.
+
+Opening reads `.zmetadata`.  References are read record by record, when a chunk is asked for.
+"""
+
+import json
+import re
+import reprlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined
+from jnrrdz.core.zarr2 import is_version_2, version_3
+from jnrrdz.core.zarr_json import parse_json
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.manifests import parquet_pages
+from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
+from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata
+from jnrrdz.manifests.json_refs import inline_bytes
+from jnrrdz.manifests.templates import Templates
+from jnrrdz.sources.base import ByteSource
+from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.url import below, local_path
+
+BASE64 = b"base64:"
+LISTS = ("offsets", "sizes")
+OWN = "jnrrdz"
+"""The member of METADATA that only jnrrdz reads, while a manifest is being written or replaced."""
+FOLDER_NAME = re.compile(r"\.jnrrdz-[0-9a-f]{16}")
+# fastparquet reads an optional integer as a float where a file has no statistics
+REFERENCES = pa.schema(
+    [
+        pa.field("path", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("raw", pa.binary()),
+    ]
+)
+VERSION = pa.field("version", pa.int64(), nullable=False)
+LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
+RANGES = (pa.field("range_path", pa.dictionary(pa.int32(), pa.string())), *(pa.field(name, LIST) for name in LISTS))
+
+_KEPT = 16  # records of one array in memory; a record of 100,000 chunks takes some 3 MB
+_MOST_ROWS = 1 << 24  # of a record: columns of one value cost a file next to nothing, whatever their length
+_MOST_BYTES = 1 << 30  # of a record's file
+_MOST_LISTED_THERE = 1 << 16  # groups of rows, columns: what a footer's list may say
+_MOST_LISTED = 1 << 20  # records of an array whose chunks are listed
+_COLUMNS = ("path", "offset", "size", "raw")
+_MORE = (VERSION.name, *(field.name for field in RANGES))
+_TEXTS = ("path", "raw", "range_path")
+_LISTS_READ = pa.list_(pa.int64())
+
+_FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
+
+MOST_RECORDS = 1 << 16
+"""Files of references of one array that are read at once."""
+
+type Options = Mapping[str, Any] | None
+
+
+def read_parquet(
+    url: str, source: ByteSource, options: Options, overrides: Mapping[str, str] | None = None
+) -> tuple[Documents, dict[str, "ParquetRefs"]]:
+    """Return the documents, and each array's references by its path; reads no record.
+
+    `overrides` stand for templates in its URLs.  There is no place for their values in this form; without any,
+    osml-imagery-io's `base` is the folder of the manifest.
+    """
+    (text,) = source.read([(0, source.validators.size)])
+    return read_metadata(url, parse_json(text, field=METADATA), options, overrides)
+
+
+def read_metadata(
+    url: str, top: Any, options: Options, overrides: Mapping[str, str] | None = None
+) -> tuple[Documents, dict[str, "ParquetRefs"]]:
+    """Return the same of a METADATA that is read and parsed."""
+    nodes = top.get("metadata") if isinstance(top, dict) else None
+    if not isinstance(nodes, dict):
+        if isinstance(top, dict) and "begun" in own_member(top):
+            raise MalformedError("its writer was stopped, or is at work; write it again with --overwrite", url=url)
+        raise MalformedError("no metadata", field=METADATA)
+    size, folder = laid_out(top)
+    every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
+    # beside version 3's they are stubs for fsspec's sake, and mean nothing
+    plain = {key: text for key, text in every.items() if not is_version_2(key)}
+    documents = Documents(plain or version_3(every).documents)
+    documents.require_v3()
+    templates = {"base": "", **(overrides or {})}
+    arrays = {}
+    for path, keys in documents.array_keys(documents).items():
+        place = below(url, f"{folder}{path}".rstrip("/")) if folder or path else url
+        arrays[path] = ParquetRefs(keys, place, size, options, templates)
+    return documents, arrays
+
+
+def own_member(top: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what METADATA says to jnrrdz alone."""
+    own = top.get(OWN)
+    return own if isinstance(own, dict) else {}
+
+
+def laid_out(top: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the record size, and the folder that the records are in while they replace others."""
+    own = own_member(top)
+    size, folder = own.get("record_size", top.get("record_size")), own.get("folder")
+    if type(size) is not int or not 0 < size <= _MOST_ROWS:
+        raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
+    if folder is not None and not (isinstance(folder, str) and FOLDER_NAME.fullmatch(folder)):
+        raise MalformedError(f"{reprlib.repr(folder)} is no folder of records", field=METADATA)
+    return size, f"{folder}/" if folder else ""
+
+
+class ParquetRefs:
+    """References in Parquet files, the last used of which stay in memory."""
+
+    def __init__(
+        self,
+        keys: ChunkKeys,
+        folder: str,
+        record_size: int,
+        options: Options,
+        templates: Mapping[str, str] | None = None,
+    ) -> None:
+        self.keys = keys
+        self._folder = folder
+        self._record_size = record_size
+        self._options = options
+        self._templates = dict(templates or {})
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._records: OrderedDict[int, ColumnarRefs] = OrderedDict()
+
+    def ready(self, chunk: int) -> bool:
+        """Whether `lookup` answers without waiting for a network."""
+        return chunk // self._record_size in self._records or local_path(self._folder) is not None
+
+    def lookup(self, chunk: int) -> list[ByteRange] | bytes:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        record, row = divmod(chunk, self._record_size)
+        return self._record(record).lookup(row)
+
+    def version(self, chunk: int) -> int:
+        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+        record, row = divmod(chunk, self._record_size)
+        return self._record(record).version(row)
+
+    def present(self) -> Ints:
+        """Return the numbers of the chunks that are not missing, ascending; reads every record."""
+        records = -(-self.keys.chunks // self._record_size)
+        if records > _MOST_LISTED:
+            raise UnsupportedError(f"{records} records to list", url=self._folder)
+        found = [self._record(record).present() + record * self._record_size for record in range(records)]
+        chunks = np.concatenate([np.empty(0, np.int64), *found])
+        return chunks[chunks < self.keys.chunks]
+
+    def columnar(self) -> ChunkRefs:
+        """Return all records in memory, the last one cut where the grid ends."""
+        refuse_many_chunks(self.keys)
+        size, chunks = self._record_size, self.keys.chunks
+        if chunks > MOST_RECORDS * size:
+            raise UnsupportedError(f"{-(-chunks // size)} records; no more than {MOST_RECORDS} are read at once")
+        lengths = [min(size, chunks - first) for first in range(0, chunks, size)]
+        parts = [first_chunks(self._record(number).columnar(), length) for number, length in enumerate(lengths)]
+        return joined(parts, [(length,) for length in lengths], 0) if parts else ChunkRefs.empty(0)
+
+    def record(self, record: int) -> ChunkRefs:
+        """Return the references of one record."""
+        return self._record(record).columnar()
+
+    @property
+    def url(self) -> str:
+        """Where the records are."""
+        return self._folder
+
+    def _record(self, record: int) -> ColumnarRefs:
+        with self._lock:  # held while reading, so that chunks asked for together read their record once
+            found = self._records.pop(record, None)
+            if found is None:
+                found = self._load(record)
+                if len(self._records) >= _KEPT:
+                    self._records.popitem(last=False)
+            self._records[record] = found
+            return found
+
+    def _load(self, record: int) -> ColumnarRefs:
+        columns = Columns(ChunkKeys((self._record_size,), "", "."))
+        url = below(self._folder, f"refs.{record}.parq")
+        try:
+            table = self._table(url, (*_COLUMNS, *_MORE))
+            if table is None:  # a record of missing chunks is not written
+                return columns.build(())
+            if table.num_rows > self._record_size:
+                raise MalformedError(f"{table.num_rows} rows in a record of {self._record_size}")
+            if tuple(name for name in table.column_names if name not in _MORE) not in _FORMS:
+                raise MalformedError(f"the columns {table.column_names}; {_COLUMNS} are a record's")
+            return self._filled(columns, table, record)
+        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            # OSError is what a damaged page is to Arrow, ValueError a path that is no text
+            raise MalformedError(f"not a record of references: {error}", url=url) from error
+        except JnrrdzError as error:
+            raise error.at(url=url) from None
+
+    def _filled(self, columns: Columns, table: pa.Table, record: int) -> ColumnarRefs:
+        """Return the record's rows as columns; each rule is one of fsspec's."""
+        code, several, urls = _places(table)
+        held = _inline(table)
+        for row, data in held.items():
+            columns.add_inline(row, data)
+        offset, size = _integers(table, "offset"), _integers(table, "size")
+        size = np.where((offset == 0) & (size == 0), WHOLE, size)
+        there = code >= 0
+        there[list(held)] = False
+        scattered = np.array([url.startswith(SCATTERED) for url in urls] + [False])[code] & there
+        plain = np.flatnonzero(there & ~scattered)
+        columns.pieces.append(Piece(plain, code[plain], offset[plain], size[plain]))
+        if scattered.any():
+            columns.pieces.append(self._scattered(np.flatnonzero(scattered), code, record))
+        if several is not None:
+            columns.pieces.append(several)
+            there[several.chunks] = True
+        templates = Templates(self._templates)
+        refs = columns.build(tuple(templates.expand(url.removeprefix(SCATTERED)) for url in urls))
+        is_versioned = VERSION.name in table.column_names
+        return refs.with_versions(_integers(table, VERSION.name)[there]) if is_versioned else refs
+
+    def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
+        """Return the ranges of some rows as earlier versions wrote them."""
+        url = below(self._folder, f"ranges.{record}.parq")
+        table = self._table(url, ("chunk", "offset", "size"))
+        if table is None:
+            raise MalformedError("missing, although chunks of several ranges need it", url=url)
+        chunk = _integers(table, "chunk")
+        needed, counts = np.unique(chunk, return_counts=True)
+        if (np.diff(chunk) < 0).any() or not np.array_equal(needed, rows):
+            raise MalformedError("ranges of other chunks than those that need them", url=url, field="chunk")
+        source = code[chunk]
+        return Piece(rows, source, _integers(table, "offset"), _integers(table, "size"), counts)
+
+    def _table(self, url: str, names: tuple[str, ...]) -> pa.Table | None:
+        """Return those of the columns that a file has, None where there is no such file."""
+        try:
+            source = open_source(url, storage_options=self._options)
+            if source.validators.size > _MOST_BYTES:
+                raise UnsupportedError(f"a record of {source.validators.size} bytes; {_MOST_BYTES} are read", url=url)
+            (data,) = source.read([(0, source.validators.size)])
+        except JnrrdzError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        parquet_pages.check(data)
+        metadata = pq.ParquetFile(pa.BufferReader(data), thrift_container_size_limit=_MOST_LISTED_THERE).metadata
+        known = {metadata.schema.column(at).path.partition(".")[0] for at in range(metadata.num_columns)}
+        there = [name for name in names if name in known]
+        # a value of a dictionary is there once, however many rows have it
+        texts = [name for name in there if name in _TEXTS]
+        return pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts).read(there)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_records"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both read the same files."""
+        return isinstance(other, ParquetRefs) and self.__getstate__() == other.__getstate__()
+
+    def __hash__(self) -> int:
+        return hash((self.keys, self._folder))
+
+
+def first_chunks(refs: ChunkRefs, chunks: int) -> ChunkRefs:
+    """Return the references of so many chunks from the first one on."""
+    rows = int(refs.indptr[chunks])
+    inline = {chunk: data for chunk, data in refs.inline.items() if chunk < chunks}
+    columns = (refs.source[:rows], refs.offset[:rows], refs.length[:rows])
+    version = None if refs.version is None else refs.version[:rows]
+    return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline, version)
+
+
+def _dictionary_of(table: pa.Table, name: str) -> tuple[NDArray[np.int32], list[str]]:
+    """Return the number of each row's URL, -1 where it has none, and the URLs."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, -1, np.int32), []
+    return _dictionary(table[name], pa.string())
+
+
+def _places(table: pa.Table) -> tuple[NDArray[np.int32], Piece | None, list[str]]:
+    """Return each row's number of a URL, -1 where it has no single range, the rows of several, and the URLs."""
+    code, paths = _dictionary_of(table, "path")
+    if LISTS[0] not in table.column_names:
+        return code, None, paths
+    range_code, range_paths = _dictionary_of(table, "range_path")
+    (counts, offset), (others, size) = (_lists(table, name) for name in LISTS)
+    rows = np.flatnonzero(counts)
+    if not np.array_equal(counts, others) or (range_code[rows] < 0).any():
+        raise MalformedError("ranges without a URL, or not as many sizes as offsets", field="offsets")
+    code[rows] = -1  # what stands there is for readers that do not know the lists
+    urls = list(dict.fromkeys([*(paths[number] for number in np.unique(code[code >= 0])), *range_paths]))
+    number = {url: at for at, url in enumerate(urls)}
+    code = np.array([number.get(url, -1) for url in paths] + [-1], np.int32)[code]
+    range_code = np.array([number[url] for url in range_paths], np.int32)[range_code[rows]]
+    return code, Piece(rows, np.repeat(range_code, counts[rows]), offset, size, counts[rows]), urls
+
+
+def _lists(table: pa.Table, name: str) -> tuple[Ints, Ints]:
+    """Return how many numbers each row's list has, and the numbers of all of them."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64), np.empty(0, np.int64)
+    column = table[name].cast(_LISTS_READ).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    values = column.flatten()  # without what may stand behind a null
+    if values.null_count:
+        raise MalformedError("a list without a number", field=name)
+    lengths = column.value_lengths().cast(pa.int64())
+    return np.where(valid(lengths), numbers(lengths, np.int64), 0), numbers(values, np.int64)
+
+
+def _dictionary(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[np.int32], list[Any]]:
+    """Return the number of each row's value, -1 where it has none, and the values."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(kind).dictionary_encode()
+    column = column.unify_dictionaries().combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        return np.empty(0, np.int32), []
+    indices = column.indices.cast(pa.int32())
+    code = np.where(valid(indices), numbers(indices, np.int32), np.int32(-1))
+    values = column.dictionary.cast(kind).to_pylist()
+    if code.max(initial=-1) >= len(values) or code.min(initial=-1) < -1:
+        raise MalformedError("a row of another value than its dictionary has", field="path")
+    return code, values
+
+
+def _integers(table: pa.Table, name: str) -> Ints:
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
+    column = table[name].cast(pa.int64()).combine_chunks()
+    if column.null_count:
+        raise MalformedError("a row without a number", field=name)
+    return numbers(column, np.int64)
+
+
+def _inline(table: pa.Table) -> dict[int, bytes]:
+    """Return the bytes that stand in the record itself, by row."""
+    if "raw" not in table.column_names or table["raw"].null_count == table.num_rows:
+        return {}
+    code, values = _dictionary(table["raw"], pa.binary())
+    held = [
+        (inline_bytes(data.decode("ascii", "replace"), f"value {number} of raw") or b"")
+        if data.startswith(BASE64)
+        else data
+        for number, data in enumerate(values)
+    ]
+    return {row: held[code[row]] for row in np.flatnonzero(code >= 0).tolist()}
+
+
+# numpy's columns as Arrow's and back; `pa.array`, `to_numpy` and `fill_null` import pandas when they are called first,
+# which takes longer than a million references
+
+
+_TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
+
+
+def integers(column: NDArray[np.integer], present: NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return a column of 32 or 64 bit integers, null where it is not `present`."""
+    data = pa.py_buffer(np.ascontiguousarray(column))
+    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(_TYPES[column.dtype], len(column), [bits, data])
+
+
+def texts(values: Iterable[str]) -> pa.Array:
+    """Return a column of texts, of at most 2 GB together."""
+    encoded = [value.encode() for value in values]
+    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    )
+
+
+def numbers[Kind: np.generic](column: pa.Array, kind: type[Kind]) -> NDArray[Kind]:
+    """Return a copy of a column of numbers; what stands for nulls has no meaning."""
+    values = np.frombuffer(column.buffers()[1], kind) if len(column) else np.empty(0, kind)
+    return values[column.offset : column.offset + len(column)].copy()
+
+
+def valid(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are not null."""
+    return numbers(column.is_valid().cast(pa.uint8()), np.uint8).astype(bool)
