@@ -47,7 +47,7 @@ _PLAIN_PATH = re.compile(r"/(?!.*::).*|[^:~\\]+", re.DOTALL)
 """A path that no protocol, chain, home or drive has a part in."""
 
 _LOCK = threading.RLock()
-_KEPT: dict[str, Any] = {}
+_KEPT: dict[object, Any] = {}
 
 
 class _Local:
@@ -88,8 +88,10 @@ def of(protocol: str, options: Mapping[str, Any]) -> Any:
     fresh = {**options, "skip_instance_cache": True}
     if options.get("skip_instance_cache"):
         return fsspec.filesystem(protocol, **fresh)
-    environment = [os.environ.get(name) for name in _AWS] if protocol in _S3 else []
-    token = tokenize(os.getpid(), protocol, environment, **options)
+    environment = tuple(map(os.environ.get, _AWS)) if protocol in _S3 else ()
+    token: object = os.getpid(), protocol, environment, tuple(options.items())
+    if any(type(value) is not str for value in options.values()):
+        token = tokenize(token, **options)
     with _LOCK:
         if token not in _KEPT:
             _KEPT[token] = fsspec.filesystem(protocol, **fresh)
@@ -112,8 +114,9 @@ def opened(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str]:
 
     protocol = fsspec.core.split_protocol(url)[0] or "file"
     kind = None if "::" in url else fsspec.get_filesystem_class(protocol)
-    # how fsspec itself reads a host or project out of a URL
-    if kind is None or not issubclass(kind, fsspec.asyn.AsyncFileSystem) or kind._get_kwargs_from_urls(url):  # noqa: SLF001
+    # how fsspec itself reads a host, a project or a version out of a URL; of S3 there is no more than the version
+    says_more = kind is not None and (protocol not in _S3 or "?" in url) and kind._get_kwargs_from_urls(url)  # noqa: SLF001
+    if kind is None or not issubclass(kind, fsspec.asyn.AsyncFileSystem) or says_more:
         fs, path = fsspec.core.url_to_fs(url, **own)
         return fs, str(path)
     return of(protocol, own), str(kind._strip_protocol(url))  # noqa: SLF001  the same

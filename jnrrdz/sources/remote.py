@@ -98,7 +98,8 @@ class FsspecSource:
 
     async def head(self, length: int) -> bytes:
         """Return the first bytes, the validators being known then; on fsspec's own loop, where nothing may block."""
-        (found,) = await self._fetch_all([(0, length)])
+        with faults.translate_errors(self._url, "reading"):
+            found = await self._transport().fetch((0, length))
         await self.avalidators()
         return found
 
@@ -131,8 +132,9 @@ class FsspecSource:
             # imported here: botocore takes a third of a second that other sources need not pay
             from jnrrdz.sources import s3  # noqa: PLC0415
 
-            if s3.is_plain(fs, fs.split_path(path)[0]):
-                return s3.S3Transport(fs, path)
+            plain = s3.transport(fs, path)
+            if plain is not None:
+                return plain
         from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415  see `filesystems`
 
         kind = _AsyncTransport if isinstance(fs, AsyncFileSystem) else _ThreadTransport
