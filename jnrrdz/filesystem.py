@@ -61,7 +61,9 @@ class JnrrdzFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no 
     ) -> None:
         # the store's bytes come from fsspec's own loop: whoever waits for them there would wait for himself
         super().__init__(asynchronous=asynchronous, loop=None if asynchronous else _loop(), **options)
-        source = fo if isinstance(fo, VirtualGroup) else _with_protocol(os.fspath(fo), target_protocol)
+        source = fo if isinstance(fo, VirtualGroup) else os.fspath(fo)
+        if isinstance(source, str) and target_protocol not in {None, "file"} and "://" not in source:
+            source = f"{target_protocol}://{source}"
         access = Access(allow, target_options, remote_options, template_overrides)
         self._store: ReferenceStore = open_stored(source, access=access)
 
@@ -115,10 +117,6 @@ def _part(start: int | None, end: int | None) -> tuple[ByteRequest | None, slice
             return None, slice(first, last)  # counted from an end that the store knows, and nobody asks for
         case first, int(last):
             return RangeByteRequest(first, max(first, last)), slice(None)
-
-
-def _with_protocol(url: str, protocol: str | None) -> str:
-    return url if protocol in {None, "file"} or "://" in url else f"{protocol}://{url}"
 
 
 @functools.cache

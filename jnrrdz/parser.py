@@ -55,25 +55,21 @@ class Parser:
     """What `jnrrdz.scan` may be asked, for example `{"physical": True}`."""
 
     def __call__(self, url: str, registry: "ObjectStoreRegistry[Any]") -> "ManifestStore":
-        """Return the manifest store of one source."""
+        """Return the manifest store of one source: of the named group, or of the first one that holds an image."""
         (options,) = with_choices(self.choices, ScanOptions())
         root = scan(url, options.whole_tiles(), storage_options=self.storage_options)
-        chosen = _chosen(root, self.group, url)
+        chosen = root
+        for name in self.group.strip("/").split("/") if self.group else ():
+            child = chosen.children.get(name)
+            if not isinstance(child, VirtualGroup):
+                there = [at for at, node in root.walk() if isinstance(node, VirtualGroup)]
+                message = f"no such group; there are {', '.join(there[:9]) or 'none'}"
+                raise JnrrdzError(message, url=url, field=self.group)
+            chosen = child
+        while self.group is None and not any(isinstance(child, VirtualArray) for child in chosen.children.values()):
+            chosen = next(child for child in chosen.children.values() if isinstance(child, VirtualGroup))
+        chosen = VirtualGroup(chosen.children, chosen.attributes, root.sources)
         return to_manifest_store(chosen, registry, single_range=self.single_range)
-
-
-def _chosen(root: VirtualGroup, group: str | None, url: str) -> VirtualGroup:
-    """Return the named group, or the first one on the way down that holds an image."""
-    chosen = root
-    for name in (group or "").strip("/").split("/") if group else ():
-        child = chosen.children.get(name)
-        if not isinstance(child, VirtualGroup):
-            there = [at for at, node in root.walk() if isinstance(node, VirtualGroup)]
-            raise JnrrdzError(f"no such group; there are {', '.join(there[:9]) or 'none'}", url=url, field=group)
-        chosen = child
-    while group is None and not any(isinstance(child, VirtualArray) for child in chosen.children.values()):
-        chosen = next(child for child in chosen.children.values() if isinstance(child, VirtualGroup))
-    return VirtualGroup(chosen.children, chosen.attributes, root.sources)
 
 
 def to_manifest_store(
@@ -87,7 +83,8 @@ def to_manifest_store(
             f"the form virtualizarr needs a package ({error}): pip install 'jnrrdz[virtualizarr]'"
         ) from error
     for url in named_urls(root):
-        _refuse_marks(url)
+        if "?" in url or "#" in url:  # ManifestStore cuts URLs there, and decodes nothing
+            raise UnrepresentableError("VirtualiZarr reads no URL with `?` or `#`; write JSON or Parquet", url=url)
     root = shareable(root)
     # ManifestStore lists the keys of an array only where they are separated by dots
     documents = tree_json(root, separator=".", consolidated="nowhere")
@@ -129,7 +126,8 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "Ch
         )
     inline = np.sort(np.fromiter(refs.inline, np.int64))
     # the source of a missing chunk is -1, which is the last of these
-    paths: Any = np.array([*map(_uri, refs.sources), MISSING_CHUNK_PATH], np.dtypes.StringDType())[ranges.source]
+    uris = [f"file://{local_path(url)}" if is_local(url) else url for url in refs.sources]
+    paths: Any = np.array([*uris, MISSING_CHUNK_PATH], np.dtypes.StringDType())[ranges.source]
     paths[inline] = INLINED_CHUNK_PATH
     lengths = ranges.length.astype(np.uint64)
     lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
@@ -141,14 +139,3 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "Ch
         validate_paths=False,
         inlined={tuple(index): refs.inline[chunk] for index, chunk in zip(indices, inline.tolist(), strict=True)},
     )
-
-
-def _uri(url: str) -> str:
-    """Return the URL of a source as ManifestStore has it."""
-    return f"file://{local_path(url)}" if is_local(url) else url
-
-
-def _refuse_marks(url: str) -> None:
-    """Refuse what ManifestStore takes apart otherwise: it cuts URLs at `?` and `#`, and decodes nothing."""
-    if "?" in url or "#" in url:
-        raise UnrepresentableError("VirtualiZarr reads no URL with `?` or `#`; write JSON or Parquet", url=url)

@@ -88,7 +88,10 @@ class CheckedCodec:
 
         if spec.name in names.FILTERS:
             return FilterCodec(spec)
-        return BoundedCodec(_compressor(spec), beside) if spec.name in names.COMPRESSORS else own_codec(spec)
+        if spec.name in names.COMPRESSORS:
+            lz4 = spec.name == names.LZ4
+            return BoundedCodec(Lz4Config.from_json(spec.configuration) if lz4 else spec, beside)
+        return own_codec(spec)
 
 
 register_codec(CheckedCodec.NAME, CheckedCodec)  # type: ignore[arg-type]  # zarr only asks it for `from_dict`
@@ -197,10 +200,6 @@ def _spec(entry: Any) -> CodecSpec:
     if not isinstance(name, str) or not isinstance(configuration, Mapping):
         raise MalformedError(f"{shown(entry)} is no codec", field="codecs")
     return CodecSpec(name, configuration)
-
-
-def _compressor(spec: CodecSpec) -> Entry:
-    return Lz4Config.from_json(spec.configuration) if spec.name == names.LZ4 else spec
 
 
 def _affix(spec: CodecSpec) -> int:

@@ -390,7 +390,11 @@ class FilterCodec(QuickCodec, BytesBytesCodec):
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
         data = chunk_data.as_numpy_array().view("u1")
         try:
-            decoded = self._unshuffled(data) if self.config.name == SHUFFLE else self._verified(data)
+            if self.config.name == SHUFFLE:
+                whole = len(data) - len(data) % self._size
+                decoded = np.concatenate([data[:whole].reshape(self._size, -1).T.ravel(), data[whole:]])
+            else:
+                decoded = self._verified(data)
         except JnrrdzError as error:
             raise placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
         return chunk_spec.prototype.buffer.from_array_like(decoded)
@@ -406,10 +410,6 @@ class FilterCodec(QuickCodec, BytesBytesCodec):
     @property
     def _size(self) -> int:
         return int(self.config.configuration["elementsize"])
-
-    def _unshuffled(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        whole = len(data) - len(data) % self._size
-        return np.concatenate([data[:whole].reshape(self._size, -1).T.ravel(), data[whole:]])
 
     def _verified(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
         if len(data) <= _CHECKSUM:

@@ -26,6 +26,9 @@ from jnrrdz.options import Access, ScanOptions
 
 type Json = dict[str, Any]
 
+PLANE = ("y", "x")
+BANDS = ("band", "c")
+
 FORMS = {"json": "JSON manifest", "parquet": "Parquet manifest", "icechunk": "Icechunk repository"}
 
 _WKT_NAME = re.compile(r'\s*\w+\[\s*"((?:[^"]|"")*)"')
@@ -65,7 +68,7 @@ class Node:
     @property
     def attributes(self) -> Json:
         """What `attributes` holds."""
-        return _object(self.document.get("attributes"))
+        return as_object(self.document.get("attributes"))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,6 +93,12 @@ class Node:
         return list(found) if isinstance(found, list) else [None] * len(self.shape)
 
     @property
+    def plane(self) -> tuple[int, int]:
+        """Which axes are rows and columns: the last two where none are called y and x."""
+        names = self.dimension_names
+        return (names.index("y"), names.index("x")) if set(PLANE) <= set(names) else (len(names) - 2, len(names) - 1)
+
+    @property
     def codecs(self) -> list[Json]:
         """The codecs' entries, each with its name."""
         found = self.document.get("codecs")
@@ -112,7 +121,8 @@ class Node:
         return self.attributes.get("nodata")
 
 
-def _object(value: Any) -> Json:
+def as_object(value: Any) -> Json:
+    """Return an object of JSON; an empty one for what is none."""
     return value if isinstance(value, dict) else {}
 
 
@@ -126,9 +136,9 @@ class Facts:
         self._sizes = {record.url: record.size for record in manifest.sources}
         self._levels: dict[str, int] = {}
         for path, node in self.nodes.items():
-            layout = _object(node.attributes.get("multiscales")).get("layout")
+            layout = as_object(node.attributes.get("multiscales")).get("layout")
             for number, entry in enumerate(layout if isinstance(layout, list) else ()):
-                self._levels[f"{path}/{_object(entry).get('asset')}".lstrip("/")] = number
+                self._levels[f"{path}/{as_object(entry).get('asset')}".lstrip("/")] = number
 
     def arrays(self) -> Iterator[Node]:
         """Yield the arrays that have axes; scalars (the grid mapping) carry attributes only."""
@@ -228,11 +238,11 @@ class Facts:
 
     def readers(self) -> list[Verdict]:
         """Return for each reader whether it reads all arrays."""
-        return of_all((node.path, self._verdicts(node)) for node in self.arrays())
-
-    def _verdicts(self, node: Node) -> tuple[Verdict, ...]:
-        codecs = [CodecSpec(entry["name"], entry.get("configuration", {})) for entry in node.codecs]
-        return verdicts(codecs, node.data_type, is_single=self.stored(node).is_single)
+        judged = []
+        for node in self.arrays():
+            codecs = [CodecSpec(entry["name"], entry.get("configuration", {})) for entry in node.codecs]
+            judged.append((node.path, verdicts(codecs, node.data_type, is_single=self.stored(node).is_single)))
+        return of_all(judged)
 
     def _columnar_bytes(self, refs: ChunkRefs) -> int | None:
         whole = refs.length == WHOLE

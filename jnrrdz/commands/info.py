@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from jnrrdz.commands.facts import Facts, Node, Opened, nitf_header, nitf_places, opened
+from jnrrdz.commands.facts import BANDS, PLANE, Facts, Node, Opened, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
@@ -25,8 +25,6 @@ type Json = dict[str, Any]
 VERSION = 1
 """Of the schema; members are added without a new one."""
 
-PLANE = ("y", "x")
-BANDS = ("band", "c")
 PLAIN = re.compile(r"\d{14}|\d{8}")
 """Dates of NITF 2.1: CCYYMMDDhhmmss, of which a part may be hyphens."""
 
@@ -159,7 +157,7 @@ def _images(facts: Facts) -> Iterator[list[Node]]:
 def _image(facts: Facts, levels: Sequence[Node]) -> Json:
     node = levels[0]
     said = facts.said(node)
-    place, comments = _place(facts, node, said), said.get("comments")
+    place, comments, taken = _place(facts, node, said), said.get("comments"), _text(said.get("datetime"))
     return {
         "path": node.path,
         "shape": list(node.shape),
@@ -169,7 +167,7 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
         **_without_none(
             {
                 "title": _title(said),
-                "date": _date(said),
+                "date": moment(as_object(said.get("nitf")).get("IDATIM")) if taken is None else taken,
                 "place": place,
                 "bands": _bands(node, said),
                 "colours": _colours(said),
@@ -179,11 +177,11 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
                 "mask": facts.beside(node, "mask"),
                 "jpeg2000": _jpeg2000(node),
                 "nitf": _nitf_image(said),
-                "n5": _object(said.get("n5")),
+                "n5": as_object(said.get("n5")),
                 "metadata": _metadata(said),
                 "comments": [one for one in comments if isinstance(one, str)] if isinstance(comments, list) else None,
-                "capture_resolution": _object(said.get("capture_resolution")),
-                "display_resolution": _object(said.get("display_resolution")),
+                "capture_resolution": as_object(said.get("capture_resolution")),
+                "display_resolution": as_object(said.get("display_resolution")),
             }
         ),
     }
@@ -202,28 +200,16 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
 def _objects(value: Any) -> list[Json]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _title(said: Json) -> str | None:
-    nitf = _object(said.get("nitf"))
-    ome = _object(said.get("ome"))
+    nitf = as_object(said.get("nitf"))
+    ome = as_object(said.get("ome"))
     names = [nitf.get("IID2"), nitf.get("ITITLE"), *(one.get("name") for one in _objects(ome.get("multiscales")))]
     found = next((name for name in names if isinstance(name, str) and name.strip()), None)
     return None if found is None else found.strip()
-
-
-def _date(said: Json) -> str | None:
-    """Return when an image was taken, else made: what the format's own attribute says, or a NITF header's IDATIM."""
-    if isinstance(said.get("datetime"), str):
-        return str(said["datetime"])
-    nitf = _object(said.get("nitf"))
-    return moment(nitf.get("IDATIM"))
 
 
 def moment(text: Any) -> str | None:
@@ -245,7 +231,7 @@ def _place(facts: Facts, node: Node, said: Json) -> Json:
     if crs is not None:
         place["crs"] = {"code": crs.code, "name": crs.name, "wkt": wkt or None}
     if affine:
-        rows, columns = (node.shape[axis] for axis in _plane(node))
+        rows, columns = (node.shape[axis] for axis in node.plane)
         a, b, c, d, e, f = affine
         corners = [
             [a * x + b * y + c, d * x + e * y + f] for x, y in ((0, 0), (0, rows), (columns, rows), (columns, 0))
@@ -255,20 +241,10 @@ def _place(facts: Facts, node: Node, said: Json) -> Json:
         place |= {"bounds": [min(xs), min(ys), max(xs), max(ys)], "corners": corners}
         if crs is not None and (degrees := ground(wkt or crs.code or "", (a, b, c, d, e, f), (rows, columns))):
             place["degrees"] = degrees
-    said_of = {
-        "area_or_point": _text(said.get("AREA_OR_POINT")),
-        "georeference_refused": _text(said.get("georeference_refused")),
-    }
-    said_of["georeference_remark"] = _text(said.get("georeference_remark"))
-    rpc = _object(said.get("rpc"))
-    return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **said_of})
-
-
-def _plane(node: Node) -> tuple[int, int]:
-    names = node.dimension_names
-    if set(PLANE) <= set(names):
-        return names.index("y"), names.index("x")
-    return len(names) - 2, len(names) - 1
+    names = ("AREA_OR_POINT", "georeference_refused", "georeference_remark")
+    texts = {name.lower(): _text(said.get(name)) for name in names}
+    rpc = as_object(said.get("rpc"))
+    return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **texts})
 
 
 def _bands(node: Node, said: Json) -> list[Json]:
@@ -285,7 +261,8 @@ def _bands(node: Node, said: Json) -> list[Json]:
         "metadata": "band_metadata",
         "bits": "bits_per_sample",
     }
-    known = {member: said[name] for member, name in lists.items() if _is_list(said.get(name), count)}
+    found = {member: said.get(name) for member, name in lists.items()}
+    known = {member: value for member, value in found.items() if isinstance(value, list) and len(value) == count}
     if not known and node.nodata is None and "units" not in said:
         return []
     bands = []
@@ -294,10 +271,6 @@ def _bands(node: Node, said: Json) -> list[Json]:
         band |= {member: values[number] for member, values in known.items() if values[number] != ""}
         bands.append(_without_none(band))
     return bands
-
-
-def _is_list(value: Any, count: int) -> bool:
-    return isinstance(value, list) and len(value) == count
 
 
 def _colours(said: Json) -> Json:
@@ -315,28 +288,25 @@ def _colours(said: Json) -> Json:
 
 
 def _channels(said: Json) -> list[Json]:
-    ome = _object(said.get("ome"))
-    omero = _object(ome.get("omero"))
-    return [
-        _without_none({"name": _text(one.get("label")), "color": _text(one.get("color")), "window": _window(one)})
-        for one in _objects(omero.get("channels"))
-    ]
-
-
-def _window(channel: Json) -> Json:
-    window = _object(channel.get("window"))
-    return {name: value for name, value in window.items() if _number(value) is not None}
+    ome = as_object(said.get("ome"))
+    channels = []
+    for one in _objects(as_object(ome.get("omero")).get("channels")):
+        window = as_object(one.get("window"))
+        numbers = {name: value for name, value in window.items() if _number(value) is not None}
+        texts = {"name": _text(one.get("label")), "color": _text(one.get("color"))}
+        channels.append(_without_none({**texts, "window": numbers}))
+    return channels
 
 
 def _pixel_size(node: Node, said: Json) -> Json:
     """Return the distance of neighbours along each axis, and its unit, where an image has a physical scale."""
-    axes = _object(said.get("axes"))
+    axes = as_object(said.get("axes"))
     steps = {
         name: _without_none({"size": meaning.get("step"), "unit": meaning.get("unit")})
         for name, meaning in axes.items()
         if name in node.dimension_names and isinstance(meaning, dict) and _number(meaning.get("step")) is not None
     }
-    return steps or _ome_size(_object(said.get("ome")))
+    return steps or _ome_size(as_object(said.get("ome")))
 
 
 def _ome_size(ome: Json) -> Json:
@@ -384,7 +354,7 @@ def _nitf_file(facts: Facts) -> Json | None:
     header = said.get("nitf")
     if not isinstance(header, dict) or "FHDR" not in header:
         return None
-    security = _object(said.get("security"))
+    security = as_object(said.get("security"))
     version = "".join(str(header.get(name, "")) for name in ("FHDR", "FVER"))
     others = {name: len(_objects(said.get(name))) or None for name in ("graphics", "labels", "texts")}
     return _without_none(
@@ -406,7 +376,7 @@ def _nitf_image(said: Json) -> Json | None:
     header = said.get("nitf")
     if not isinstance(header, dict) or "NROWS" not in header:
         return None
-    security = _object(said.get("security"))
+    security = as_object(said.get("security"))
     place = str(header.get("ILOC", ""))
     digits = (place[:5], place[5:10])
     location = [int(part) for part in digits] if all(re.fullmatch(r"[+-]?\d+", part) for part in digits) else None
@@ -446,7 +416,7 @@ def _tres(said: Json) -> list[str]:
 
 def _metadata(said: Json) -> Json:
     """Return the texts that a file has of itself: items by domain, and tags in the domain without name."""
-    domains = _object(said.get("gdal_metadata"))
+    domains = as_object(said.get("gdal_metadata"))
     found = {str(name): items for name, items in domains.items() if isinstance(items, dict | str)}
     own = {name: value for name, value in said.items() if name.startswith("TIFFTAG_")}
     first = found.get("", {})

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
-from jnrrdz.commands.facts import nitf_header, nitf_places
+from jnrrdz.commands.facts import BANDS, PLANE, Node, nitf_header, nitf_places
 from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
-from jnrrdz.store.group import below, default_group, no_such_group, reference_array
+from jnrrdz.store.group import below, choice, no_such_group, reference_array
 from jnrrdz.store.store import ReferenceStore
 
 PERCENTILES = (2.0, 98.0)
@@ -41,10 +41,8 @@ INLINE = 192
 INLINE_BYTES = 16 << 20
 INLINE_SECONDS = 3.0
 
-PLANE = ("y", "x")
 COLOURS = ("red", "green", "blue")
 INKS = ("cyan", "magenta", "yellow", "black")
-BANDS = ("band", "c")
 
 _BEGINNING = 33
 """Bytes of a PNG's signature and first chunk, IHDR: https://www.w3.org/TR/png-3/#5Chunk-layout."""
@@ -144,7 +142,7 @@ def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
     try:
         if how.group is None and (segments := _segments(store)):
             return Picture(_laid_out(store, segments, how))
-        path = default_group(store) if how.group is None else how.group.strip("/")
+        path = choice(store).path if how.group is None else how.group.strip("/")
         return Picture(_upright(_drawn(store, path, how, None).rgba(how.stretch), store, path))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         # attributes are the manifest's own words: colours that are none, places that are no numbers
@@ -166,12 +164,8 @@ def inline(group: VirtualGroup) -> bytes | None:
 
 
 @dataclass(frozen=True)
-class _Image:
-    """An array that makes a picture: its group, its name, and what its document says."""
-
-    place: str
-    name: str
-    document: Mapping[str, Any]
+class _Image(Node):
+    """An array that makes a picture."""
 
     @classmethod
     def of(cls, store: ReferenceStore, place: str) -> "_Image":
@@ -180,7 +174,7 @@ class _Image:
             raise no_such_group(store, place)
         found = below(store.manifest.documents, place).items()
         images = [
-            cls(place, path.rpartition("/")[2], node)
+            cls(path, dict(node))
             for path, node in found
             if node.get("node_type") == "array" and len(node["shape"]) > 1 and path.rpartition("/")[2] != "mask"
         ]
@@ -189,32 +183,22 @@ class _Image:
         return max(images, key=lambda image: image.plane_shape[0] * image.plane_shape[1])
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.document["shape"])
+    def place(self) -> str:
+        """The path of the group that holds it."""
+        return self.path.rpartition("/")[0]
 
     @property
     def names(self) -> list[str]:
         """A name for every axis; the last two are rows and columns where the file says nothing."""
-        names = self.document.get("dimension_names") or []
+        names = self.dimension_names
         if len(names) == len(self.shape) and None not in names:
             return [str(name) for name in names]
         return [*(f"axis_{number}" for number in range(len(self.shape) - 2)), *PLANE]
 
     @property
-    def plane(self) -> tuple[int, int]:
-        """Which axes are rows and columns."""
-        names = self.names
-        return (names.index("y"), names.index("x")) if set(PLANE) <= set(names) else (len(names) - 2, len(names) - 1)
-
-    @property
     def plane_shape(self) -> tuple[int, int]:
         rows, columns = self.plane
         return self.shape[rows], self.shape[columns]
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        found = self.document.get("attributes", {})
-        return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -272,11 +256,11 @@ def _level(store: ReferenceStore, finest: _Image, shape: tuple[int, int]) -> _Im
     assets = [level["asset"] for level in layout if isinstance(level, dict) and isinstance(level.get("asset"), str)]
     best = finest
     for asset in assets if own in assets else []:
-        place = f"{parent}/{asset}".strip("/")
-        node = store.manifest.documents.node(f"{place}/{finest.name}")
+        path = f"{parent}/{asset}/{finest.path.rpartition('/')[2]}".strip("/")
+        node = store.manifest.documents.node(path)
         if node.get("node_type") != "array":
             continue  # computed, or of another kind
-        image = _Image(place, finest.name, node)
+        image = _Image(path, dict(node))
         if image.names != finest.names or _others(image) != _others(finest):
             continue
         rows, columns = image.plane_shape
@@ -340,7 +324,7 @@ class _Meaning:
             for name, size in zip(image.names, image.shape, strict=True)
         ]
         band = next((axis for axis, name in enumerate(image.names) if name in BANDS and axis not in image.plane), None)
-        return View(reference_array(store, f"{image.place}/{image.name}".lstrip("/")), *image.plane, band, tuple(at))
+        return View(reference_array(store, image.path), *image.plane, band, tuple(at))
 
     def colours(self, planes: Sequence[Plane], attributes: Mapping[str, Any], stretch: str | None) -> NDArray[np.uint8]:
         """Return red, green, blue and alpha of the planes."""
@@ -359,7 +343,9 @@ class _Meaning:
         elif self.kind == "channels":
             total = np.zeros((*there.shape, 3))
             for plane, channel in zip(planes, self.channels, strict=True):
-                total += _windowed(plane, channel, stretch)[..., None] * _colour(channel)
+                text = str(channel.get("color", "FFFFFF"))
+                colour = np.array([int(text[at : at + 2], 16) for at in (0, 2, 4)], np.float64)
+                total += _windowed(plane, channel, stretch)[..., None] * colour
             rgba[..., :3] = np.clip(total, 0, 255).round()
         elif self.kind == "inks":
             light = [255.0 - _bytes(plane, stretch) for plane in shown]
@@ -399,21 +385,11 @@ def _channels(store: ReferenceStore, path: str, count: int) -> list[Mapping[str,
 def _windowed(plane: Plane, channel: Mapping[str, Any], stretch: str | None) -> NDArray[np.float64]:
     window = channel.get("window", {})
     low, high = float(window.get("start", 0)), float(window.get("end", 1))
-    if stretch is not None or _is_whole_range(low, high, plane.dtype):
+    whole = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" and plane.dtype.itemsize > 1 else None
+    # a window that is the range of the type says nothing of the numbers
+    if stretch is not None or (whole is not None and low <= whole.min and high >= whole.max):
         return _bytes(plane, stretch) / np.float64(255)
     return np.clip((plane.data.astype(np.float64) - low) / ((high - low) or 1.0), 0, 1)
-
-
-def _is_whole_range(low: float, high: float, dtype: np.dtype[Any]) -> bool:
-    """Whether a window is the range of a type of more than a byte, and so says nothing of the numbers."""
-    if dtype.kind not in "iu" or dtype.itemsize == 1:
-        return False
-    return low <= np.iinfo(dtype).min and high >= np.iinfo(dtype).max
-
-
-def _colour(channel: Mapping[str, Any]) -> NDArray[np.float64]:
-    text = str(channel.get("color", "FFFFFF"))
-    return np.array([int(text[at : at + 2], 16) for at in (0, 2, 4)], np.float64)
 
 
 def _bytes(plane: Plane, stretch: str | None) -> NDArray[np.uint8]:

@@ -158,6 +158,7 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
     images = image_facts(facts)
     source = _source(found, access)
     name = found.name if source is None else source.url
+    last = without_query(name).rstrip("/").rpartition("/")[2]
     group = _stack(found, images, access)
     when = _asked(rules, name, source)
     if when is None and rules.time_from is None:
@@ -187,7 +188,7 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
         "type": "Feature",
         "stac_version": VERSION,
         "stac_extensions": [],
-        "id": parts.id or _stem(name),
+        "id": parts.id or last.rpartition(".")[0] or last,
         **({"collection": rules.collection} if rules.collection else {}),
         "geometry": None if ground is None else ground.geometry,
         **({} if ground is None else {"bbox": ground.bbox}),
@@ -214,11 +215,6 @@ def _names(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for member in value:
             yield from _names(member)
-
-
-def _stem(url: str) -> str:
-    name = without_query(url).rstrip("/").rpartition("/")[2]
-    return name.rpartition(".")[0] or name
 
 
 def _source(found: Opened, access: Access) -> SourceRecord | None:
@@ -293,12 +289,9 @@ def _stated(text: str) -> Json:
     start, slash, end = text.partition("/")
     if not slash:
         return _instant(start)
-    return {"datetime": None, "start_datetime": _instant(start)["datetime"], "end_datetime": _last(end)}
-
-
-def _last(text: str) -> str:
-    found = _instant(text)
-    return str(found.get("end_datetime", found["datetime"]))
+    last = _instant(end)
+    last_moment = last.get("end_datetime", last["datetime"])
+    return {"datetime": None, "start_datetime": _instant(start)["datetime"], "end_datetime": last_moment}
 
 
 def _instant(text: str) -> Json:

@@ -484,7 +484,8 @@ def verify(
     has_trees = any(is_folder(record.url) for record in manifest.sources)
     columns = {path: refs.columnar() for path, refs in manifest.arrays.items()} if has_trees or not drift else {}
     pool = SourcePool(manifest, options=access.source_options, allow=access.allow, opener=open_source)
-    state = states(manifest, pool, () if drift else _urls(columns), jobs, times=drift)
+    named = (url for refs_of_array in columns.values() for url in refs_of_array.spelt(refs_of_array.source)[0])
+    state = states(manifest, pool, () if drift else named, jobs, times=drift)
     if has_trees:
         listed = tree_states(manifest, columns, access, times=drift)
         state.sizes.update(listed.sizes)
@@ -506,11 +507,6 @@ def verify(
             checksums += compared
             findings += differing
     return Verification(name, tuple(findings), state.asked, ranges, chunks, checksums)
-
-
-def _urls(columns: Mapping[str, ChunkRefs]) -> Iterator[str]:
-    for refs in columns.values():
-        yield from refs.spelt(refs.source)[0]
 
 
 def _read_all(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tuple[int, list[Finding]]:

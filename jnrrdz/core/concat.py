@@ -435,24 +435,6 @@ class Concatenation:
         )
 
 
-def concat(  # noqa: PLR0913 - the groups, and what may be said of them
-    groups: Sequence[VirtualGroup],
-    dim: str,
-    coordinate: Sequence[Any] | None = None,
-    *,
-    names: Sequence[str] | None = None,
-    keep_order: bool = False,
-    skip_mismatched: bool = False,
-) -> VirtualGroup:
-    """Return groups of the same form as one, with `coordinate`'s values (one a group) along the axis `dim`."""
-    whole = Concatenation(dim)
-    values = coordinate if coordinate is not None else [None] * len(groups)
-    labels = names if names is not None else [f"group {number}" for number in range(len(groups))]
-    for group, name, value in zip(groups, labels, values, strict=True):
-        whole.add(group, name, value)
-    return whole.finish(keep_order=keep_order, skip_mismatched=skip_mismatched).group
-
-
 def _refusal(problems: Sequence[Mismatch], count: int) -> UnrepresentableError:
     if not problems:
         return UnrepresentableError("nothing to put together")

@@ -214,10 +214,6 @@ _WHOLE = 1 << 53
 """Below it a double that is whole is exactly the number that it was made of."""
 
 
-def _are_whole(numbers: Values) -> bool:
-    return bool((np.abs(numbers) < _WHOLE).all() and (numbers == np.floor(numbers)).all())
-
-
 def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:
     """Return the values along an axis that a group holds itself, None where it has none that can be read here."""
     array = group.children.get(dim)
@@ -230,8 +226,9 @@ def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:
         return None
     # numbers that the attributes make no exact times stay numbers
     since = _SINCE.fullmatch(str(attributes.get("units", "")))
-    if since is not None and numbers.dtype.kind == "f" and is_time(attributes) and _are_whole(numbers):
-        numbers = numbers.astype(np.int64)
+    if since is not None and numbers.dtype.kind == "f" and is_time(attributes):
+        is_whole = (np.abs(numbers) < _WHOLE).all() and (numbers == np.floor(numbers)).all()
+        numbers = numbers.astype(np.int64) if is_whole else numbers
     if since is None or not is_time(attributes) or numbers.dtype.kind not in "iu":
         return Coordinate(column(numbers.tolist()), attributes)
     step = np.timedelta64(COARSE.get(since[1], 1), UNITS.get(since[1], "s"))  # type: ignore[call-overload]

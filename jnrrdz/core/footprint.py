@@ -50,8 +50,11 @@ class Footprint:
 
 def footprint(place: Json, shape: tuple[int, int]) -> Footprint | None:
     """Return the ground of an image whose place is as `jnrrdz info` tells it; None where that is not known."""
-    ring = _edges(shape)
-    column, row = ring[:, 0], ring[:, 1]
+    rows, columns = shape
+    steps = np.linspace(0.0, 1.0, EDGE)[:-1]
+    # round the image, from the upper left corner by the lower left one
+    column = np.concatenate([0 * steps, steps, 0 * steps + 1, 1 - steps]) * columns
+    row = np.concatenate([steps, 0 * steps + 1, 1 - steps, 0 * steps]) * rows
     crs = place.get("crs") or {}
     text = crs.get("wkt") or crs.get("code") or ""
     points = place.get("control_points", ())
@@ -65,15 +68,6 @@ def footprint(place: Json, shape: tuple[int, int]) -> Footprint | None:
     else:
         line = None
     return None if line is None or not np.isfinite(line).all() else outlined(line, shape)
-
-
-def _edges(shape: tuple[int, int]) -> Line:
-    """Return columns and rows round an image, from the upper left corner by the lower left one."""
-    rows, columns = shape
-    steps = np.linspace(0.0, 1.0, EDGE)[:-1]
-    column = np.concatenate([0 * steps, steps, 0 * steps + 1, 1 - steps]) * columns
-    row = np.concatenate([steps, 0 * steps + 1, 1 - steps, 0 * steps]) * rows
-    return np.column_stack([column, row])
 
 
 def outlined(line: Line, shape: tuple[int, int]) -> Footprint | None:

@@ -131,7 +131,9 @@ def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bo
         shape, chunks = array["shape"], array["chunks"]
         fill, has_fill = array.get("fill_value"), array.get("fill_value") is not None
         separator = array.get("dimension_separator", ".")
-        value = decode_fill(_whole(fill, dtype), dtype) if has_fill else dtype.type(0)
+        if dtype.kind == "b" and fill in (0, 1):
+            fill = bool(fill)
+        value = decode_fill(fill, dtype) if has_fill else dtype.type(0)
         attributes = dict(attributes)
         dimensions = attributes.pop(DIMENSIONS, None)
         if "_FillValue" in attributes and dtype.kind == "f":
@@ -172,11 +174,6 @@ def _type(text: Any) -> np.dtype[Any]:
     if dtype.kind not in "biufc":
         raise UnsupportedError(f"elements of type {text!r}; numbers are read", field="dtype")
     return dtype
-
-
-def _whole(fill: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as version 3 has it: 0 and 1 for booleans, numbers without a fraction for integers."""
-    return bool(fill) if dtype.kind == "b" and fill in (0, 1) else fill
 
 
 # Codecs: filters in their order, then the compressor; numcodecs names each by `id`
@@ -220,10 +217,6 @@ def _level(default: int) -> Callable[[Members, np.dtype[Any]], Members]:
     return lambda entry, _: {"level": entry.get("level", default)}
 
 
-def _shuffle(entry: Members, dtype: np.dtype[Any]) -> Members:
-    return {"elementsize": entry.get("elementsize", 4) or dtype.itemsize}
-
-
 _KNOWN: Mapping[str, tuple[str, Callable[[Members, np.dtype[Any]], Members]]] = {
     "zlib": (names.ZLIB, _level(1)),
     "gzip": (names.GZIP, _level(1)),
@@ -232,7 +225,7 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Members, np.dtype[Any]], Members]]] = 
     "zstd": (names.ZSTD, lambda entry, _: {"level": entry.get("level", 0), "checksum": entry.get("checksum", False)}),
     "blosc": (names.BLOSC, _blosc),
     "lz4": (names.LZ4, lambda *_: {"framing": "frame"}),
-    "shuffle": (names.SHUFFLE, _shuffle),
+    "shuffle": (names.SHUFFLE, lambda entry, dtype: {"elementsize": entry.get("elementsize", 4) or dtype.itemsize}),
     "fletcher32": (names.FLETCHER32, lambda *_: {}),
     "imagecodecs_zlib": (names.ZLIB, _level(1)),
     "imagecodecs_deflate": (names.ZLIB, _level(1)),

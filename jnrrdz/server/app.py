@@ -1,6 +1,6 @@
 """The ASGI application that serves sources and manifests as plain Zarr v3: what is asked for, and what is answered.
 
-Whether someone may read is `guard`'s to say, what there is `catalog`'s, and what a key holds `plain`'s.  Here an
+Whether someone may read is `Guard`'s to say, what there is `catalog`'s, and what a key holds `plain`'s.  An
 answer is made once however many ask for it, off the event loop and a few at one time; is kept while there is room;
 and is not begun where nobody waits for it any more.  Kept ones are answered before anything else is looked at.  The
 application is mounted below any path of another one, or served as it is: `running` does that.
@@ -10,6 +10,7 @@ https://zarr-specs.readthedocs.io/en/latest/v3/stores/filesystem/index.html, htt
 
 import asyncio
 import hashlib
+import hmac
 import json
 import logging
 import mimetypes
@@ -27,11 +28,11 @@ from jnrrdz.commands.preview import PreviewOptions, picture_of
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.options import ServeOptions
 from jnrrdz.server.catalog import Catalog
-from jnrrdz.server.guard import Guard, Headers
 from jnrrdz.server.plain import PlainZarr
 
 type Scope = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+type Headers = list[tuple[bytes, bytes]]
 type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +61,106 @@ _KINDS = {
     "wasm": "application/wasm",
     "html": "text/html; charset=utf-8",
 }
+
+
+METHODS = "GET, HEAD, OPTIONS"
+ALLOWED = b"range, if-none-match, if-range, if-modified-since, cache-control, content-type"
+EXPOSED = b"content-range, content-length, accept-ranges, etag"
+PREFLIGHT_AGE = b"600"
+
+_ALWAYS: Headers = [(b"x-content-type-options", b"nosniff"), (b"vary", b"origin")]
+
+
+class Refusal(NamedTuple):
+    """An answer that gives nothing away."""
+
+    status: int
+    reason: str
+
+
+class Guard:
+    """Who may read what a server has: by the Host header, the token, and the page that asks.
+
+    On loopback whoever is on this machine may read; at another address whoever has the token, which is the first part
+    of each path.  A browser on this machine runs pages of strangers, so that a page of another origin reads nothing
+    unless its origin is named: the Host header has to be the server's own (no name can be bound to it anew), `Origin`
+    and `Sec-Fetch-Site` the server's or an allowed one.
+
+    https://fetch.spec.whatwg.org/#http-cors-protocol, https://www.w3.org/TR/fetch-metadata/
+    """
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._token = None if options.token is None else options.token.encode()
+        self._hosts = frozenset(host.lower() for host in options.hosts)
+        self._origins = frozenset(origin.rstrip("/").encode() for origin in options.origins)
+        self._own = [*_ALWAYS, (b"cross-origin-resource-policy", b"same-origin")]
+
+    def refusal(self, headers: Mapping[bytes, bytes], hosts: int, path: str) -> Refusal | None:
+        """Return why a request is refused, None where it is not; `path` is that below where the server is mounted."""
+        if hosts > 1:
+            return Refusal(400, "more than one Host header")
+        host = headers.get(b"host", b"")
+        text = host.decode("latin-1").lower()
+        name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]  # without its port
+        if "*" not in self._hosts and name not in self._hosts:
+            return Refusal(421, "this name is not the server's")
+        first = path.strip("/").partition("/")[0].encode("utf-8", "replace")
+        if self._token is not None and not hmac.compare_digest(first, self._token):
+            return Refusal(403, "the token is missing or another")
+        if not self._is_own_page(headers, host):
+            return Refusal(403, "pages of this origin may not read; --allow-origin names those that may")
+        return None
+
+    def _is_own_page(self, headers: Mapping[bytes, bytes], host: bytes) -> bool:
+        """Whether no page asks, or one of the server's own, or one that is allowed."""
+        origin = headers.get(b"origin")
+        if origin is not None:
+            return origin.partition(b"://")[2].lower() == host.lower() or self._allows(origin)
+        if headers.get(b"sec-fetch-site", b"none") in {b"none", b"same-origin"} or b"*" in self._origins:
+            return True
+        # a link that is followed shows the page to its user, and to no other page
+        shown = {b"document"} if not self._origins else {b"document", b"iframe"}
+        return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") in shown
+
+    def _allows(self, origin: bytes) -> bool:
+        return b"*" in self._origins or origin in self._origins
+
+    def headers(self, request: Mapping[bytes, bytes]) -> Headers:
+        """Return what browsers are told beside each answer."""
+        origin = request.get(b"origin")
+        if origin is None or not self._allows(origin):
+            return self._own
+        return [
+            *_ALWAYS,
+            (b"cross-origin-resource-policy", b"cross-origin"),
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", EXPOSED),
+            (b"timing-allow-origin", origin),
+        ]
+
+    def preflight(self, request: Mapping[bytes, bytes]) -> Headers:
+        """Return what a browser wants to know before it asks."""
+        headers = [*self.headers(request), (b"allow", METHODS.encode())]
+        if b"access-control-request-method" not in request or request.get(b"origin") is None:
+            return headers
+        headers += [
+            (b"access-control-allow-methods", METHODS.encode()),
+            (b"access-control-allow-headers", ALLOWED),
+            (b"access-control-max-age", PREFLIGHT_AGE),
+        ]
+        if request.get(b"access-control-request-private-network") == b"true":
+            headers.append((b"access-control-allow-private-network", b"true"))
+        return headers
+
+    @property
+    def page_policy(self) -> bytes:
+        """What pages of the viewer may do: show what this server has, and reach no other."""
+        framed = b" ".join([b"'self'", *sorted(self._origins)])
+        return (
+            b"default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+            b"connect-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+            b"frame-ancestors " + framed
+        )
 
 
 class Answer(NamedTuple):
@@ -245,7 +346,9 @@ class App:
             return ABSENT
         name, key = found
         if key == PREVIEW:
-            size = _preview_size(query)
+            asked = parse_qs(query.decode("latin-1")).get("size", [""])[0]
+            is_number = asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_SIZE
+            size = min(max(int(asked), 1), LARGEST_PREVIEW) if is_number else PREVIEW_SIZE
             path = f"{path}?{size}"
             return await self._once(path, name, receive, partial(self._preview, name, size), "previews")
         return await self._key(path, name, key, receive)
@@ -371,18 +474,14 @@ def _as_asked(answer: Answer, request: Mapping[bytes, bytes]) -> Answer:
     """Return an answer as its reader wants it: nothing of what it has, or a part of it."""
     if not answer.tag:
         return answer
-    known = request.get(b"if-none-match")
-    if known is not None and (known.strip() == b"*" or answer.tag in _tags(known)):
+    tags = [tag.strip().removeprefix(b"W/") for tag in request.get(b"if-none-match", b"").split(b",")]
+    if tags == [b"*"] or answer.tag in tags:
         kept = [pair for pair in answer.headers if pair[0] != b"content-length"]
         return answer._replace(status=304, body=b"", headers=kept)
     asked = request.get(b"range")
     if asked is None or request.get(b"if-range", answer.tag) != answer.tag:
         return answer
     return _part(answer, asked)
-
-
-def _tags(header: bytes) -> list[bytes]:
-    return [tag.strip().removeprefix(b"W/") for tag in header.split(b",")]
 
 
 def _part(answer: Answer, asked: bytes) -> Answer:
@@ -413,12 +512,6 @@ def _span(header: bytes, size: int) -> tuple[int, int] | None:
         return max(size - int(last), 0) if int(last) else size, size
     stop = min(int(last) + 1, size) if last else size
     return (int(first), stop) if int(first) < stop or int(first) >= size else None
-
-
-def _preview_size(query: bytes) -> int:
-    asked = parse_qs(query.decode("latin-1")).get("size", [""])[0]
-    is_number = asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_SIZE
-    return min(max(int(asked), 1), LARGEST_PREVIEW) if is_number else PREVIEW_SIZE
 
 
 @cache

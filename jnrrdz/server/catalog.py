@@ -105,16 +105,13 @@ class Catalog:
         with self._listing:
             if not self.is_fresh:
                 found = [(source, name) for folder in self._folders for source, name in _below(folder, self.options)]
-                there = {source for source, _ in found}
-                gone = [name for name, entry in self._entries.items() if self._is_gone(entry.source, there)]
+                there = {source for source, _ in found} | self._named
+                gone = [name for name, entry in self._entries.items() if entry.source not in there]
                 for name in gone:
                     del self._entries[name]
                 for source, name in found[:MOST]:
                     self._add(source, name)
                 self._listed_at = time.monotonic()
-
-    def _is_gone(self, source: str, there: set[str]) -> bool:
-        return source not in there and source not in self._named
 
     def _add(self, source: str, name: str) -> None:
         if source not in self._names:

@@ -174,21 +174,18 @@ class Blocks:
         with self._lock:
             reading = self._reading.setdefault(key, threading.Lock())
         with reading:
+            block = None
             with self._lock:
-                block = self._kept(key)
+                for blocks in (self._memory, self._files):
+                    if key in blocks:
+                        blocks.move_to_end(key)
+                        block = blocks[key]
             if block is None:
                 block = read()
                 self._keep(key, block)
         with self._lock:
             self._reading.pop(key, None)
         return block
-
-    def _kept(self, key: Block) -> NDArray[Any] | None:
-        for blocks in (self._memory, self._files):
-            if key in blocks:
-                blocks.move_to_end(key)
-                return blocks[key]
-        return None
 
     def _keep(self, key: Block, block: NDArray[Any]) -> None:
         is_large = block.nbytes > self._most // 2
@@ -225,7 +222,8 @@ class PlainArray:
 
     def chunk(self, index: tuple[int, ...]) -> bytes | None:
         """Return a chunk's elements, None where all of them are the fill value."""
-        array = self._array()
+        with self._lock:
+            array = self._opened = self._opened or _Opened.of(self._store, self._path)
         spans = [
             slice(at * chunk, min((at + 1) * chunk, size))
             for at, chunk, size in zip(index, self._chunks, self._shape, strict=True)
@@ -259,12 +257,6 @@ class PlainArray:
                 source.append(slice(low - start, high - start))
             out[tuple(target)] = block[tuple(source)]
         return out
-
-    def _array(self) -> "_Opened":
-        with self._lock:
-            if self._opened is None:
-                self._opened = _Opened.of(self._store, self._path)
-            return self._opened
 
 
 @dataclass(frozen=True)

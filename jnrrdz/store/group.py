@@ -285,11 +285,6 @@ def below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
     return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
 
 
-def default_group(store: ReferenceStore, top: str = "") -> str:
-    """Return the path of the group that holds the full-resolution image at or below a group."""
-    return choice(store, top).path
-
-
 class Choice(NamedTuple):
     """The group that is opened where none is named, and the images on the way to it that are not."""
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import TiffTileConfig, bytes_
-from jnrrdz.core.concat import Concatenation, concat
+from jnrrdz.core.concat import Concatenation
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs, joined, with_tables
 from jnrrdz.core.zarr_json import tree_json
@@ -18,6 +18,15 @@ from jnrrdz.errors import UnrepresentableError
 AFFINE = "500000.0 10.0 0.0 5000000.0 0.0 -10.0"
 CODEC = TiffTileConfig(4, 4, 6, 8, compression=8, bits_per_sample=(16,))
 WKT = 'PROJCRS["{}",BASEGEOGCRS["WGS 84"]]'
+
+
+def concat(groups, dim, coordinate=None, *, names=None, **choices):
+    """Groups of the same form as one, with `coordinate`'s values (one a group) along the axis `dim`."""
+    whole = Concatenation(dim)
+    labels = names or [f"group {number}" for number in range(len(groups))]
+    for group, name, value in zip(groups, labels, coordinate or [None] * len(groups), strict=True):
+        whole.add(group, name, value)
+    return whole.finish(**choices).group
 
 
 def refs_of(rows, inline=(), unused=()):

@@ -152,9 +152,11 @@ class Conversion:
         inline = {int(np.ravel_multi_index(at, grid)) if grid else 0: bytes(data) for at, data in held.items()}
         present[list(inline)] = False
         names, source = _numbered(paths.ravel()[present])
+        if not set(names) <= set(self.urls):
+            raise UnsupportedError("a reference into another file")
         return replace(
             ChunkRefs.from_rows(
-                tuple(self._url(name) for name in names),
+                tuple(self.urls[name] for name in names),
                 present.astype(np.int64),
                 offsets.ravel()[present].astype(np.int64),
                 lengths.ravel()[present].astype(np.int64),
@@ -162,11 +164,6 @@ class Conversion:
             ),
             inline=inline,
         )
-
-    def _url(self, name: str) -> str:
-        if name not in self.urls:
-            raise UnsupportedError("a reference into another file")
-        return self.urls[name]
 
     def finish(self, root: VirtualGroup) -> VirtualGroup:
         """Return the tree; nothing left is an error, what is left out a warning."""

@@ -9,7 +9,6 @@ Follows https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t4.html as f
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.foreign.groups import MAPPING, MOST_MISSING, Conversion, converted
-from jnrrdz.formats.foreign.reading import SOURCE, Reader, Store, parsing
+from jnrrdz.formats.foreign.parsers import SOURCE, Reader, Store, parsing
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
@@ -75,7 +74,7 @@ class Survey:
                 raise UnsupportedError(f"a link into another file, {link.filename!r:.100}", field=inner)
             node = group.get(name)
             if isinstance(node, h5py.Dataset):
-                reason = self._reason(node, inner)
+                reason = _of_type(node) or _of_storage(node, self.inline, inner)
                 if reason is not None:
                     folder.dropped[name] = reason
                 else:
@@ -91,10 +90,6 @@ class Survey:
                 folder.dropped[name] = (
                     "a link to a group, or to nothing" if isinstance(link, h5py.SoftLink) else "a type"
                 )
-
-    def _reason(self, dataset: Any, path: str) -> str | None:
-        """Return why a data set cannot be referred to, None where it can."""
-        return _of_type(dataset) or _of_storage(dataset, self.inline, path)
 
 
 def _of_type(dataset: Any) -> str | None:
@@ -180,6 +175,7 @@ def scan_hdf5(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
 
 def _parsed(reader: Reader, survey: Survey) -> "ManifestGroup":
     import h5py  # noqa: PLC0415  may not be installed
+    from virtualizarr.manifests import ManifestArray, ManifestGroup  # noqa: PLC0415  the same
     from virtualizarr.parsers import HDFParser  # noqa: PLC0415  the same
 
     with h5py.File(reader, "r") as file:
@@ -192,23 +188,14 @@ def _parsed(reader: Reader, survey: Survey) -> "ManifestGroup":
         )
         # what parsers return is what `ManifestStore` holds; it has no other door than this
         own = parser(SOURCE, Store(reader))._group  # type: ignore[arg-type]  # noqa: SLF001
+        arrays = {}
+        for name, array in own.arrays.items():  # their axes by their scales' own names
+            names = list(array.metadata.dimension_names or ())
+            if scales := folder.dimensions.get(name):
+                names = [scale or given for scale, given in zip(scales, names, strict=True)]
+            document = {**array.metadata.to_dict(), "dimension_names": names}
+            arrays[name] = ManifestArray(type(array.metadata).from_dict(document), array.manifest)
         below = {name: parsed(folders[f"{folder.path}/{name}".lstrip("/")]) for name in folder.groups}
-        return _with(own, folder, below)
+        return ManifestGroup(arrays, below, dict(own.metadata.attributes))
 
     return parsed(folders[""])
-
-
-def _with(own: "ManifestGroup", folder: Folder, below: dict[str, "ManifestGroup"]) -> "ManifestGroup":
-    """Return a group with those below it, its arrays' axes by their scales' own names."""
-    from virtualizarr.manifests import ManifestArray, ManifestGroup  # noqa: PLC0415  may not be installed
-
-    arrays = {}
-    for name, array in own.arrays.items():
-        names = _named(array.metadata.dimension_names or (), folder.dimensions.get(name, ()))
-        document = {**array.metadata.to_dict(), "dimension_names": names}
-        arrays[name] = ManifestArray(type(array.metadata).from_dict(document), array.manifest)
-    return ManifestGroup(arrays, below, dict(own.metadata.attributes))
-
-
-def _named(found: Sequence[str | None], scales: Sequence[str]) -> list[str | None]:
-    return [own or name for own, name in zip(scales, found, strict=True)] if scales else list(found)

@@ -11,7 +11,7 @@ Follows https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html and versi
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ VARIABLE = "data"
 SHARDING = "sharding_indexed"
 LARGEST_DOCUMENT = 1 << 26
 MOST_DOCUMENTS = 1 << 18
+DEEPEST = 64
 MOST_CHUNKS = 1 << 27
 """Of one array: a row pointer for each of them, there or not, takes 1 GB."""
 
@@ -316,8 +317,11 @@ def _tree(documents: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, Node]
         return VirtualGroup({VARIABLE: arrays[""]})
     below: dict[str, set[str]] = defaultdict(set)
     for path in filter(None, (*documents, *arrays)):
-        for parent, name in _steps(path):
-            below[parent].add(name)
+        parts = path.split("/")
+        if len(parts) > DEEPEST:
+            raise UnsupportedError(f"a node {len(parts)} groups deep; {DEEPEST} are read", field="path")
+        for depth, name in enumerate(parts):
+            below["/".join(parts[:depth])].add(name)
 
     def group(path: str) -> VirtualGroup:
         prefix = f"{path}/" if path else ""
@@ -331,13 +335,3 @@ def _tree(documents: Mapping[str, Mapping[str, Any]], arrays: Mapping[str, Node]
         return VirtualGroup(children, dict(documents.get(path, {}).get("attributes") or {}))
 
     return group("")
-
-
-def _steps(path: str) -> Iterator[tuple[str, str]]:
-    parts = path.split("/")
-    if len(parts) > DEEPEST:
-        raise UnsupportedError(f"a node {len(parts)} groups deep; {DEEPEST} are read", field="path")
-    yield from (("/".join(parts[:depth]), part) for depth, part in enumerate(parts))
-
-
-DEEPEST = 64

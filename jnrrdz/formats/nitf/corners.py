@@ -127,10 +127,8 @@ def parse_igeolo(text: str, kind: str, *, is_20: bool = False) -> Corners | None
         return None
     padded = text.ljust(CORNERS * WIDTH)
     parts = [padded[start : start + WIDTH] for start in range(0, CORNERS * WIDTH, WIDTH)]
-    if kind in {"N", "S"} and not is_20:
-        return _utm(parts, is_north=kind == "N")
-    if kind == "U":
-        places = [parse_mgrs(part) for part in parts]
+    if kind == "U" or (kind in {"N", "S"} and not is_20):
+        places = [parse_mgrs(part) if kind == "U" else _utm(part, is_north=kind == "N") for part in parts]
         if len({place.is_north for place in places}) != 1:
             raise UnsupportedError("corners on both sides of the equator", field=FIELD)
         return Corners(tuple((place.easting, place.northing) for place in places), _zone_code(places))
@@ -185,12 +183,10 @@ def check_degrees(longitude: float, latitude: float, text: str) -> Point:
     return longitude, latitude
 
 
-def _utm(parts: Sequence[str], *, is_north: bool) -> Corners:
+def _utm(text: str, *, is_north: bool) -> Utm:
     """Return metres of `zzeeeeeennnnnnn`."""
-    places = []
-    for zone, x, y in [_matched(_UTM, part) for part in parts]:
-        places.append(Utm(int(zone), is_north, _number(x, zone + x + y), _number(y, zone + x + y)))
-    return Corners(tuple((place.easting, place.northing) for place in places), _zone_code(places))
+    zone, x, y = _matched(_UTM, text)
+    return Utm(int(zone), is_north, _number(x, text), _number(y, text))
 
 
 def _zone_code(places: Sequence[Utm]) -> int:

@@ -347,7 +347,12 @@ class JpegDecoder:
         """Return so many bands of one stream."""
         size = self._checked(stream, bands)
         try:
-            return self._planes(complete_stream(stream, self.config.quality), size)
+            data = complete_stream(stream, self.config.quality)
+            is_lossless = LOSSLESS in list_markers(data)
+            if size[2] == COLOURS and self.dtype == np.uint8 and not is_lossless:
+                return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=False)
+            decode = imagecodecs.ljpeg_decode if is_lossless else imagecodecs.jpeg8_decode
+            return np.moveaxis(np.asarray(decode(data)).reshape(size), -1, 0)
         except DECODER_ERRORS as error:
             raise MalformedError(f"JPEG data of {len(stream)} bytes do not decode: {error}", field=JBP_JPEG) from error
 
@@ -366,16 +371,6 @@ class JpegDecoder:
             # libjpeg would only warn, and leave the rest of the pixels grey
             raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9)", field=JBP_JPEG)
         return size
-
-    def _planes(self, data: bytes, size: tuple[int, int, int]) -> Pixels:
-        """Return the pixels band by band."""
-        if LOSSLESS in list_markers(data):
-            pixels = np.asarray(imagecodecs.ljpeg_decode(data))
-        elif size[2] == COLOURS and self.dtype == np.uint8:
-            return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=False)
-        else:
-            pixels = np.asarray(imagecodecs.jpeg8_decode(data))
-        return np.moveaxis(pixels.reshape(size), -1, 0)
 
 
 class Scheme(NamedTuple):

@@ -16,7 +16,6 @@ from jnrrdz.errors import MalformedError
 
 TAG = "GDAL_METADATA"
 PAM = ".aux.xml"
-MAX_BANDS = 65536
 GEO_TRANSFORM = 6
 MAX_DIGITS = 6
 CHANNELS = {"c1": "0", "c2": "0", "c3": "0", "c4": "255"}
