@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, TextIO, Unpack
 from xxhash import xxh3_128_intdigest
 
 from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads, on_cluster
-from jnrrdz.batches.item import Found, Job, Outcome, State, exists
+from jnrrdz.batches.item import Found, Job, Outcome, State, Template, exists
 from jnrrdz.batches.selection import Selection
-from jnrrdz.batches.template import Template
 from jnrrdz.batches.work import Plan, failed
 from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.core.coordinate import rule_of

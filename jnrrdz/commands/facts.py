@@ -15,8 +15,8 @@ import numpy as np
 from jnrrdz import api
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
-from jnrrdz.core.readers import Verdict, of_all, verdicts
 from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.standard import Verdict, of_all, verdicts
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats import scanning

@@ -26,8 +26,8 @@ from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
-from jnrrdz.formats.n5.attributes import is_dataset, parse_attributes, parse_dataset
-from jnrrdz.formats.n5.listing import ATTRIBUTES, LARGEST_DOCUMENT, TreeKeys, document_key
+from jnrrdz.formats.n5.attributes import ATTRIBUTES, is_dataset, parse_attributes, parse_dataset
+from jnrrdz.formats.n5.blocks import LARGEST_DOCUMENT, TreeKeys, document_key
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ArrayRefs
 from jnrrdz.manifests.documents import ChunkKeys

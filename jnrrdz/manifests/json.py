@@ -46,8 +46,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.columns import ColumnarRefs, Ints
 from jnrrdz.manifests.documents import Documents, is_manifest
-from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, UnknownArrayError
-from jnrrdz.manifests.templates import Templates, generated
+from jnrrdz.manifests.json_refs import Gatherer, OtherLayoutError, Templates, UnknownArrayError, generated
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.base import ByteSource

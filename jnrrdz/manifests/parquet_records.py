@@ -43,8 +43,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import parquet_pages
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata
-from jnrrdz.manifests.json_refs import inline_bytes
-from jnrrdz.manifests.templates import Templates
+from jnrrdz.manifests.json_refs import Templates, inline_bytes
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import below, local_path

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jnrrdz.api import open_stored
-from jnrrdz.batches import listing
-from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve
+from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve, within
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.manifest import ENDINGS
@@ -191,7 +190,7 @@ def _below(folder: str, options: ServeOptions) -> Iterator[tuple[str, str]]:
 
     Links that lead out of the folder are passed over, and what is hidden.
     """
-    root = local_path(listing.within(folder).folder)
+    root = local_path(within(folder).folder)
     real = None if root is None else os.path.realpath(root)
     for found in resolve([folder], Wanted.BOTH, lambda _: options.access.storage_options, may_be_empty=True):
         name = found.path or found.url.rstrip("/").rpartition("/")[2]

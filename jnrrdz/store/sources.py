@@ -35,7 +35,7 @@ from jnrrdz.errors import (
     UntrustedSourceError,
     UntrustedSourceWarning,
 )
-from jnrrdz.formats.n5.listing import ATTRIBUTES
+from jnrrdz.formats.n5.attributes import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges

@@ -10,9 +10,8 @@ import tifffile
 
 import jnrrdz
 from jnrrdz.batches import run
-from jnrrdz.batches.item import Found
+from jnrrdz.batches.item import Found, Template
 from jnrrdz.batches.selection import Selection
-from jnrrdz.batches.template import Template
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.redact import redacted
 

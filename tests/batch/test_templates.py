@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.batches import run
-from jnrrdz.batches.item import Found
-from jnrrdz.batches.template import Template
+from jnrrdz.batches.item import Found, Template
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources.url import place
 from tests.batch.conftest import image

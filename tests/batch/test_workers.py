@@ -16,9 +16,8 @@ import pytest
 from jnrrdz.batches import executors as processes
 from jnrrdz.batches import run
 from jnrrdz.batches.executors import Ahead
-from jnrrdz.batches.item import Found
+from jnrrdz.batches.item import Found, Template
 from jnrrdz.batches.run import Jobs
-from jnrrdz.batches.template import Template
 from jnrrdz.manifests import atomic
 from tests.batch.conftest import image
 

@@ -9,8 +9,17 @@ import zarr
 
 import jnrrdz
 from jnrrdz.core.configuration import CodecSpec
-from jnrrdz.core.readers import ANY, GDAL, JNRRDZ, ZARR, ZARR_WITH_JNRRDZ, of_all, verdicts
-from jnrrdz.core.standard import is_own_inverse, transpositions
+from jnrrdz.core.standard import (
+    ANY,
+    GDAL,
+    JNRRDZ,
+    ZARR,
+    ZARR_WITH_JNRRDZ,
+    is_own_inverse,
+    of_all,
+    transpositions,
+    verdicts,
+)
 
 PIXELS = np.random.default_rng(0).integers(0, 200, (60, 48)).astype("u2")
 

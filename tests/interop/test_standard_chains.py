@@ -24,7 +24,7 @@ import z5py
 
 import jnrrdz
 from jnrrdz.core.configuration import CodecSpec
-from jnrrdz.core.readers import ANY, GDAL, ZARR, verdicts
+from jnrrdz.core.standard import ANY, GDAL, ZARR, verdicts
 from tests.nrrd.tiled_files import core, keys, stored, tiles_of, write
 from tests.writers import geotiff
 
@@ -315,5 +315,5 @@ def test_zarrita_reads_those_that_turn_axes_once(manifests):
         elif verdict.is_readable or is_zlib:
             assert read.get("digest") == digest(pixels), image
         else:
-            # where this fails, zarrita has learnt to take two transpositions: then say so in core/readers.py
+            # where this fails, zarrita has learnt to take two transpositions: then say so in core/standard.py
             assert read["digest"] != digest(pixels), image

@@ -8,7 +8,7 @@ import pytest
 import jnrrdz
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.n5.attributes import cosem_transforms, default_header, place_of
-from jnrrdz.formats.n5.listing import TreeKeys
+from jnrrdz.formats.n5.blocks import TreeKeys
 from jnrrdz.formats.n5.scan import scan_n5
 from jnrrdz.options import ScanOptions
 from tests.growth import assert_linear

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jnrrdz.formats.n5.listing import TreeKeys
+from jnrrdz.formats.n5.blocks import TreeKeys
 from jnrrdz.sources.base import Validators
 
 

@@ -29,6 +29,7 @@ import numpy as np
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
+ATTRIBUTES = "attributes.json"
 _START = struct.Struct(">HH")
 _NUMBER = struct.Struct(">I")
 MOST_AXES = 32

@@ -38,8 +38,18 @@ from jnrrdz.formats.n5.attributes import (
     parse_dataset,
     place_of,
 )
-from jnrrdz.formats.n5.blocks import Blocks, Chain, GeneratedBlocks, chain_of, codecs
-from jnrrdz.formats.n5.listing import Nodes, TreeKeys, document_key, find_nodes, read_nodes
+from jnrrdz.formats.n5.blocks import (
+    Blocks,
+    Chain,
+    GeneratedBlocks,
+    Nodes,
+    TreeKeys,
+    chain_of,
+    codecs,
+    document_key,
+    find_nodes,
+    read_nodes,
+)
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import Validators, modified_text
 from jnrrdz.sources.tree import Tree, UnlistedTree

@@ -33,7 +33,7 @@ from jnrrdz.formats.nitf.blocks import (
     whole_block_chunks,
     with_frame_size,
 )
-from jnrrdz.formats.nitf.fields import BYTE, pair_dtype
+from jnrrdz.formats.nitf.header import BYTE, pair_dtype
 from jnrrdz.formats.nitf.image import Mask, NitfImage, missing_index, pad_value, parse_colours, parse_mask, sample_dtype
 from jnrrdz.sources.base import ReadAhead
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.fields import BYTE
-from jnrrdz.formats.nitf.header import NitfLayout, ReadRange
+from jnrrdz.formats.nitf.header import BYTE, NitfLayout, ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
 
 type Spans = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -33,7 +33,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
 from jnrrdz.formats.nitf.blocks import find_streams
-from jnrrdz.formats.nitf.fields import BYTE, pair_dtype, sample_type
+from jnrrdz.formats.nitf.header import BYTE, pair_dtype, sample_type
 
 type Shape = tuple[int, ...]
 type Pixels = NDArray[Any]

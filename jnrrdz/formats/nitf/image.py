@@ -15,8 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.nitf.fields import BAND, BYTE, IMAGE_BLOCKS, IMAGE_SHAPE, Cursor, Fields, sample_type
-from jnrrdz.formats.nitf.header import NitfLayout, ReadRange, Segment, header_cursor, read_tres
+from jnrrdz.formats.nitf.header import (
+    BAND,
+    BYTE,
+    IMAGE_BLOCKS,
+    IMAGE_SHAPE,
+    Cursor,
+    Fields,
+    NitfLayout,
+    ReadRange,
+    Segment,
+    header_cursor,
+    read_tres,
+    sample_type,
+)
 
 UNCOMPRESSED = {"NC", "NM"}
 COMMENT = 80

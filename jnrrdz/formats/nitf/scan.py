@@ -40,9 +40,10 @@ from jnrrdz.formats.nitf.arrays import (
     whole_image,
 )
 from jnrrdz.formats.nitf.blocks import check_place
-from jnrrdz.formats.nitf.fields import NITF20, NITF21
 from jnrrdz.formats.nitf.georeference import PlaceSources, chip_rpc, find_georeference, parse_rpc
 from jnrrdz.formats.nitf.header import (
+    NITF20,
+    NITF21,
     Extension,
     NitfLayout,
     ReadRange,

@@ -131,7 +131,7 @@ def _series_group(
 
         group = vendor_group(read, layout, url, kind, options)
     if group is None and not isinstance(layout, NdpiLayout) and layout.has_pages(2):
-        from jnrrdz.formats.tiff.stack import stack_group  # noqa: PLC0415
+        from jnrrdz.formats.tiff.pages import stack_group  # noqa: PLC0415
 
         group = stack_group(layout, url, options)
     return group

@@ -24,8 +24,18 @@ from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.metadata import meaning_of
-from jnrrdz.formats.tiff.pages import Column, Gathered, Keyframe, Level, Pages, axis_names, check_levels
-from jnrrdz.formats.tiff.stack import Series, file_group, refusal
+from jnrrdz.formats.tiff.pages import (
+    Column,
+    Gathered,
+    Keyframe,
+    Level,
+    Pages,
+    Series,
+    axis_names,
+    check_levels,
+    file_group,
+    refusal,
+)
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, strip_bytes, tiff_image
 from jnrrdz.formats.tiff.tags import Compression, sample_dtype
 from jnrrdz.options import ScanOptions
