@@ -50,16 +50,26 @@ def keep(task: str, rows: Iterable[Any], load: list[float]) -> None:
         case["ratios"][row.contender] = {name: float(f"{ratio:.3g}") for name, ratio in row.ratios.items()}
         if row.goals:
             case["goals"][row.contender] = {name: float(f"{goal:.3g}") for name, goal in row.goals.items()}
+    own = {"peers": dict(_versions()), "cases": cases}
+    _put("tasks", task, load, own)
+
+
+def keep_scale(count: int, steps: dict[str, dict[str, float]], load: list[float]) -> None:
+    """Put what each step of `benchmarks.scale` cost for so many files into the file of this version."""
+    _put("scale", str(count), load, {"steps": steps})
+
+
+def keep_wide(figures: dict[str, Any], load: list[float]) -> None:
+    """Put what `benchmarks/wide.py` measured and simulated into the file of this version."""
+    _put("wide", "figures", load, figures)
+
+
+def _put(part: str, name: str, load: list[float], figures: dict[str, Any]) -> None:
     path = RESULTS / f"{version('jnrrdz')}.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"machine": {}, "tasks": {}}
     kept["machine"] = {"system": platform.system(), "processor": _processor(), "cores": len(os.sched_getaffinity(0))}
-    kept["tasks"][task] = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "load": load,
-        "python": platform.python_version(),
-        "peers": dict(_versions()),
-        "cases": cases,
-    }
+    day, python = datetime.now(UTC).date().isoformat(), platform.python_version()
+    kept.setdefault(part, {})[name] = {"date": day, "load": load, "python": python, **figures}
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 

@@ -78,7 +78,7 @@ def cases(source: Path, work: Path) -> Iterator[Case]:
         return
     work.chmod(0o755)  # nginx's workers are nobody
     chunks = _native_copy(source, work / "native.zarr")
-    ports = [_free_port(), _free_port()]
+    ports = [free_port(), free_port()]
     configuration = work / "nginx.conf"
     configuration.write_text(CONFIGURATION.format(workers=WORKERS, work=work, port=ports[0]), encoding="utf-8")
     serve = [sys.executable, "-m", "jnrrdz", "-q", "serve", str(source), "--port", str(ports[1])]
@@ -87,10 +87,10 @@ def cases(source: Path, work: Path) -> Iterator[Case]:
         "jnrrdz serve": Contender([*serve, "--workers", str(WORKERS)], ports[1], f"/{source.name}"),
     }
     yield _first_picture(contenders)
-    with _running(contenders["nginx"]) as nginx_process, _running(contenders["jnrrdz serve"]) as process:
+    with running(contenders["nginx"]) as nginx_process, running(contenders["jnrrdz serve"]) as process:
         for contender in contenders.values():
-            _wrk(contender, work, chunks, CLIENTS)  # every worker has made every chunk
-            _wrk(contender, work, chunks, CLIENTS)
+            wrk(contender, work, chunks, CLIENTS)  # every worker has made every chunk
+            wrk(contender, work, chunks, CLIENTS)
         yield from _kept(contenders, (nginx_process.pid, process.pid), work, chunks)
         yield _crowd(contenders["jnrrdz serve"], process.pid, work, chunks)
 
@@ -100,9 +100,9 @@ def _kept(contenders: dict[str, Contender], pids: tuple[int, ...], work: Path, c
 
     def asked(name: str, pid: int) -> Callable[[], Sample]:
         def measured() -> Sample:
-            before = _processor_time(pid)
-            rate = _wrk(contenders[name], work, chunks, CLIENTS)
-            processor_times[name].append(1000 * (_processor_time(pid) - before) / (rate * SECONDS))
+            before = processor_time(pid)
+            rate = wrk(contenders[name], work, chunks, CLIENTS)
+            processor_times[name].append(1000 * (processor_time(pid) - before) / (rate * SECONDS))
             return Sample(seconds=1000 / rate)
 
         return measured
@@ -122,7 +122,7 @@ def _first_picture(contenders: dict[str, Contender]) -> Case:
 
 
 def _picture(contender: Contender) -> Sample:
-    with _running(contender):
+    with running(contender):
         start = time.perf_counter()
         group = zarr.open_group(contender.url, mode="r", zarr_format=3)
         levels = [array for _, array in group.members(max_depth=None) if getattr(array, "ndim", 0) > 1]
@@ -134,7 +134,7 @@ def _picture(contender: Contender) -> Sample:
 
 def _crowd(contender: Contender, pid: int, work: Path, chunks: int) -> Case:
     def asked() -> Sample:
-        rate = _wrk(contender, work, chunks, CROWD)
+        rate = wrk(contender, work, chunks, CROWD)
         return Sample(seconds=1000 / rate, peak=sum(map(_peak, _family(pid))))
 
     return Case(f"{CROWD} clients, {WORKERS} workers", "jnrrdz serve", {"jnrrdz serve": asked}, rounds=2)
@@ -162,7 +162,7 @@ def _native_copy(source: Path, out: Path) -> int:
 
 
 @contextmanager
-def _running(contender: Contender) -> Iterator[subprocess.Popen[bytes]]:
+def running(contender: Contender) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the context ends; it is there once it answers."""
     with subprocess.Popen(contender.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -179,7 +179,7 @@ def _running(contender: Contender) -> Iterator[subprocess.Popen[bytes]]:
             process.terminate()
 
 
-def _wrk(contender: Contender, work: Path, chunks: int, clients: int) -> float:
+def wrk(contender: Contender, work: Path, chunks: int, clients: int) -> float:
     """Return chunks a second."""
     script = work / f"{contender.port}.lua"
     script.write_text(SCRIPT.format(side=chunks, path=contender.path), encoding="utf-8")
@@ -196,7 +196,7 @@ def _family(pid: int) -> list[int]:
     return [pid, *(member for child in children for member in _family(int(child)))]
 
 
-def _processor_time(pid: int) -> float:
+def processor_time(pid: int) -> float:
     """Return the seconds of processors that a process has had, with those that it started."""
     stats = [Path(f"/proc/{member}/stat").read_text(encoding="ascii").rpartition(")")[2] for member in _family(pid)]
     return sum(int(ticks) for stat in stats for ticks in stat.split()[11:13]) / os.sysconf("SC_CLK_TCK")
@@ -207,6 +207,7 @@ def _peak(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]

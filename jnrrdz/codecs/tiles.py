@@ -17,10 +17,9 @@ from zarr.abc.codec import ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin
 from zarr.abc.store import ByteGetter
 from zarr.core.array_spec import ArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
-from zarr.core.config import config
 from zarr.core.indexing import SelectorTuple
 
-from jnrrdz.codecs.base import ChunkDecoder, PixelCodec, decoding_threads
+from jnrrdz.codecs.base import ChunkDecoder, PixelCodec, chunks_at_once, decoding_threads
 from jnrrdz.core.codecs import (
     JbpBlockConfig,
     JbpJpegConfig,
@@ -78,13 +77,17 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         self, batch_info: Iterable[tuple[ByteGetter, SelectorTuple, ArraySpec]]
     ) -> Iterable[NDBuffer | None]:
         """Return the selected parts of many chunks; the first that fails ends the others."""
-        turn = asyncio.Semaphore(config.get("async.concurrency"))
+        batch = list(batch_info)
+        if not batch:
+            return []
+        spec = batch[0][2]
+        turn = asyncio.Semaphore(chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize))
 
         async def one(getter: ByteGetter, selection: SelectorTuple, spec: ArraySpec) -> NDBuffer | None:
             async with turn:
                 return await self._decode_partial_single(getter, selection, spec)
 
-        tasks = [asyncio.ensure_future(one(*item)) for item in batch_info]
+        tasks = [asyncio.ensure_future(one(*item)) for item in batch]
         try:
             return await asyncio.gather(*tasks)
         finally:

@@ -7,7 +7,9 @@ IANA special-purpose address registries (RFC 6890); RFC 4291 (mapped), RFC 3056 
 RFC 6052 and RFC 8215 (NAT64).
 """
 
+import os
 import socket
+import threading
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -111,12 +113,21 @@ def kind_of_host(host: str) -> Kind | None:
 _resolved: dict[tuple[str, int], Nearness] = {}
 """The most public kind of address that each host and port has had in this process."""
 
+_lock = threading.Lock()
+"""Held from looking to keeping: else who looked before would forget that a host was public meanwhile."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: globals().__setitem__("_lock", threading.Lock()))
+
+
+def _keep(key: tuple[str, int], found: Nearness) -> None:
+    with _lock:
+        _resolved[key] = min(found, _resolved.get(key, Nearness.MACHINE))
+
 
 def remember(host: str, port: int, addresses: Iterable[Address]) -> None:
     """Keep how near a host is; one whose name leads to several places counts as the most public of them."""
-    key = (host.lower().rstrip("."), port)
     found = min((kind_of(address).nearness for address in addresses), default=Nearness.MACHINE)
-    _resolved[key] = min(found, _resolved.get(key, Nearness.MACHINE))
+    _keep((host.lower().rstrip("."), port), found)
 
 
 def nearness_of(origin: Origin | None) -> Nearness:
@@ -130,7 +141,7 @@ def nearness_of(origin: Origin | None) -> Nearness:
 def recall(origin: Origin | None, nearness: int) -> None:
     """Keep how near a host was when another process reached it."""
     if origin is not None:
-        _resolved[origin[1:]] = min(Nearness(nearness), _resolved.get(origin[1:], Nearness.MACHINE))
+        _keep(origin[1:], Nearness(nearness))
 
 
 @record

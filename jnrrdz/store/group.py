@@ -11,6 +11,7 @@ of a full block, `n5_default` reads the same chunks: it checks what each block d
 names the block in its errors.  The arrays' metadata stay as they are.
 """
 
+import asyncio
 import base64
 import itertools
 import re
@@ -33,6 +34,7 @@ from zarr.core.indexing import SelectorTuple
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 from zarr.storage import StorePath
 
+from jnrrdz.codecs.base import chunks_at_once
 from jnrrdz.codecs.chains import checked_document, own_codec
 from jnrrdz.core import codecs as codec_n5
 from jnrrdz.core.codecs import BYTES, OFFSET, PAD
@@ -84,7 +86,29 @@ class ReferencePipeline(FusedCodecPipeline):
         """Do the same from an event loop."""
         batch = list(batch_info)
         with _told(batch):
-            return await super().read(batch, out, drop_axes)
+            reads = [
+                asyncio.ensure_future(super(ReferencePipeline, self).read(part, out, drop_axes))
+                for part in self._together(batch)
+            ]
+            try:
+                return tuple(itertools.chain.from_iterable(await asyncio.gather(*reads)))
+            finally:
+                for one in reads:  # where one has failed, the others stop
+                    one.cancel()
+                await asyncio.gather(*reads, return_exceptions=True)
+
+    def _together(self, batch: list[Item]) -> list[list[Item]]:
+        """Return the parts that are read at once: zarr fetches a few chunks of each at a time.
+
+        Codecs that read chunks themselves take as many as they want, and so do threads for files that are here.
+        """
+        at_hand = getattr(getattr(batch[0][0], "store", None), "_supports_sync_io", True) if batch else True
+        if at_hand or self.supports_partial_decode:
+            return [batch]
+        spec, few = batch[0][1], zarr.config.get("async.concurrency")
+        parts = chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize) // few
+        length = max(few, -(-len(batch) // parts))
+        return [batch[start : start + length] for start in range(0, len(batch), length)]
 
 
 @contextmanager

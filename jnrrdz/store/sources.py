@@ -1,7 +1,7 @@
 """The sources of one manifest: trusted, opened once, and still what they were when scanned.
 
-`SourcePool` waits for its bytes; `Batches` is the way not to.  Zarr asks for every chunk by itself; in one turn of
-the loop it asks for as many as `async.concurrency` lets it, and those that are neighbours share requests.  The
+`SourcePool` waits for its bytes; `Batches` is the way not to.  Every chunk is asked for by itself; in one turn of
+the loop come as many as `chunks_at_once` of the codecs lets through, and those that are neighbours share requests.  The
 bytes of the last chunks are kept, so that windows that overlap do not fetch them twice: of remote sources only, as
 the operating system keeps the pages of local files.
 

@@ -3,12 +3,14 @@
 import asyncio
 import pickle
 import socket
+import threading
 from ipaddress import IPv6Address, ip_network
 
 import pytest
 from hypothesis import given, strategies
 
 from jnrrdz.errors import UntrustedSourceError
+from jnrrdz.sources import guard
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, Nearness, kind_of, kind_of_host, literal
 
@@ -199,3 +201,33 @@ def test_two_guards_do_not_share_a_client(http_server):
     assert open_source(f"{http_server.url}/a").read([(0, 6)]) == [b"public"]
     with pytest.raises(UntrustedSourceError):
         open_source(f"{http_server.url}/a", guard=allowing()).read([(0, 6)])
+
+
+class Slow(dict):
+    """A dict in which whoever has looked waits until another thread has come as well, or could not."""
+
+    def __init__(self):
+        super().__init__()
+        self.looked, self.other = threading.Event(), threading.Event()
+
+    def get(self, key, default=None):
+        found = super().get(key, default)
+        self.looked.set()
+        if threading.current_thread().name == "first":
+            self.other.wait(1)
+        return found
+
+
+def test_what_two_threads_see_of_a_host_is_kept_as_the_most_public(monkeypatch):
+    seen = Slow()
+    monkeypatch.setattr(guard, "_resolved", seen)
+    first = threading.Thread(name="first", target=guard.remember, args=("a.example", 80, [literal("127.0.0.1")]))
+    first.start()
+    assert seen.looked.wait(10)
+    second = threading.Thread(target=guard.remember, args=("a.example", 80, [literal("8.8.8.8")]))
+    second.start()
+    second.join(0.3)  # without a lock it is through, and the first one then keeps what it had looked at
+    seen.other.set()
+    first.join()
+    second.join()
+    assert guard.nearness_of(("http", "a.example", 80)) == Nearness.PUBLIC
