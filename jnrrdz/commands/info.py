@@ -13,14 +13,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-from jnrrdz.commands.facts import BANDS, PLANE, Facts, Node, Opened, as_object, nitf_header, nitf_places, opened
+from jnrrdz.commands.facts import BANDS, PLANE, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
 from jnrrdz.redact import hidden, redacted
-
-type Json = dict[str, Any]
 
 VERSION = 1
 """Of the schema; members are added without a new one."""

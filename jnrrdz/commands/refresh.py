@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Unpack
 
 from jnrrdz import api
-from jnrrdz.commands.verify import states
+from jnrrdz.commands.verify import JOBS, states
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_member
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
@@ -22,8 +22,6 @@ from jnrrdz.redact import record_repr
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
 from jnrrdz.store.sources import SourcePool
-
-JOBS = 32
 
 
 @dataclass(frozen=True)

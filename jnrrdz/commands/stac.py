@@ -15,7 +15,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from jnrrdz.commands.facts import FORMS, Facts, Opened, opened
+from jnrrdz.commands.facts import FORMS, Facts, Json, Opened, opened
 from jnrrdz.commands.info import date_of, image_facts, moment, plain
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.coordinate import METADATA, coordinate_of, parsed, rule_of
@@ -28,8 +28,6 @@ from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, ItemChoices, ItemRules, OpenChoices, ScanOptions, with_choices
 from jnrrdz.redact import bare, is_share_link
 from jnrrdz.sources.url import file_url, has_drive, local_path, slashed, without_query
-
-type Json = dict[str, Any]
 
 VERSION = "1.1.0"
 EXTENSIONS = {

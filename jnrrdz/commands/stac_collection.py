@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from jnrrdz.batches.stac import LINES
-from jnrrdz.commands.facts import Facts
+from jnrrdz.commands.facts import Facts, Json
 from jnrrdz.commands.info import image_facts
 from jnrrdz.commands.stac import (
     REFERENCES,
@@ -37,8 +37,6 @@ from jnrrdz.manifests.manifest import from_group
 from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import StorageOptions, WriteOptions
 from jnrrdz.sources.url import below, local_path
-
-type Json = dict[str, Any]
 
 COLLECTION, ITEMS = "collection.json", "items"
 GEOJSON = "application/geo+json"

@@ -310,6 +310,12 @@ class Jpeg2000WindowConfig(Configuration):
 
 # docs/codecs/jbp-block, docs/codecs/jbp-jpeg, docs/codecs/jnrrdz.nitf-vq
 
+NITF_KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
+"""PVTYPE."""
+
+NITF_ORDERS = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
+"""IMODE: the axes of a block as stored: band, row (height), column (width)."""
+
 CODEBOOK_BYTES = 4 * 4096 * 4
 
 

@@ -30,6 +30,8 @@ from jnrrdz.core.codecs import (
     JBP_BLOCK,
     LZMA,
     N5_DEFAULT,
+    NITF_KINDS,
+    NITF_ORDERS,
     SCALE_OFFSET,
     TIFF_TILE,
     TRANSPOSE,
@@ -70,12 +72,6 @@ TIFF_KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
 
 YCBCR = 6
 SEPARATE = 2
-
-NITF_KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
-"""PVTYPE."""
-
-NITF_ORDERS = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
-"""IMODE: the axes of a block as stored: band, row (height), column (width)."""
 
 
 def standard_codecs(array: VirtualArray) -> tuple[Codec, ...]:

@@ -71,7 +71,7 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
     inside = consolidated.get("metadata", {}) if isinstance(consolidated, dict) else {}
     if isinstance(inside, dict):
         documents = {**inside, **documents}
-    told = {key: _object(documents[key], key) for key in documents if key.rpartition("/")[2] in {GROUP, ARRAY}}
+    told = {key: json_object(documents[key], key) for key in documents if key.rpartition("/")[2] in {GROUP, ARRAY}}
     for key, document in told.items():
         if document.get("zarr_format") != 2:  # noqa: PLR2004  the format's number
             raise MalformedError(f"zarr_format {shown(document.get('zarr_format'))} where 2 belongs", field=key)
@@ -82,7 +82,8 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
     for path in list(nodes):
         parts = path.split("/") if path else []
         nodes.update("/".join(parts[:depth]) for depth in range(len(parts)))
-    attributes = {path: _object(documents.get(_key(path, ATTRIBUTES), {}), _key(path, ATTRIBUTES)) for path in nodes}
+    keys = {path: _key(path, ATTRIBUTES) for path in nodes}
+    attributes = {path: json_object(documents.get(key, {}), key) for path, key in keys.items()}
     is_missing = not is_osml({"attributes": attributes[""]})
     made = {}
     refused: dict[str, JnrrdzError] = {}
@@ -118,7 +119,8 @@ def _key(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _object(value: Any, key: str) -> dict[str, Any]:
+def json_object(value: Any, key: str) -> dict[str, Any]:
+    """Return a document that is an object; another one is refused by its key."""
     if not isinstance(value, dict):
         raise MalformedError(f"metadata that is no object but {type(value).__name__}", field=key)
     return value

@@ -22,7 +22,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, NamedFiles, row_pointers
-from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, version_3
+from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, json_object, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.foreign.groups import READ, Conversion, plain_spelling
@@ -155,22 +155,16 @@ def _version_3(texts: Texts, *, consolidated: bool) -> dict[str, dict[str, Any]]
     nodes: dict[str, dict[str, Any]] = {}
     for key, text in own.items():
         path = key[: -len(ZARR_JSON) - 1]
-        nodes[path] = _object(parse_json(text, field=key), key)
-        inner = _object(nodes[path].pop("consolidated_metadata", None) or {}, key).get("metadata", {})
+        nodes[path] = json_object(parse_json(text, field=key), key)
+        inner = json_object(nodes[path].pop("consolidated_metadata", None) or {}, key).get("metadata", {})
         if consolidated and not older:
-            nodes |= {name: _object(node, name) for name, node in _object(inner, key).items()}
+            nodes |= {name: json_object(node, name) for name, node in json_object(inner, key).items()}
     is_alone = list(nodes) == [""] and nodes[""].get("node_type") == "group"
     if consolidated and is_alone:
         raise UnsupportedError(
             "a group without consolidated metadata, and HTTP has no listing; name an array of it, or consolidate it"
         )
     return nodes
-
-
-def _object(value: Any, key: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise MalformedError(f"metadata that is no object but {type(value).__name__}", field=key)
-    return value
 
 
 def _facts(

@@ -29,7 +29,7 @@ from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
 from jnrrdz.formats.jpeg2000.codestream import check_packets
-from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
+from jnrrdz.formats.jpeg2000.grid import COLOURS, ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import (
     Component,
     Marker,
@@ -41,7 +41,7 @@ from jnrrdz.formats.jpeg2000.markers import (
     segments,
 )
 from jnrrdz.formats.jpeg2000.packets import tile_part
-from jnrrdz.formats.jpeg2000.tile_parts import EOC, SOT, SOT_BYTES, SOT_LENGTH
+from jnrrdz.formats.jpeg2000.tile_parts import EOC, SOD, SOT, SOT_BYTES, SOT_LENGTH
 
 HT_BIT = 1 << (32 - 15)
 """Of Pcap in CAP: the stream follows part 15."""
@@ -125,7 +125,6 @@ def _box(kind: bytes, body: bytes) -> bytes:
 
 
 SOC = b"\xff\x4f"
-SOD = b"\xff\x93"
 REPLACED = {Marker.SIZ, Marker.TLM, Marker.PLM, Marker.PPM}
 PPM_ROOM = 65532
 MAX_PPM = 256
@@ -310,7 +309,6 @@ def _path(data: bytes) -> Iterator[str]:
         yield named.name
 
 
-COLOURS = 3
 IMAGECODECS_BITS = 26
 """As many as imagecodecs' decoder holds exactly."""
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
 from jnrrdz.core.configuration import check_type
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.jpeg2000.decode import COLOURS, DECODER_ERRORS, component_samples, palette_table
-from jnrrdz.formats.jpeg2000.grid import MAX_SAMPLES
+from jnrrdz.formats.jpeg2000.decode import DECODER_ERRORS, component_samples, palette_table
+from jnrrdz.formats.jpeg2000.grid import COLOURS, MAX_SAMPLES
 from jnrrdz.formats.jpeg2000.markers import LARGEST, Marker, Progression
 from jnrrdz.formats.jpeg2000.packets import Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES

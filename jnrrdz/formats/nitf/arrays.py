@@ -34,7 +34,16 @@ from jnrrdz.formats.nitf.blocks import (
     with_frame_size,
 )
 from jnrrdz.formats.nitf.header import BYTE, pair_dtype
-from jnrrdz.formats.nitf.image import Mask, NitfImage, missing_index, pad_value, parse_colours, parse_mask, sample_dtype
+from jnrrdz.formats.nitf.image import (
+    CHANNELS,
+    Mask,
+    NitfImage,
+    missing_index,
+    pad_value,
+    parse_colours,
+    parse_mask,
+    sample_dtype,
+)
 from jnrrdz.sources.base import ReadAhead
 
 type Config = JbpBlockConfig | JbpJpegConfig | NitfVqConfig | TiffTileConfig
@@ -46,8 +55,6 @@ CODESTREAMS = {"C8", "M8", "CD", "MD"}
 CCITT_T4 = 3
 FAX_OPTIONS = {"1D": 4, "2DS": 1, "2DH": 1}
 """COMRAT to T4Options: end-of-line codes on byte boundaries, two-dimensional coding."""
-
-CHANNELS = 3
 
 
 @dataclass(frozen=True)

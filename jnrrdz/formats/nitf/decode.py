@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.codecs import (
     JBP_BLOCK,
     JBP_JPEG,
+    NITF_ORDERS,
     NITF_VQ,
     JbpBlockConfig,
     JbpJpegConfig,
@@ -32,7 +33,7 @@ from jnrrdz.core.configuration import Samples, check_type, in_type
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
-from jnrrdz.formats.nitf.blocks import find_streams
+from jnrrdz.formats.nitf.blocks import CODE_BITS, CODES, SIDE, find_streams
 from jnrrdz.formats.nitf.header import BYTE, pair_dtype, sample_type
 
 type Shape = tuple[int, ...]
@@ -46,9 +47,6 @@ NATIVE: dict[str, dict[int, str]] = {
     "C": {64: ">c8", 128: ">c16"},
 }
 """Samples that are whole bytes, as numpy types."""
-
-ORDER = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
-"""The axes of a block as stored: band, row (height), column (width)."""
 
 
 def sample_dtype(pixel_type: str, bits: int) -> np.dtype[Any]:
@@ -89,7 +87,7 @@ class BlockDecoder:
     def decode(self, data: bytes | memoryview) -> Pixels:
         """Return the chunk's pixels; one that ends with the image is padded with the fill value."""
         rows = self._rows_of(len(data))
-        order = ORDER[self.config.interleave]
+        order = NITF_ORDERS[self.config.interleave]
         sizes = {"b": self.bands, "h": rows, "w": self.columns}
         stored = self._unpacked(memoryview(data), rows).reshape([sizes[axis] for axis in order])
         planes = stored.transpose([order.index(axis) for axis in "bhw"])
@@ -151,11 +149,6 @@ def extend_sign(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
     """Return values of so many bits as two's complement."""
     spare = 64 - bits
     return ((values.astype(np.int64) << spare) >> spare).astype(dtype)
-
-
-SIDE = 4
-CODES = 4096
-CODE_BITS = 12
 
 
 class VqDecoder:

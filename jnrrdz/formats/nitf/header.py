@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jnrrdz.core.codecs import NITF_KINDS
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.tre import parse_layout, read_fields
 from jnrrdz.formats.nitf.tre_tables import DES
@@ -149,9 +150,6 @@ EXTENSION = table("DE:2 DESID:25 DESVER:2#")
 OVERFLOWED = table("DESOFLW:6 DESITEM:3#")
 
 BYTE = 8
-KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
-"""PVTYPE to numpy's kinds."""
-
 FLOATS = {"R": {16, 32, 64}, "C": {64, 128}}
 MAX_BITS = 64
 SINGLE_BYTES = 4
@@ -159,11 +157,11 @@ SINGLE_BYTES = 4
 
 def sample_type(pixel_type: str, bits: int) -> np.dtype[Any] | None:
     """Return the narrowest type that holds a sample of a PVTYPE and NBPP, None where there is none."""
-    known = bits in FLOATS[pixel_type] if pixel_type in FLOATS else pixel_type in KINDS and 1 <= bits <= MAX_BITS
+    known = bits in FLOATS[pixel_type] if pixel_type in FLOATS else pixel_type in NITF_KINDS and 1 <= bits <= MAX_BITS
     if not known:
         return None
     width = bits // BYTE if pixel_type in FLOATS else next(size for size in (1, 2, 4, 8) if size * BYTE >= bits)
-    return np.dtype(f"{KINDS[pixel_type]}{width}")
+    return np.dtype(f"{NITF_KINDS[pixel_type]}{width}")
 
 
 def pair_dtype(sample: np.dtype[Any]) -> np.dtype[Any]:

@@ -23,6 +23,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
 from jnrrdz.formats.jpeg2000.scan import (
     COMPOSITE,
+    VARIABLE,
     components_name,
     composite_array,
     composite_grids,
@@ -216,7 +217,6 @@ def read_extras(read: ReadRange, layout: NitfLayout, notes: Notes) -> Extras:
 type Levels = list[list[VirtualArray]]
 """The arrays of each level: one, or one for each size that components have."""
 
-VARIABLE = "data"
 IMAGE = "image_"
 FIRST_IMAGE = "image_0"
 RPCS = {"RPC00A", "RPC00B"}

@@ -34,6 +34,7 @@ from jnrrdz.formats.nrrd.header import Axes, Header, read_header
 from jnrrdz.formats.nrrd.jnrrd import jnrrd_header, read_lines, resolved
 from jnrrdz.formats.nrrd.plain import Beside, Folder, plain_array
 from jnrrdz.formats.nrrd.tiles import (
+    SPATIAL,
     Places,
     chain,
     chunk_refs,
@@ -52,7 +53,6 @@ type Numbers = tuple[float, ...]
 VARIABLE = "data"
 SPACE_KINDS = {"domain", "space"}
 CHANNEL_KINDS = ("color", "vector", "gradient", "normal", "list", "complex", "matrix", "scalar", "quaternion")
-_SPATIAL = ("x", "y", "z")
 _NAME = re.compile(r"[A-Za-z_][\w .\-]*")
 _TABLES = {"offset_table", "size_table", "files", "metadata", "compression_levels", "level_offsets", "level_quality"}
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
@@ -63,7 +63,7 @@ def axis_names(axes: Axes, count: int) -> tuple[str, ...]:
     labels = tuple(label.strip() for label in axes.labels)
     if labels and all(map(_NAME.fullmatch, labels)) and len(set(labels)) == count:
         return labels
-    spatial = iter(_SPATIAL)
+    spatial = iter(SPATIAL)
     names: list[str] = []
     for number in range(count):
         kind = axes.kinds[number].lower() if axes.kinds else ""

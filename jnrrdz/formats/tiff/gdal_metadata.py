@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
+from jnrrdz.core.georeference import GEO_TRANSFORM
 from jnrrdz.core.xml_tree import Element, parse_xml
 from jnrrdz.errors import MalformedError
 
 TAG = "GDAL_METADATA"
 PAM = ".aux.xml"
-GEO_TRANSFORM = 6
 MAX_DIGITS = 6
 CHANNELS = {"c1": "0", "c2": "0", "c3": "0", "c4": "255"}
 """Attributes of a colour table's entry, and what they are by default."""
