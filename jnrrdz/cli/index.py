@@ -246,7 +246,7 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
         **options,
     )
     counts = f"{result.ok} ok, {result.skipped} skipped, {result.failed} failed"
-    console.note(f"{counts}, {result.requests} requests, {result.seconds:.1f} s")
+    console.note(f"{counts}, {counted(result.requests, 'request')}, {result.seconds:.1f} s")
     if result.items:
         console.note(f"{counted(result.items, 'STAC item')} -> {hidden(str(options['stac_out']))}")
     for reason in result.left_out:

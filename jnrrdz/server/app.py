@@ -301,16 +301,20 @@ class App:
         if f"{path}/" == prefix:
             return Answer(308, b"", [(b"location", quote(base).encode()), (b"content-length", b"0")])
         inside = path.removeprefix(prefix)
+        is_browser = SHOWN in dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
         if inside in {"", "index.json"}:
-            accepts = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
-            wants_page = not inside and SHOWN in accepts
+            wants_page = not inside and is_browser
             page = await self._pools["pages"].run(partial(viewer_file, "index.html")) if wants_page else None
             return await self._index(base) if page is None else self._page(page, "index.html")
         if inside.startswith("viewer/"):
             file = inside.removeprefix("viewer/")
             page = await self._pools["pages"].run(partial(viewer_file, file))
             return ABSENT if page is None else self._page(page, file)
-        return await self._below_a_name(path, inside, query, receive)
+        answer = await self._below_a_name(path, inside, query, receive)
+        if answer is ABSENT and is_browser and (inside.removesuffix("/"), "") == self.catalog.find(inside):
+            viewed = f"{quote(base)}#/{quote(inside.removesuffix('/'))}"
+            return Answer(303, b"", [(b"location", viewed.encode()), (b"vary", b"accept"), (b"content-length", b"0")])
+        return answer
 
     async def _index(self, base: str) -> Answer:
         """Return what is served."""

@@ -71,6 +71,11 @@ def test_the_viewers_page_mounted_below_a_path(tmp_path, token):
         assert entry["url"] == f"{below}a.tif"
         assert client.get(f"{entry['url']}/preview.png").content[:4] == b"\x89PNG"
         assert client.get("/viewer/main.js").status_code == 404
+        for address in (entry["url"], f"{entry['url']}/"):
+            seen = client.get(address, headers={"accept": "text/html,*/*;q=0.8"}, follow_redirects=False)
+            assert (seen.status_code, seen.headers["location"]) == (303, f"{below}#/a.tif")
+            assert client.get(address).status_code == 404, "a reader of Zarr is led nowhere"
+        assert client.get(f"{below}b.tif", headers={"accept": "text/html"}).status_code == 404
         metadata = client.get(f"{entry['url']}/0/data/zarr.json").json()
         chunk = imagecodecs.zstd_decode(client.get(f"{entry['url']}/0/data/c/0/0").content)
     app.close()
