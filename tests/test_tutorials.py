@@ -4,6 +4,7 @@ Shell blocks run in bash, Python blocks in one process.  A block of the language
 prints; `...` stands for anything.  Each tutorial ends in a picture, which stands on its page as the run makes it.
 """
 
+import codeop
 import doctest
 import gzip
 import json
@@ -150,24 +151,23 @@ GIVEN = [ROOT / "README.md", *(ROOT / "docs" / "howto" / f"{name}.md" for name i
 """Pages whose reader has an image of the name that they use."""
 
 LEFT_OUT = {
-    "docs/codecs/offset/README.md": "names your own pixels; examples/tiff_chunks.py, which a test runs, does the same",
+    "docs/codecs/offset/README.md": "names your own pixels; tests/test_project.py runs examples/tiff_chunks.py",
     "docs/codecs/pad/README.md": "the same",
     "docs/formats/foreign.md": "tests/foreign runs these commands on files that h5py and netCDF4 write",
     "docs/howto/batch.md": "names a bucket; tests/batch runs such batches on SeaweedFS",
     "docs/howto/cubes.md": "tests/commands/test_cube.py runs these on scenes of two resolutions that it makes",
     "docs/howto/object-stores.md": "names buckets and a server with tokens; tests/sources has such servers",
     "docs/howto/serve.md": "needs a server beside it; tests/serve/test_clients.py runs each of these clients",
-    "docs/interop/osml.md": "names manifests of osml-imagery-io; tests/interop/test_osml_reader.py has such",
+    "docs/interop/osml.md": "names manifests of osml-imagery-io; tests/codecs/test_osml.py opens such",
     "gdalinfo 'ZARR:\"/vsikerchunk_json_ref/": "needs GDAL 3.12's programs; the block above has rasterio do it",
     "jnrrdz serve scene.ntf": "serves until it is interrupted; tests/serve/test_clients.py has GDAL read it",
-    "jnrrdz index s3://bucket/scene.tif": "names a bucket; tests/manifests/test_icechunk.py writes to SeaweedFS",
-    "public = icechunk.containers_credentials": "names a bucket; tests/manifests/test_icechunk.py has credentials",
+    "jnrrdz index s3://bucket/scene.tif": "names a bucket; tests/manifests/test_icechunk_read.py does it on SeaweedFS",
+    "public = icechunk.containers_credentials": "names a bucket; tests/manifests/test_icechunk_read.py reads with both",
     "import napari": "napari needs OpenGL; by hand, its ViewerModel took both blocks",
     'data = xr.open_dataset("cells.json"': "the same",
     "jnrrdz batch https://data.example": "names a server that is not there; tests/batch/test_stac_sources.py has one",
-    "jnrrdz cube --stac catalogue": "tests/commands/test_stac.py makes cubes of such collections",
+    "jnrrdz cube --stac catalogue": "tests/batch/test_stac_out.py makes cubes of such collections",
     "import pystac_client": "asks a server that is not there; the block after it makes what the search would give",
-    "jnrrdz batch --stac june.json --asset visual -o june.parquet": "tests/batch/test_together.py",
 }
 """Blocks that no test runs as they stand, by their page or by how they begin, and why."""
 
@@ -191,6 +191,20 @@ def test_every_block_runs_or_says_why_not():
                 assert reasons, f"{name}: nothing runs\n{code}"
                 used |= reasons
     assert used == set(LEFT_OUT)
+    proofs = {proof for reason in LEFT_OUT.values() for proof in re.findall(r"(?:tests|examples)/[\w/.]*\w", reason)}
+    assert [proof for proof in sorted(proofs) if not (ROOT / proof).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*TUTORIALS, ROOT / "README.md"], ids=lambda page: page.stem)
+def test_a_block_can_be_pasted_into_the_plain_prompt(page):
+    """Python 3.12's prompt takes a paste line by line: what is indented ends at an empty line, and only there."""
+    for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        typed = []
+        for line in [*code.split("\n"), ""] if language == "python" else []:
+            typed.append(line)
+            if codeop.compile_command("\n".join(typed), page.name, "single") is not None:
+                typed = []
+        assert "".join(typed) == ""
 
 
 def given_files(folder):

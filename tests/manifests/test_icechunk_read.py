@@ -1,10 +1,12 @@
 """Icechunk repositories read: what icechunk and zarr wrote and read by themselves is what is seen here."""
 
+import io
 import os
 import pickle
 
 import numpy as np
 import pytest
+import tifffile
 import xarray as xr
 import zarr
 
@@ -186,3 +188,57 @@ def test_a_repository_without_a_table_reaches_its_own_folder_and_what_is_allowed
     assert jnrrdz.open_group(away, allow=[str(tmp_path / "elsewhere")])["a"][:].tolist() == [1, 2, 3, 4]
     (finding, *_) = jnrrdz.verify(away).findings
     assert finding.kind == "trust"
+
+
+@pytest.fixture
+def published(seaweed, bucket, monkeypatch):
+    """A repository of a TIFF in the same bucket, and the pixels: what the page on Icechunk tells of S3."""
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    pixels = np.random.default_rng(5).integers(0, 60000, (90, 70)).astype("u2")
+    with io.BytesIO() as file:
+        tifffile.imwrite(file, pixels, tile=(32, 32))
+        seaweed.put(bucket, "images/scene.tif", file.getvalue())
+    options = seaweed.options(client_kwargs={"region_name": "us-east-1"})
+    target = f"s3://{bucket}/refs/scene.icechunk"
+    jnrrdz.index(f"s3://{bucket}/images/scene.tif", target, storage_options=options, target_options=options)
+    return bucket, pixels
+
+
+def read_by_icechunk(seaweed, bucket, credentials):
+    """Return the pixels as the page has Icechunk and zarr read them, without a call of jnrrdz."""
+    options = seaweed.options()
+    place = icechunk.s3_storage(
+        bucket=bucket,
+        prefix="refs/scene.icechunk",
+        region="us-east-1",
+        endpoint_url=seaweed.url,
+        allow_http=True,
+        force_path_style=True,
+        access_key_id=options["key"],
+        secret_access_key=options["secret"],
+    )
+    prefixes = list(icechunk.Repository.open(place).config.virtual_chunk_containers)
+    allowed = icechunk.containers_credentials(dict.fromkeys(prefixes, credentials))
+    repository = icechunk.Repository.open(place, authorize_virtual_chunk_access=allowed)
+    store = repository.readonly_session("main").store
+    return prefixes, xr.open_dataset(store, engine="zarr", consolidated=False)["data"].values
+
+
+def test_icechunk_reads_a_source_on_s3_with_credentials_of_the_reader(seaweed, published, monkeypatch):
+    bucket, pixels = published
+    options = seaweed.options()
+    for name, value in seaweed.environment().items():
+        monkeypatch.setenv(name, value)
+    given = icechunk.s3_credentials(access_key_id=options["key"], secret_access_key=options["secret"])
+    for credentials in (given, icechunk.s3_credentials(from_env=True)):
+        prefixes, found = read_by_icechunk(seaweed, bucket, credentials)
+        assert prefixes == [f"s3://{bucket}/images/"]
+        np.testing.assert_array_equal(found, pixels)
+
+
+def test_icechunk_without_leave_reads_no_source_on_s3(seaweed, published):
+    bucket, _ = published
+    with pytest.raises(icechunk.IcechunkError):
+        read_by_icechunk(seaweed, bucket, icechunk.s3_credentials(anonymous=True))
