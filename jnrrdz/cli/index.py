@@ -30,6 +30,7 @@ from jnrrdz.cli.options import (
     STDOUT,
     Reach,
     ScanCommand,
+    Shard,
     as_file,
     console_options,
     folder_made,
@@ -160,19 +161,6 @@ Examples:
   jnrrdz batch --from-file list.txt -o 'refs/{stem}.json' --shard 1/4 --report report.jsonl
   jnrrdz batch scenes/ -o 'refs/{path}.json' --stac-out stac/ --time-from '_([0-9]{8})'
 """
-
-
-class Shard(click.ParamType[tuple[int, int]]):
-    """`i/n`, from 1."""
-
-    name = "I/N"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return both numbers."""
-        first, slash, second = str(value).partition("/")
-        if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
-            self.fail(f"{value!r} is no shard; the first of four is 1/4", param, ctx)
-        return int(first), int(second)
 
 
 @click.command(cls=ScanCommand, epilog=BATCH_EPILOG)

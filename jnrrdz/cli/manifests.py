@@ -27,6 +27,7 @@ from jnrrdz.cli.options import (
     MANIFESTS_FIRST,
     ONE,
     Reach,
+    Shard,
     access_options,
     as_file,
     check_form,
@@ -208,6 +209,7 @@ Examples:
   jnrrdz verify scene.json
   jnrrdz verify --drift manifests/*.json
   jnrrdz verify --deep --json volume.jnrrd
+  jnrrdz verify --shard 3/10 archive.parquet
 """
 
 
@@ -215,6 +217,9 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="REFS|SRC...", type=click.Path())
 @click.option("--deep", is_flag=True, help="Read every chunk instead of a few, and compare every checksum.")
 @click.option("--drift", is_flag=True, help="Compare only the sources' size and ETag with the recorded ones.")
+@click.option(
+    "--shard", type=Shard(), default="1/1", metavar="I/N", help="Look at the part I of N of a large manifest."
+)
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=32, show_default=True, help="Sources at a time.")
 @json_option
 @access_options()

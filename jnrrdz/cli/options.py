@@ -366,3 +366,16 @@ def index_options(command: Command) -> Command:
 def form_options(command: Command) -> Command:
     """Add the options of how a manifest is written to a command that scans nothing."""
     return _with((*FORMS, OVERWRITE), command)
+
+
+class Shard(click.ParamType[tuple[int, int]]):
+    """`i/n`, from 1."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return both numbers."""
+        first, slash, second = str(value).partition("/")
+        if not (slash and first.isdecimal() and second.isdecimal() and 1 <= int(first) <= int(second)):
+            self.fail(f"{value!r} is no shard; the first of four is 1/4", param, ctx)
+        return int(first), int(second)

@@ -5,12 +5,12 @@ Nothing is scanned and no source is opened: what a manifest says is written anew
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Unpack
 
 from jnrrdz import api
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
@@ -90,19 +90,9 @@ def rewritten(group: VirtualGroup, prefixes: Mapping[str, str]) -> VirtualGroup:
     changed = {new for old, new in urls.items() if new != old}
     found = moved(group, urls)
     records = (SourceRecord(record.url, record.size) if record.url in changed else record for record in found.sources)
-    return replace(_without_versions(found, changed), sources=tuple(records))
-
-
-def _without_versions(group: VirtualGroup, changed: Collection[str]) -> VirtualGroup:
-    """Return the same group without what tells the state of objects in sources that changed their names."""
-    children: dict[str, Node] = {}
-    for name, child in group.children.items():
-        if isinstance(child, VirtualGroup):
-            children[name] = _without_versions(child, changed)
-        else:
-            is_moved = any(url in changed for url in child.refs.named)
-            children[name] = replace(child, refs=replace(child.refs, version=None)) if is_moved else child
-    return replace(group, children=children)
+    # what tells the state of objects is not their copies'
+    kept = found.with_refs(lambda refs: refs.without_versions() if changed.intersection(refs.named) else refs)
+    return replace(kept, sources=tuple(records))
 
 
 def prefix_of(text: str) -> tuple[str, str]:

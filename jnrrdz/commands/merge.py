@@ -12,8 +12,10 @@ Spec: https://www.awaresystems.be/imaging/tiff/specification/TIFFTechNote2.txt
 import base64
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import batched
@@ -26,6 +28,7 @@ from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import Concatenated, Concatenation
 from jnrrdz.core.coordinate import column, rule_of
+from jnrrdz.core.large_refs import Spool
 from jnrrdz.core.refs import ChunkRefs, with_tables
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats.tiff.structure import TiffLayout
@@ -92,6 +95,7 @@ AT_ONCE = 64
 
 THREADS = 8
 
+type Keep = Callable[[ChunkRefs], ChunkRefs]
 type Ref = str | os.PathLike[str] | VirtualGroup
 
 
@@ -144,9 +148,10 @@ def merge(
         Members of `MergeOptions`, `WriteOptions` and `Access`, in place of the records or beside them.
     """
     axis, output, reach = with_choices(choices, options or MergeOptions(), form or WriteOptions(), access or Access())
-    found = stacked(refs, axis, access=reach, single_range=output.single_range)
     target = os.fspath(out)
-    write_elsewhere(found.group, target, output)
+    with closing(Spool(tempfile.TemporaryFile)) as spool:
+        found = stacked(refs, axis, access=reach, single_range=output.single_range, keep=spool.keep)
+        write_elsewhere(found.group, target, output)
     dim = axis.concat_dim
     arrays = [array for _, array in found.group.arrays() if dim in array.dimension_names and array.refs.sources]
     return Merged(
@@ -161,11 +166,17 @@ def merge(
 
 
 def stacked(
-    refs: Sequence[Ref], options: MergeOptions, *, access: Access | None = None, single_range: bool = False
+    refs: Sequence[Ref],
+    options: MergeOptions,
+    *,
+    access: Access | None = None,
+    single_range: bool = False,
+    keep: Keep = lambda refs: refs,
 ) -> Concatenated:
     """Return manifests, or sources that are scanned, of one form as one group along an axis.
 
-    A manifest may reach what it may reach when it is opened by itself.
+    A manifest may reach what it may reach when it is opened by itself.  `keep` takes the references of each file, and
+    returns what stays of them in memory.
     """
     if not options.concat_dim:
         raise TypeError("merge() misses the keyword argument 'concat_dim'")
@@ -179,7 +190,9 @@ def stacked(
     stack = Concatenation(options.concat_dim, column if rule is None else rule.values)
     with ThreadPoolExecutor(min(THREADS, max(len(refs), 1))) as pool:
         # a few at a time: all of them together would not fit in memory
-        read = itertools.chain.from_iterable(pool.map(partial(_read, access), some) for some in batched(refs, AT_ONCE))
+        read = itertools.chain.from_iterable(
+            pool.map(partial(_read, access, keep), some) for some in batched(refs, AT_ONCE)
+        )
         for name, (group, guards) in zip(names, read, strict=True):
             finder.guards |= guards
             origins.append(group.origin)
@@ -190,7 +203,9 @@ def stacked(
     made = stack.finish(
         keep_order=options.keep_order,
         skip_mismatched=options.skip_mismatched,
-        with_tables=_refuse_tables if single_range else finder,
+        with_tables=_refuse_tables
+        if single_range
+        else lambda part, tables: keep(finder(part.part(0, part.chunks), tables)),
     )
     # one scan of a source that changed can be put in place of the old one where all were scanned alike
     alike = {"options": origins[0]["options"]} if all("options" in one and one == origins[0] for one in origins) else {}
@@ -204,12 +219,13 @@ def _refuse_tables(refs: ChunkRefs, tables: str) -> NoReturn:  # noqa: ARG001 - 
     )
 
 
-def _read(access: Access, ref: Ref) -> tuple[VirtualGroup, Mapping[str, AddressGuard | None]]:
+def _read(access: Access, keep: Keep, ref: Ref) -> tuple[VirtualGroup, Mapping[str, AddressGuard | None]]:
     """Return what a manifest, a source or a group holds, and with what the sources of a manifest may be opened."""
     if isinstance(ref, VirtualGroup):
         return ref, {}
     manifest = api.open_stored(ref, access=access).manifest
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
+    group = group.with_refs(keep)
     trust = manifest.trust(access.allow)
     if trust is None:
         return group, {}

@@ -10,7 +10,7 @@ import lzma
 import math
 import os
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import batched
@@ -29,7 +29,7 @@ from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSo
 from jnrrdz.formats.n5.attributes import ATTRIBUTES, is_dataset, parse_attributes, parse_dataset
 from jnrrdz.formats.n5.blocks import LARGEST_DOCUMENT, TreeKeys, document_key
 from jnrrdz.formats.nrrd.decode import TileCoder
-from jnrrdz.manifests.columns import ArrayRefs
+from jnrrdz.manifests.columns import ALL, ArrayRefs, Shard, of_shard, parts_of
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.options import Access, AccessChoices, with_choices
@@ -126,10 +126,10 @@ UNREADABLE = (
 """What codecs raise for bytes that are not theirs: those of other packages too, of which each has its own way."""
 
 
-def _wanted_chunks(refs: ArrayRefs, lost: frozenset[str], sample: int | None) -> Iterator[int]:
-    """Yield the numbers of the chunks to read, all or a `sample`, but for those of sources that are `lost`."""
+def _wanted_chunks(refs: ArrayRefs, lost: frozenset[str], chunks: Iterable[int]) -> Iterator[int]:
+    """Yield the numbers of the chunks to read, but for those of sources that are `lost`."""
     trees = tuple(url for url in lost if url.endswith("/"))
-    for chunk in map(int, _sampled(refs.present(), sample)):
+    for chunk in chunks:
         ranges = refs.lookup(chunk) if lost else []
         if not isinstance(ranges, list) or not any(url in lost or url.startswith(trees) for url, _, _ in ranges):
             yield chunk
@@ -173,26 +173,53 @@ def chunk_findings(array: "zarr.Array[Any]", refs: ArrayRefs, chunks: Iterator[i
 _UNKNOWN = -1
 
 
-def range_findings(keys: ChunkKeys, refs: ChunkRefs, sizes: Mapping[str, int]) -> tuple[int, list[Finding]]:
-    """Return how many ranges were compared with their source's size, and those that end behind it."""
-    urls, place = refs.spelt(refs.source)
-    known = np.array([sizes.get(url, _UNKNOWN) for url in urls] or [_UNKNOWN], np.int64)[place]
-    whole = refs.length == WHOLE
-    # a range to the end of its source needs its first byte only; the sum of the others may not overflow
-    last = np.where(whole, refs.offset, refs.offset + np.where(whole, 0, refs.length))
-    beyond = np.flatnonzero((known != _UNKNOWN) & (last > known))
-    chunks = np.searchsorted(refs.indptr, beyond[:MOST], side="right") - 1
-    findings = [
-        Finding(
-            "range",
-            keys.key(int(chunk)),
-            f"bytes {refs.offset[row]} to {last[row]} of {urls[place[row]]}, which has {known[row]}",
-        )
-        for chunk, row in zip(chunks.tolist(), beyond[:MOST].tolist(), strict=True)
-    ]
-    if len(beyond) > MOST:
-        findings.append(Finding("range", keys.prefix, f"{len(beyond) - MOST:,} more ranges end behind their source"))
-    return int(np.count_nonzero(known != _UNKNOWN)), findings
+@dataclass
+class Ranges:
+    """What a look at the references of an array, some at a time, finds; `sizes` are those of the sources."""
+
+    keys: ChunkKeys
+    sizes: Mapping[str, int]
+    sample: int | None
+    """How many chunks are to be read; None for all."""
+    compared: int = 0
+    beyond: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    chosen: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    """Of each part as many chunks as are to be read of all of them."""
+
+    def look(self, first: int, refs: ChunkRefs) -> None:
+        """Compare ranges with their source's size; `first` is the number of the first chunk."""
+        if self.sample is not None:
+            self.chosen.append(first + _sampled(refs.present, self.sample))
+        urls, place = refs.spelt(refs.source)
+        known = np.array([self.sizes.get(url, _UNKNOWN) for url in urls] or [_UNKNOWN], np.int64)[place]
+        whole = refs.length == WHOLE
+        # a range to the end of its source needs its first byte only; the sum of the others may not overflow
+        last = np.where(whole, refs.offset, refs.offset + np.where(whole, 0, refs.length))
+        beyond = np.flatnonzero((known != _UNKNOWN) & (last > known))
+        shown = beyond[: max(MOST - self.beyond, 0)]
+        chunks = np.searchsorted(refs.indptr, shown, side="right") - 1 + first
+        self.findings += [
+            Finding(
+                "range",
+                self.keys.key(int(chunk)),
+                f"bytes {refs.offset[row]} to {last[row]} of {urls[place[row]]}, which has {known[row]}",
+            )
+            for chunk, row in zip(chunks.tolist(), shown.tolist(), strict=True)
+        ]
+        self.beyond += len(beyond)
+        self.compared += int(np.count_nonzero(known != _UNKNOWN))
+
+    def all_findings(self) -> list[Finding]:
+        """Return the findings, and how many more there are."""
+        more = self.beyond - MOST
+        message = f"{more:,} more ranges end behind their source"
+        return [*self.findings, *([Finding("range", self.keys.prefix, message)] if more > 0 else ())]
+
+    def sampled(self) -> list[int]:
+        """Return the chunks that are to be read."""
+        every = np.concatenate([np.empty(0, np.int64), *self.chosen])
+        return [int(chunk) for chunk in _sampled(every, self.sample)]
 
 
 SOURCES_AT_ONCE = 256
@@ -208,17 +235,27 @@ class States:
     asked: int = 0
 
 
-def states(manifest: Manifest, pool: SourcePool, urls: Iterable[str], jobs: int, *, times: bool = True) -> States:
+def states(  # noqa: PLR0913  which sources, and how they are asked
+    manifest: Manifest,
+    pool: SourcePool,
+    urls: Iterable[str],
+    jobs: int,
+    *,
+    times: bool = True,
+    records: Sequence[SourceRecord] | None = None,
+) -> States:
     """Return the state of every source in the manifest's table and of those that its references name.
 
-    Without `times` a local file of the recorded size is what it was, whenever it was written.
+    Without `times` a local file of the recorded size is what it was, whenever it was written.  `records` are those of
+    the table that are looked at, where that is not all of it.
     """
     pool.warns = False  # what it would warn of is looked at here
     trees = tuple(filter(is_folder, (record.url for record in manifest.sources)))
     # a listing tells of all that is in a tree, but HTTP has none
     listed = tuple(tree for tree in trees if origin(tree) is None) or ("\0",)
+    looked_at = manifest.sources if records is None else records
     single = dict.fromkeys(
-        record.url for record in manifest.sources if record.url not in trees and not record.url.startswith(listed)
+        record.url for record in looked_at if record.url not in trees and not record.url.startswith(listed)
     )
     single.update((url, None) for url in urls if not url.startswith(trees or ("\0",)))
 
@@ -391,7 +428,7 @@ class Tiles:
 
 
 def checksum_findings(
-    store: ReferenceStore, path: str, lost: frozenset[str], sample: int | None
+    store: ReferenceStore, path: str, lost: frozenset[str], sample: int | None, shard: Shard = ALL
 ) -> tuple[int, list[Finding]]:
     """Return how many tiles were compared with their checksums, and those that differ."""
     sums = (store.manifest.documents.node(path).get("attributes") or {}).get(CHECKSUMS)
@@ -403,7 +440,7 @@ def checksum_findings(
     findings: list[Finding] = []
     count = failed = 0
     known = [number for number, digest in enumerate(sums) if isinstance(digest, str)]
-    for tile in map(int, _sampled(known, sample)):
+    for tile in map(int, _sampled(of_shard(known, shard), sample)):
         if tiles.is_lost(tile, lost):
             continue
         count += 1
@@ -449,13 +486,14 @@ JOBS = 32
 """Sources that are asked for their state at the same time."""
 
 
-def verify(
+def verify(  # noqa: PLR0913  what is looked at
     refs: str | os.PathLike[str],
     *,
     drift: bool = False,
     deep: bool = False,
     sample: int = SAMPLE,
     jobs: int = JOBS,
+    shard: Shard = ALL,
     **choices: Unpack[AccessChoices],
 ) -> Verification:
     """Return what is wrong with a manifest, or with a source that is scanned now.
@@ -472,6 +510,9 @@ def verify(
         How many chunks of each array are read without `deep`.
     jobs
         How many requests are under way at once.
+    shard
+        Which of how many parts of the references is looked at, `(1, 4)` the first of four, with the sources that
+        it names; with `drift`, which part of the table of sources.
     **choices
         Members of `Access`.
     """
@@ -479,37 +520,87 @@ def verify(
     (access,) = with_choices(choices, Access())
     if sample < 0 or jobs < 1:
         raise UnsupportedError(f"sample {sample} and jobs {jobs}; they are at least 0 and 1", field="sample, jobs")
+    if not 1 <= shard[0] <= shard[1]:
+        raise UnsupportedError(f"shard {shard}; the first of four is (1, 4)", field="shard")
+    look = _Look(drift, None if deep else sample, jobs, shard)
     store = api.open_stored(name, access=access)
-    manifest = store.manifest
-    has_trees = any(is_folder(record.url) for record in manifest.sources)
-    columns = {path: refs.columnar() for path, refs in manifest.arrays.items()} if has_trees or not drift else {}
-    pool = SourcePool(manifest, options=access.source_options, allow=access.allow, opener=open_source)
-    named = (url for refs_of_array in columns.values() for url in refs_of_array.spelt(refs_of_array.source)[0])
-    state = states(manifest, pool, () if drift else named, jobs, times=drift)
-    if has_trees:
-        listed = tree_states(manifest, columns, access, times=drift)
+    pool = SourcePool(store.manifest, options=access.source_options, allow=access.allow, opener=open_source)
+    state = _all_states(store.manifest, pool, access, look)
+    if drift:
+        return Verification(name, tuple(state.findings), state.asked, 0, 0, 0)
+    return _looked_into(store, name, state, look)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is looked at."""
+
+    drift: bool
+    """Nothing but the table of sources."""
+    sample: int | None
+    """How many chunks of each array are read; None for all."""
+    jobs: int
+    shard: Shard
+
+
+def _all_states(manifest: Manifest, pool: SourcePool, access: Access, look: _Look) -> States:
+    """Return the state of the sources of a manifest, those of a shard where that is not all of it."""
+    is_whole = look.shard == ALL
+    urls = () if look.drift else _urls(manifest, look.shard)
+    # what is in a shard of the references is what those name
+    records = manifest.sources if is_whole else of_shard(manifest.sources, look.shard) if look.drift else ()
+    state = states(manifest, pool, urls, look.jobs, times=look.drift, records=records)
+    if any(is_folder(record.url) for record in manifest.sources):
+        if not is_whole:
+            raise UnsupportedError("a container has one listing and is verified whole; leave out --shard")
+        columns = {path: refs.columnar() for path, refs in manifest.arrays.items()}
+        listed = tree_states(manifest, columns, access, times=look.drift)
         state.sizes.update(listed.sizes)
         state.findings += listed.findings
         state.asked += listed.asked
+    return state
+
+
+def _urls(manifest: Manifest, shard: Shard) -> Iterator[str]:
+    for refs in manifest.arrays.values():
+        for _, part in parts_of(refs, shard):
+            yield from part.spelt(part.source)[0]
+
+
+def _looked_into(store: ReferenceStore, name: str, state: States, look: _Look) -> Verification:
+    """Return what is wrong with the references of a manifest, with the tables of its files, and with its chunks."""
     findings = list(state.findings)
     lost = frozenset(finding.place for finding in state.findings)
-    ranges = 0
-    for path, refs_of_array in ({} if drift else columns).items():
-        compared, beyond = range_findings(manifest.arrays[path].keys, refs_of_array, state.sizes)
-        ranges += compared
-        findings += beyond
-    chunks = checksums = 0
-    if not drift:
-        chunks, unread = _read_all(store, lost, None if deep else sample)
-        findings += [*unread, *table_findings(store, lost)]
-        for path in manifest.arrays:
-            compared, differing = checksum_findings(store, path, lost, None if deep else sample)
-            checksums += compared
-            findings += differing
+    looks: dict[str, Ranges] = {}
+    for path, refs in store.manifest.arrays.items():
+        looks[path] = Ranges(refs.keys, state.sizes, look.sample)
+        for first, part in parts_of(refs, look.shard):
+            looks[path].look(first, part)
+        findings += looks[path].all_findings()
+    wanted = {
+        path: seen.sampled() if look.sample is not None else _present(store.manifest.arrays[path], look.shard)
+        for path, seen in looks.items()
+    }
+    chunks, unread = _read_all(store, lost, wanted)
+    findings += [*unread, *(table_findings(store, lost) if look.shard[0] == 1 else ())]
+    checksums = 0
+    for path in store.manifest.arrays:
+        compared, differing = checksum_findings(store, path, lost, look.sample, look.shard)
+        checksums += compared
+        findings += differing
+    ranges = sum(seen.compared for seen in looks.values())
     return Verification(name, tuple(findings), state.asked, ranges, chunks, checksums)
 
 
-def _read_all(store: ReferenceStore, lost: frozenset[str], sample: int | None) -> tuple[int, list[Finding]]:
+def _present(refs: ArrayRefs, shard: Shard) -> Iterator[int]:
+    """Yield the chunks that are not missing."""
+    for first, part in parts_of(refs, shard):
+        yield from (first + part.present).tolist()
+
+
+def _read_all(
+    store: ReferenceStore, lost: frozenset[str], wanted: Mapping[str, Iterable[int]]
+) -> tuple[int, list[Finding]]:
     """Return how many chunks of all arrays were read, and what those that could not be raise."""
     count = 0
     findings: list[Finding] = []
@@ -520,7 +611,7 @@ def _read_all(store: ReferenceStore, lost: frozenset[str], sample: int | None) -
         except (JnrrdzError, ValueError, KeyError, TypeError) as error:  # a codec that is not installed, say
             findings.append(Finding("chunk", path, f"the array cannot be opened: {error}"))
             continue
-        read, failed = chunk_findings(array, refs, _wanted_chunks(refs, lost, sample))
+        read, failed = chunk_findings(array, refs, _wanted_chunks(refs, lost, wanted[path]))
         count += read
         findings += failed
     return count, findings

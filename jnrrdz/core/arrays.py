@@ -2,8 +2,8 @@
 
 import math
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -99,6 +99,16 @@ class VirtualGroup:
     def arrays(self) -> list[tuple[str, VirtualArray]]:
         """Return every array below this group with its path."""
         return [(path, node) for path, node in self.walk() if isinstance(node, VirtualArray)]
+
+    def with_refs(self, change: Callable[[ChunkRefs], ChunkRefs]) -> "VirtualGroup":
+        """Return the same tree with other references of the same chunks."""
+        children: dict[str, Node] = {
+            name: child.with_refs(change)
+            if isinstance(child, VirtualGroup)
+            else replace(child, refs=change(child.refs))
+            for name, child in self.children.items()
+        }
+        return replace(self, children=children)
 
     def __repr__(self) -> str:
         lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in self.arrays()[:SHOWN]]

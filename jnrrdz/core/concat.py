@@ -19,7 +19,8 @@ from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, RESHAPE, TIFF_TILE, TRANSPOSE
 from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
-from jnrrdz.core.refs import ChunkRefs, Grid, joined
+from jnrrdz.core.large_refs import parts_of, put_together
+from jnrrdz.core.refs import ChunkRefs, Grid
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -223,7 +224,7 @@ class Assembly:
             chunks=(1, *array.chunks),
             dimension_names=(self.dim, *array.dimension_names),
             codecs=lifted(codecs),
-            refs=joined(parts, [(1, *array.grid)] * count, 0, self.order.turn),
+            refs=put_together(parts, [(1, *array.grid)] * count, 0, self.order.turn),
         )
 
     def _lists(self, path: str) -> Attributes:
@@ -252,7 +253,7 @@ class Assembly:
         grids = [_with_axis(array.grid, axis, -(-member.size // step)) for member in members]
         codecs, parts = self._parts(path, array)
         whole = _with_axis(array.shape, axis, sum(member.size for member in members))
-        return replace(array, shape=whole, codecs=codecs, refs=joined(parts, grids, axis, self.order.turn))
+        return replace(array, shape=whole, codecs=codecs, refs=put_together(parts, grids, axis, self.order.turn))
 
     def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[Codec, ...], list[ChunkRefs]]:
         """Return the codecs and every group's references; JPEG tables that differ go into the chunks."""
@@ -497,8 +498,8 @@ def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim:
     """Return an array of the stack with the member's chunks in place of those that are in the source."""
     _require_same_attributes(old, new, path, dim)
     tree = url if url.endswith("/") else None
-    sources = [at for at, name in enumerate(old.refs.sources) if (name.startswith(tree) if tree else name == url)]
-    if not sources:
+    urls = {name for name in old.refs.sources if (name.startswith(tree) if tree else name == url)}
+    if not urls:
         return old
     axis = old.dimension_names.index(dim)
     others = [at for at in range(len(old.shape)) if at != axis]
@@ -514,17 +515,22 @@ def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim:
         if stacked != own:
             raise UnrepresentableError(f"{what} was {stacked}, is {own}; merge again", field=path)
     thick = 1 if has_grown else new.grid[axis]
-    rows = np.flatnonzero(np.isin(old.refs.source, sources))
-    chunks = np.searchsorted(old.refs.indptr, rows, side="right") - 1
-    places = np.unravel_index(chunks, old.grid)[axis]
+    places = np.concatenate([_places(part, first, old.grid, axis, urls) for first, part in parts_of(old.refs)])
     first = int(places.min())
     if int(places.max()) - first + 1 != thick:
         raise UnrepresentableError(f"its place along {dim!r} cannot be told; merge again", url=url, field=path)
-    order = np.arange(old.refs.chunks)
-    slab = order.reshape(old.grid).take(np.arange(first, first + thick), axis).ravel()
-    order[slab] = old.refs.chunks + np.arange(new.refs.chunks)
-    both = joined([old.refs, new.refs], [(old.refs.chunks,), (new.refs.chunks,)], 0)
-    return replace(old, refs=both.take(order))
+    turn = np.arange(old.grid[axis])
+    turn[first : first + thick] = old.grid[axis] + np.arange(thick)
+    grids = [old.grid, _with_axis(old.grid, axis, thick)]
+    return replace(old, refs=put_together([old.refs, new.refs], grids, axis, turn))
+
+
+def _places(part: ChunkRefs, first: int, grid: Grid, axis: int, urls: Container[str]) -> NDArray[np.int64]:
+    """Return where along an axis the chunks are that are in some sources; `first` is the number of the part's first."""
+    numbers = [number for number, url in enumerate(part.sources) if url in urls]
+    rows = np.flatnonzero(np.isin(part.source, numbers))
+    chunks = np.unique(np.searchsorted(part.indptr, rows, side="right") - 1 + first)
+    return np.unique(np.unravel_index(chunks, grid)[axis])
 
 
 def _require_same_attributes(old: Node, new: Node, path: str, dim: str) -> None:

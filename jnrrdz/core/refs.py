@@ -9,6 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -249,9 +250,41 @@ class ChunkRefs:
         return np.diff(self.indptr)
 
     @property
+    def present(self) -> Ints:
+        """The chunks that are not missing, ascending."""
+        there = self.counts > 0
+        there[list(self.inline)] = True
+        return np.flatnonzero(there)
+
+    @property
     def owner(self) -> Ints:
         """Chunk of each range."""
         return np.repeat(np.arange(self.chunks), self.counts)
+
+    def part(self, first: int, stop: int) -> "ChunkRefs":
+        """Return the references of the chunks from `first` to before `stop`, numbered from 0."""
+        low, high = int(self.indptr[first]), int(self.indptr[stop])
+        numbers = self._inline_numbers
+        held = numbers[slice(*np.searchsorted(numbers, (first, stop)))].tolist() if len(numbers) else ()
+        inline = {chunk - first: self.inline[chunk] for chunk in held}
+        version = None if self.version is None else self.version[low:high]
+        columns = (self.source[low:high], self.offset[low:high], self.length[low:high])
+        return ChunkRefs(self.sources, self.indptr[first : stop + 1] - low, *columns, inline, version)
+
+    @cached_property
+    def _inline_numbers(self) -> Ints:
+        """The chunks whose bytes stand in the manifest itself, ascending."""
+        return np.sort(np.fromiter(self.inline, np.int64, len(self.inline)))
+
+    def moved(self, urls: Mapping[str, str]) -> "ChunkRefs":
+        """Return the references with other URLs; `urls` has one for each that `named` has."""
+        files = self.sources
+        places = files.moved(urls[files.tree]) if isinstance(files, TreeFiles) else tuple(urls[url] for url in files)
+        return replace(self, sources=places)
+
+    def without_versions(self) -> "ChunkRefs":
+        """Return the references without what tells the state of objects of a tree."""
+        return replace(self, version=None)
 
     def take(self, chunks: Ints) -> "ChunkRefs":
         """Return the references of some chunks, in their order, each chunk's ranges in their own."""
@@ -301,7 +334,7 @@ def joined(parts: Sequence[ChunkRefs], grids: Sequence[Grid], axis: int, turn: I
     """
     behind = in_turn(parts)
     if turn is None and (len(parts) == 1 or math.prod(grids[0][:axis]) == 1):
-        return _without_unused(behind)
+        return without_unused(behind)
     starts = np.cumsum([0, *map(math.prod, grids)])
     chunks = [
         np.arange(start, start + math.prod(grid), dtype=np.int64).reshape(grid)
@@ -309,7 +342,7 @@ def joined(parts: Sequence[ChunkRefs], grids: Sequence[Grid], axis: int, turn: I
     ]
     places = np.concatenate(chunks, axis)  # which of the chunks in turn stands at each place of the whole grid
     order = places if turn is None else places.take(turn, axis)
-    return _without_unused(behind.take(order.ravel()))
+    return without_unused(behind.take(order.ravel()))
 
 
 def in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
@@ -339,7 +372,7 @@ def in_turn(parts: Sequence[ChunkRefs]) -> ChunkRefs:
     )
 
 
-def _without_unused(refs: ChunkRefs) -> ChunkRefs:
+def without_unused(refs: ChunkRefs) -> ChunkRefs:
     """Return the references with the sources that some range is in, and no others."""
     used = np.zeros(len(refs.sources), bool)
     used[refs.source] = True

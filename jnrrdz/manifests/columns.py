@@ -4,20 +4,24 @@ A manifest's references arrive in pieces, in any order; `Columns` keeps the piec
 one `ChunkRefs`.  Nothing here grows with the grid that a manifest declares, only with the references that it holds.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.refs import ByteRange, ChunkRefs, row_pointers, rows_of
+from jnrrdz.core.large_refs import TOGETHER, PartedRefs
+from jnrrdz.core.refs import ByteRange, ChunkRefs, row_pointers, rows_of, without_unused
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.records import record
 
 MOST_CHUNKS = 1 << 27
 """Of one array in memory: a row pointer for each of them, there or not, takes 1 GB."""
+
+MOST_PARTS = 1 << 16
+"""Of one array that are looked at one after another."""
 
 _TWINS = "two references for one chunk"
 _SPARSE_FROM = 256  # chunks; below, row pointers are no larger than the array's document, however many arrays
@@ -48,6 +52,56 @@ class ArrayRefs(Protocol):
     def columnar(self) -> ChunkRefs:
         """Return the same in memory, with a row for each chunk of the grid."""
 
+    @property
+    def together(self) -> int:
+        """Chunks whose references are best looked at together."""
+
+    def part(self, first: int, stop: int) -> ChunkRefs:
+        """Return those of the chunks from `first` to before `stop` in memory, with a row for each of these."""
+
+
+type Shard = tuple[int, int]
+"""Which of how many parts, the first one 1."""
+
+ALL: Shard = (1, 1)
+
+
+def parts_of(refs: ArrayRefs, shard: Shard = ALL) -> Iterator[tuple[int, ChunkRefs]]:
+    """Yield references some at a time, each with the number of its first chunk: all, or a shard of them.
+
+    What is not in the shard is not read.
+    """
+    chunks, size = refs.keys.chunks, refs.together
+    parts = -(-chunks // size)
+    if parts > MOST_PARTS:
+        raise UnsupportedError(f"{parts} parts; no more than {MOST_PARTS} are looked at")
+    for number in of_shard(range(parts), shard):
+        first = number * size
+        yield first, refs.part(first, min(first + size, chunks))
+
+
+def of_shard[T](items: Sequence[T], shard: Shard) -> Sequence[T]:
+    """Return neighbours among some items, as many as in other shards."""
+    number, count = shard
+    return items[len(items) * (number - 1) // count : len(items) * number // count]
+
+
+class ManifestRefs(PartedRefs):
+    """The references of an array of a manifest, read when they are looked at."""
+
+    _refs: ArrayRefs
+
+    def __init__(self, refs: ArrayRefs) -> None:
+        urls: dict[str, None] = {}
+        for _, part in parts_of(refs):
+            urls.update(dict.fromkeys(without_unused(part).sources))
+        super().__init__(tuple(urls), refs.keys.chunks)
+        vars(self)["_refs"] = refs
+
+    def part(self, first: int, stop: int) -> ChunkRefs:
+        """Return the references of the chunks from `first` to before `stop`, numbered from 0."""
+        return self._refs.part(first, stop)
+
 
 @dataclass(frozen=True)
 class MovedRefs:
@@ -75,6 +129,15 @@ class MovedRefs:
     def columnar(self) -> ChunkRefs:
         """Return the same in memory, with a row for each chunk of the grid."""
         return self.inner.columnar()
+
+    @property
+    def together(self) -> int:
+        """Chunks whose references are best looked at together."""
+        return self.inner.together
+
+    def part(self, first: int, stop: int) -> ChunkRefs:
+        """Return those of the chunks from `first` to before `stop` in memory, with a row for each of these."""
+        return self.inner.part(first, stop)
 
 
 def refuse_many_chunks(keys: ChunkKeys) -> None:
@@ -123,18 +186,28 @@ class ColumnarRefs:
 
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending."""
-        there = self.refs.counts > 0
-        there[list(self.refs.inline)] = True
-        return np.flatnonzero(there) if self.rows is None else self.rows[there]
+        there = self.refs.present
+        return there if self.rows is None else self.rows[there]
 
     def columnar(self) -> ChunkRefs:
         """Return the references with a row for each chunk of the grid."""
         refuse_many_chunks(self.keys)
+        return self.refs if self.rows is None else self.part(0, self.keys.chunks)
+
+    @property
+    def together(self) -> int:
+        """Chunks whose references are best looked at together."""
+        return TOGETHER
+
+    def part(self, first: int, stop: int) -> ChunkRefs:
+        """Return those of the chunks from `first` to before `stop`, with a row for each of these."""
         if self.rows is None:
-            return self.refs
-        indptr = row_pointers(_spread(self.rows, self.refs.counts, self.keys.chunks))
-        inline = {int(self.rows[row]): data for row, data in self.refs.inline.items()}
-        return replace(self.refs, indptr=indptr, inline=inline)
+            return self.refs.part(first, stop)
+        low, high = np.searchsorted(self.rows, (first, stop)).tolist()
+        some, chunks = self.refs.part(low, high), self.rows[low:high] - first
+        indptr = row_pointers(_spread(chunks, some.counts, stop - first))
+        inline = {int(chunks[row]): data for row, data in some.inline.items()}
+        return replace(some, indptr=indptr, inline=inline)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the columns; the mapping of inline bytes may be a view, which does not pickle."""

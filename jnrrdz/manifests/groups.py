@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.large_refs import LARGE, ChangedRefs
 from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, ManifestRefs
 from jnrrdz.manifests.documents import read_indices
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.sources.fsspec import open_source
@@ -117,11 +118,22 @@ class _Reader:
             facts.dtype,
             facts.chunks,
             facts.codecs,
-            ChunkRefs.empty(refs.keys.chunks) if is_left_out else self._placed(refs.columnar()),
+            ChunkRefs.empty(refs.keys.chunks) if is_left_out else self._all_placed(refs),
             names,
             facts.fill_value,
             facts.attributes,
         )
+
+    def _all_placed(self, refs: ArrayRefs) -> ChunkRefs:
+        """Return the references of an array, read a part at a time where they are many and no files of a tree."""
+        if (
+            refs.keys.chunks <= LARGE
+            or isinstance(refs, ColumnarRefs)
+            or any(url.endswith("/") for url in self._records)
+        ):
+            return self._placed(refs.columnar())
+        every = ManifestRefs(refs)
+        return ChangedRefs(every, tuple(map(self._place, every.sources)), self._placed)
 
     def _placed(self, refs: ChunkRefs) -> ChunkRefs:
         """Return the references with absolute URLs, and a length for every range."""

@@ -60,13 +60,13 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
     """
     wanted = options or WriteOptions()
     root = _absolute(root, target, wanted)
-    found = {path: _single(array, path, single_range=wanted.single_range) for path, array in root.arrays()}
+    slabs = [slab for path, array in root.arrays() for slab in _slabs(path, array, wanted)]
+    _check(slabs)
     place, branch = _branch_of(target)
     with _repository(root, place, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
         _require(branch, repository.list_branches(), "branch", target)
         documents = tree_json(root, consolidated="nowhere")
-        slabs = [slab for path, array in root.arrays() for slab in _slabs(path, array, found[path])]
-        what = f"Index {len(found)} arrays of {len(_urls(root))} sources with jnrrdz"
+        what = f"Index {len(root.arrays())} arrays of {len(_urls(root))} sources with jnrrdz"
         _commit(repository, branch, _Change(documents, slabs, root.sources, what))
 
 
@@ -82,12 +82,12 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
     place, branch = _branch_of(target)
     slabs = []
     for path, array in group.arrays():
-        found = _single(array, path, single_range=options.single_range)
         if path in more.before:
-            slabs += [replace(slab, first=slab.first + more.before[path]) for slab in _slabs(path, array, found)]
+            slabs += [replace(slab, first=slab.first + more.before[path]) for slab in _slabs(path, array, options)]
         elif TIME in array.dimension_names:
             times = more.before[f"{path.removesuffix(TIME)}{VARIABLE}"]
-            slabs += _slabs(path, array, found, times // array.chunks[0])
+            slabs += _slabs(path, array, options, times // array.chunks[0])
+    _check(slabs)
     with _repository(group, place, dict(options.target_options or {}), overwrite=True) as repository:
         _require(branch, repository.list_branches(), "branch", target)
         what = f"Add {len(_urls(group))} sources with jnrrdz"
@@ -100,6 +100,12 @@ def _absolute(root: VirtualGroup, target: str, options: WriteOptions) -> Virtual
     return shareable(root, options.keep_query)
 
 
+def _check(slabs: Iterable["_Slab"]) -> None:
+    """Refuse what cannot be said, before a repository is touched."""
+    for slab in slabs:
+        slab.spans(slab.refs())
+
+
 def _branch_of(target: str) -> tuple[str, str]:
     """Return a repository and the branch that is written."""
     place, version = split_version(target)
@@ -107,19 +113,6 @@ def _branch_of(target: str) -> tuple[str, str]:
     if kind != "branch":
         raise UnrepresentableError("a tag and a snapshot stay what they are; name a branch", url=target)
     return place, branch
-
-
-def _single(array: VirtualArray, path: str, *, single_range: bool) -> Spans:
-    found = spans(array.refs, path, single_range=single_range)
-    refuse_whole(array.refs, found, path, "Icechunk")
-    if len(found.scattered):
-        chunk = int(found.scattered[0])
-        raise UnrepresentableError(
-            f"a chunk of several ranges, and Icechunk has one for each; {remedy(array.refs)}",
-            url=array.refs.sources[found.source[chunk]],
-            field=f"{path}, chunk {chunk}",
-        )
-    return found
 
 
 # The repository
@@ -273,26 +266,42 @@ class _Slab:
     grid: tuple[int, ...]
     first: int
     """Which index of the first axis the slab begins at."""
-    refs: ChunkRefs
-    """Of the whole array; what is inline, and what the sources are called, stands there."""
+    whole: ChunkRefs
+    """Of the whole array."""
     start: int
-    """The number of the slab's first chunk in `refs`."""
-    found: Spans
+    """The number of the slab's first chunk in `whole`."""
+    single_range: bool
+
+    def refs(self) -> ChunkRefs:
+        """Return the slab's references."""
+        return self.whole.part(self.start, self.start + math.prod(self.grid))
+
+    def spans(self, refs: ChunkRefs) -> Spans:
+        """Return the span of each chunk; chunks of several ranges and whole files are refused."""
+        found = spans(refs, self.path, single_range=self.single_range, before=self.start)
+        refuse_whole(refs, found, self.path, "Icechunk", self.start)
+        if len(found.scattered):
+            chunk = int(found.scattered[0])
+            raise UnrepresentableError(
+                f"a chunk of several ranges, and Icechunk has one for each; {remedy(refs)}",
+                url=refs.sources[found.source[chunk]],
+                field=f"{self.path}, chunk {self.start + chunk}",
+            )
+        return found
 
 
-def _slabs(path: str, array: VirtualArray, found: Spans, since: int = 0) -> list[_Slab]:
+def _slabs(path: str, array: VirtualArray, options: WriteOptions, since: int = 0) -> list[_Slab]:
     """Return the references of an array from an index of its first axis on, cut as manifests are."""
     if not array.grid:
-        return [_Slab(path, (), 0, array.refs, 0, found)]
+        return [_Slab(path, (), 0, array.refs, 0, options.single_range)]
     length, each = array.grid[0], math.prod(array.grid[1:])
     step = max(SPLIT // each, 1)
-    firsts = range(since, length, step)
-    ends = [min(first + step, length) for first in firsts]
     return [
         _Slab(
-            path, (end - first, *array.grid[1:]), first, array.refs, first * each, found.slice(first * each, end * each)
+            *(path, (min(step, length - first), *array.grid[1:]), first),
+            *(array.refs, first * each, options.single_range),
         )
-        for first, end in zip(firsts, ends, strict=True)
+        for first in range(since, length, step)
     ]
 
 
@@ -353,7 +362,7 @@ def _loads(slabs: Sequence[_Slab]) -> list[list[_Slab]]:
     loads: list[list[_Slab]] = [[]]
     size = 0
     for slab in slabs:
-        chunks = len(slab.found.source)
+        chunks = math.prod(slab.grid)
         if size and size + chunks > TOGETHER:
             loads.append([])
             size = 0
@@ -368,15 +377,15 @@ def _set(store: Any, key: str, data: bytes) -> None:
 
 def _set_references(store: Any, slab: _Slab, records: Mapping[str, SourceRecord]) -> None:
     """Set the references to each source in one call, for a call has one checksum."""
-    found = slab.found
+    refs = slab.refs()
+    found = slab.spans(refs)
     present = np.ones(len(found.source), bool)
-    for chunk, data in slab.refs.inline.items():
-        if 0 <= chunk - slab.start < len(present):
-            present[chunk - slab.start] = False
-            index = np.unravel_index(chunk - slab.start, slab.grid) if slab.grid else ()
-            place = [int(at) + slab.first * (axis == 0) for axis, at in enumerate(index)]
-            _set(store, "/".join([slab.path, "c", *map(str, place)]), data)
-    for block in _blocks(slab, present):
+    for chunk, data in refs.inline.items():
+        present[chunk] = False
+        index = np.unravel_index(chunk, slab.grid) if slab.grid else ()
+        place = [int(at) + slab.first * (axis == 0) for axis, at in enumerate(index)]
+        _set(store, "/".join([slab.path, "c", *map(str, place)]), data)
+    for block in _blocks(refs, found, slab.grid, present):
         refused = store.set_virtual_refs_arr(
             slab.path,
             block.shape,
@@ -402,9 +411,8 @@ class _Block:
     urls: list[str]
 
 
-def _blocks(slab: _Slab, present: NDArray[np.bool_]) -> Iterator[_Block]:
+def _blocks(refs: ChunkRefs, found: Spans, grid: tuple[int, ...], present: NDArray[np.bool_]) -> Iterator[_Block]:
     """Yield what has one checksum."""
-    refs, grid, found = slab.refs, slab.grid, slab.found
     if isinstance(refs.sources, TreeFiles) or not grid:
         for number, url in enumerate(refs.named):
             whole = isinstance(refs.sources, TreeFiles)

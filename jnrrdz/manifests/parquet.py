@@ -5,7 +5,6 @@ manifest or the newer one is there whole.
 """
 
 import base64
-import math
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, Extension
+from jnrrdz.core.large_refs import parts_of
 from jnrrdz.core.refs import WHOLE, ChunkRefs, in_turn, row_pointers, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
@@ -36,7 +36,6 @@ from jnrrdz.manifests.parquet_records import (
     REFERENCES,
     VERSION,
     ParquetRefs,
-    first_chunks,
     integers,
     laid_out,
     own_member,
@@ -63,8 +62,7 @@ def write(
     older = _older(place, overwrite=wanted.overwrite)
     with atomic.work_folder(place) as work:
         for path, array in spelt.arrays():
-            found = spans(array.refs, path, single_range=wanted.single_range)
-            _write_records(work / path, array.refs, found, record_size)
+            _write_records(work / path, array.refs, path, _Layout(record_size, wanted.single_range))
         if older is None:
             _put_new(place, work, metadata, record_size)
         else:
@@ -216,10 +214,9 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
         for path, array in spelt.arrays():
             if path in more.before:
                 first, refs = _behind(older[path], array, more.before[path], size)
-                found = spans(refs, path, single_range=options.single_range)
-                _write_records(work / path, refs, found, size, first)
+                _write_records(work / path, refs, path, _Layout(size, options.single_range, first))
             elif TIME in array.dimension_names:
-                _write_records(work / path, array.refs, spans(array.refs, path, single_range=False), size)
+                _write_records(work / path, array.refs, path, _Layout(size, single_range=False))
         _put_behind(place, work, text, metadata)
 
 
@@ -228,7 +225,7 @@ def _behind(older: "ParquetRefs", array: VirtualArray, times: int, size: int) ->
     if older.keys.grid != (times, *array.grid[1:]):
         raise JnrrdzError("another run changed it meanwhile; append again", url=older.url)
     full, rest = divmod(older.keys.chunks, size)
-    return full, in_turn([first_chunks(older.record(full), rest), array.refs]) if rest else array.refs
+    return full, in_turn([older.record(full).part(0, rest), array.refs]) if rest else array.refs
 
 
 def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, Any]) -> None:
@@ -270,20 +267,26 @@ def _metadata(root: VirtualGroup) -> dict[str, Any]:
     return documents | stubs
 
 
-def _write_records(folder: Path, refs: ChunkRefs, found: Spans, record_size: int, before: int = 0) -> None:
-    """Write references as records, numbered from what is `before` them."""
+def _write_records(folder: Path, refs: ChunkRefs, path: str, layout: "_Layout") -> None:
+    """Write references as records; no more than those of one record are looked at together."""
     folder.mkdir(parents=True)
-    inline = np.sort(np.fromiter(refs.inline, np.int64))
-    for record in range(math.ceil(refs.chunks / record_size)):
-        first, stop = record * record_size, min((record + 1) * record_size, refs.chunks)
-        part = found.slice(first, stop)
-        held = inline[slice(*np.searchsorted(inline, (first, stop)))]
-        raw = {chunk - first: refs.inline[chunk] for chunk in held.tolist()}
-        table = _references(refs, part, raw)
-        if len(part.scattered):
-            for field, column in zip(RANGES, _ranges(refs, part, first), strict=True):
+    for number, (first, part) in enumerate(parts_of(refs, layout.record_size), layout.before):
+        found = spans(part, path, single_range=layout.single_range, before=first)
+        table = _references(part, found, part.inline)
+        if len(found.scattered):
+            for field, column in zip(RANGES, _ranges(part, found), strict=True):
                 table = table.append_column(field, column)
-        _write_table(table, folder / f"refs.{before + record}.parq")
+        _write_table(table, folder / f"refs.{number}.parq")
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How references become records."""
+
+    record_size: int
+    single_range: bool
+    before: int = 0
+    """Records that are there already."""
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
@@ -304,13 +307,13 @@ def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Ta
     return table if part.version is None else table.append_column(VERSION, integers(part.version))
 
 
-def _ranges(refs: ChunkRefs, part: Spans, first: int) -> list[pa.Array]:
+def _ranges(refs: ChunkRefs, part: Spans) -> list[pa.Array]:
     """Return the columns that only the chunks of several ranges have: URL, offsets, lengths."""
     spelt, source = refs.spelt(part.source)
     is_scattered = np.zeros(len(part.source), bool)
     is_scattered[part.scattered] = True
     path = pa.DictionaryArray.from_arrays(integers(np.array(source, np.int32), is_scattered), texts(spelt))
-    chunks = part.scattered + first
+    chunks = part.scattered
     counts = np.zeros(len(part.source), np.int64)
     counts[part.scattered] = refs.indptr[chunks + 1] - refs.indptr[chunks]
     ends, rows = row_pointers(counts).astype(np.int32), rows_of(refs.indptr, chunks)

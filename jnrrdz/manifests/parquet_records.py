@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, joined
+from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, in_turn, joined
 from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.core.zarr_json import parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -188,12 +188,27 @@ class ParquetRefs:
         if chunks > MOST_RECORDS * size:
             raise UnsupportedError(f"{-(-chunks // size)} records; no more than {MOST_RECORDS} are read at once")
         lengths = [min(size, chunks - first) for first in range(0, chunks, size)]
-        parts = [first_chunks(self._record(number).columnar(), length) for number, length in enumerate(lengths)]
+        parts = [self._record(number).part(0, length) for number, length in enumerate(lengths)]
         return joined(parts, [(length,) for length in lengths], 0) if parts else ChunkRefs.empty(0)
 
     def record(self, record: int) -> ChunkRefs:
         """Return the references of one record."""
         return self._record(record).columnar()
+
+    @property
+    def together(self) -> int:
+        """Chunks whose references are best looked at together: those of a record."""
+        return self._record_size
+
+    def part(self, first: int, stop: int) -> ChunkRefs:
+        """Return those of the chunks from `first` to before `stop` in memory; reads the records that they are in."""
+        size = self._record_size
+        begins = {number: number * size for number in range(first // size, -(-stop // size))}
+        parts = [
+            self._record(number).part(max(first - begin, 0), min(stop - begin, size))
+            for number, begin in begins.items()
+        ]
+        return parts[0] if len(parts) == 1 else in_turn(parts)
 
     @property
     def url(self) -> str:
@@ -296,15 +311,6 @@ class ParquetRefs:
 
     def __hash__(self) -> int:
         return hash((self.keys, self._folder))
-
-
-def first_chunks(refs: ChunkRefs, chunks: int) -> ChunkRefs:
-    """Return the references of so many chunks from the first one on."""
-    rows = int(refs.indptr[chunks])
-    inline = {chunk: data for chunk, data in refs.inline.items() if chunk < chunks}
-    columns = (refs.source[:rows], refs.offset[:rows], refs.length[:rows])
-    version = None if refs.version is None else refs.version[:rows]
-    return ChunkRefs(refs.sources, refs.indptr[: chunks + 1], *columns, inline, version)
 
 
 def _dictionary_of(table: pa.Table, name: str) -> tuple[NDArray[np.int32], list[str]]:

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, VirtualGroup
-from jnrrdz.core.refs import WHOLE, ChunkRefs, TreeFiles
+from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.records import record
 from jnrrdz.redact import EVERYTHING, bare, dropped_names, is_share_link
@@ -56,7 +56,7 @@ def relocate(root: VirtualGroup, target: str) -> VirtualGroup:
 def moved(root: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
     """Return the same tree with other URLs, those of the sources and of trees; `urls` has one for each."""
     sources = tuple(replace(record, url=urls[record.url]) for record in root.sources)
-    return replace(_relocated(root, urls), sources=sources)
+    return replace(root.with_refs(lambda refs: refs.moved(urls)), sources=sources)
 
 
 def shareable(root: VirtualGroup, keep_query: Collection[str] = ()) -> VirtualGroup:
@@ -123,18 +123,6 @@ def named_urls(root: VirtualGroup) -> set[str]:
     return {url for refs in every for url in refs.named} | {record.url for record in root.sources}
 
 
-def _relocated(group: VirtualGroup, urls: dict[str, str]) -> VirtualGroup:
-    children: dict[str, Node] = {}
-    for name, child in group.children.items():
-        if isinstance(child, VirtualGroup):
-            children[name] = _relocated(child, urls)
-            continue
-        files = child.refs.sources
-        places = files.moved(urls[files.tree]) if isinstance(files, TreeFiles) else tuple(urls[url] for url in files)
-        children[name] = replace(child, refs=replace(child.refs, sources=places))
-    return replace(group, children=children)
-
-
 def relative(url: str, target: str) -> str:
     """Return `url` as seen from the directory that holds `target`; a tree keeps the slash at its end."""
     if url.endswith("/"):
@@ -191,17 +179,20 @@ class Spans:
         return Spans(self.source[part], self.start[part], self.length[part], self.scattered[low:high] - first, version)
 
 
-def spans(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
-    """Return the span of every chunk of the array at `path`, none scattered if `single_range` hides that."""
+def spans(refs: ChunkRefs, path: str, *, single_range: bool, before: int = 0) -> Spans:
+    """Return the span of every chunk of the array at `path`, none scattered if `single_range` hides that.
+
+    Errors number the chunks from what is `before` them.
+    """
     if len(refs.source) == refs.chunks and bool((refs.counts == 1).all()):
         found = Spans(refs.source, refs.offset, refs.length, np.empty(0, np.int64), refs.version)
     else:
-        found = _gathered(refs, path, single_range=single_range)
-    _refuse_empty(found, refs, path)
+        found = _gathered(refs, path, single_range=single_range, before=before)
+    _refuse_empty(found, refs, path, before)
     return found
 
 
-def refuse_whole(refs: ChunkRefs, found: Spans, path: str, form: str) -> None:
+def refuse_whole(refs: ChunkRefs, found: Spans, path: str, form: str, before: int = 0) -> None:
     """Refuse whole files for a form of manifest in which a reference needs its length."""
     whole = np.flatnonzero((found.length == WHOLE) & (found.source != MISSING))
     if len(whole):
@@ -209,19 +200,19 @@ def refuse_whole(refs: ChunkRefs, found: Spans, path: str, form: str) -> None:
             f"a block that nobody could list, and {form} needs its length; write JSON or Parquet, "
             "or index the container where it can be listed",
             url=refs.sources[found.source[whole[0]]],
-            field=f"{path}, chunk {whole[0]}",
+            field=f"{path}, chunk {before + whole[0]}",
         )
 
 
-def _gathered(refs: ChunkRefs, path: str, *, single_range: bool) -> Spans:
+def _gathered(refs: ChunkRefs, path: str, *, single_range: bool, before: int) -> Spans:
     filled = np.flatnonzero(refs.counts)
     first = refs.indptr[filled]
     source = _spread(refs, filled, refs.source[first], MISSING)
-    _refuse_mixed(refs, source, path)
+    _refuse_mixed(refs, source, path, before)
     start = np.minimum.reduceat(refs.offset, first) if len(first) else first
     stop = np.maximum.reduceat(refs.offset + refs.length, first) if len(first) else first
     if single_range:
-        _refuse_overlapping(refs, source, path)
+        _refuse_overlapping(refs, source, path, before)
         scattered = np.empty(0, np.int64)
     else:  # some range does not begin where the one before it ends
         chunk = refs.owner
@@ -254,18 +245,18 @@ def _overlapping(refs: ChunkRefs) -> NDArray[np.int64]:
     return np.unique(chunk[1:][(start[1:] < stop[:-1]) & (chunk[1:] == chunk[:-1])])
 
 
-def _refuse_overlapping(refs: ChunkRefs, source: NDArray[np.int32], path: str) -> None:
+def _refuse_overlapping(refs: ChunkRefs, source: NDArray[np.int32], path: str, before: int) -> None:
     found = _overlapping(refs)
     if len(found):
         raise UnrepresentableError(
             "a chunk of several ranges that overlap, which no single range stands for (--single-range); "
             f"{WHOLE_TILES}, or leave --single-range out and write JSON or Parquet",
             url=refs.sources[source[found[0]]],
-            field=f"{path}, chunk {found[0]}",
+            field=f"{path}, chunk {before + found[0]}",
         )
 
 
-def _refuse_mixed(refs: ChunkRefs, source: NDArray[np.int32], path: str) -> None:
+def _refuse_mixed(refs: ChunkRefs, source: NDArray[np.int32], path: str, before: int) -> None:
     chunk = refs.owner
     strange = np.flatnonzero(refs.source != source[chunk])
     if len(strange):
@@ -273,11 +264,11 @@ def _refuse_mixed(refs: ChunkRefs, source: NDArray[np.int32], path: str) -> None
         raise UnrepresentableError(
             "the ranges of one chunk lie in several sources, which no manifest can say",
             url=refs.sources[refs.source[strange[0]]],
-            field=f"{path}, chunk {where}",
+            field=f"{path}, chunk {before + where}",
         )
 
 
-def _refuse_empty(found: Spans, refs: ChunkRefs, path: str) -> None:
+def _refuse_empty(found: Spans, refs: ChunkRefs, path: str, before: int) -> None:
     """Refuse a chunk of no bytes: no codec reads it, and readers take it for a whole file or for absent."""
     empty = np.flatnonzero((found.length == 0) & (found.source != MISSING))
     if len(empty):
@@ -286,5 +277,5 @@ def _refuse_empty(found: Spans, refs: ChunkRefs, path: str) -> None:
             "a chunk of no bytes; leave it out if it is absent",
             url=refs.sources[found.source[chunk]],
             offset=int(found.start[chunk]),
-            field=f"{path}, chunk {chunk}",
+            field=f"{path}, chunk {before + chunk}",
         )
