@@ -209,7 +209,7 @@ class Spool:
     def _written(self, column: NDArray[Any]) -> tuple[int, NDArray[Any]]:
         """Return where a column is, and a value of it where all are the same."""
         if len(column) <= 1:
-            return _NOWHERE, column
+            return _NOWHERE, column.copy()  # a view would keep all of what it is of
         begin = self._end
         self._end += column.nbytes
         try:
