@@ -250,7 +250,35 @@ def windows(path: Path, work: Path) -> Case:
 
     title = f"{len(places)} windows of {WINDOW}x{WINDOW}, HTTP with {LATENCY * 1000:.0f} ms"
     contenders = {"rasterio /vsicurl": with_rasterio, "jnrrdz": with_jnrrdz}
+    # whoever reads one window after another waits for one answer at least
+    contenders[" a round trip a window"] = lambda: Sample(seconds=len(places) * LATENCY)
     return Case(title, "rasterio /vsicurl", contenders, goals={"jnrrdz": {"requests": 1.0}})
+
+
+def whole_image(path: Path, work: Path) -> Case:
+    """Return the full read of a COG over HTTP; opening it does not count."""
+    with tifffile.TiffFile(path) as tiff:
+        image = tiff.pages.first.asarray()
+    manifest = work / "remote.json"
+
+    def with_rasterio() -> Sample:
+        with (
+            serving(path.parent, LATENCY) as remote,
+            rasterio.Env(**VSICURL),
+            rasterio.open(f"/vsicurl/{remote.root}/{path.name}", num_threads=2) as source,
+        ):
+            return counted(remote, lambda: source.read(1))[0]
+
+    def with_jnrrdz() -> Sample:
+        with serving(path.parent, LATENCY) as remote:
+            jnrrdz.index(f"{remote.root}/{path.name}", str(manifest), overwrite=True)
+            array = finest(manifest, allow=[remote.root])
+            sample, got = counted(remote, lambda: array[...])
+        same(got, image, "the whole image")
+        return sample
+
+    contenders = {"rasterio /vsicurl": with_rasterio, "jnrrdz": with_jnrrdz}
+    return Case(f"full read of a COG, HTTP with {LATENCY * 1000:.0f} ms", "rasterio /vsicurl", contenders)
 
 
 def header_scan(path: Path, work: Path) -> Case:
@@ -344,8 +372,9 @@ def tiled_jnrrd(sizes: data.Sizes, work: Path) -> Iterator[Case]:
 
 
 def http(sizes: data.Sizes, work: Path) -> Iterator[Case]:
-    """Yield windows and the header scan of the deflate COG over HTTP."""
+    """Yield windows, the full read and the header scan of the deflate COG over HTTP."""
     yield windows(data.deflate_cog(sizes.deflate), work)
+    yield whole_image(data.deflate_cog(sizes.deflate), work)
     yield header_scan(data.deflate_cog(sizes.deflate), work)
 
 

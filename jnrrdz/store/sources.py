@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
@@ -326,6 +327,16 @@ class Recent:
                 self._held -= len(self._ranges.popitem(last=False)[1])
 
 
+CONNECTIONS = 64
+"""Requests of one store under way at once."""
+
+SHARED = 4 << 20
+"""Bytes from which on what is asked for together is shared out among connections."""
+
+SHARE = 1 << 20
+"""Bytes that each of them may then bring at least."""
+
+
 class _Ask(NamedTuple):
     url: str
     start: int
@@ -341,6 +352,7 @@ class Batches:
         self._pool = pool
         self._recent = Recent()
         self._waiting: dict[asyncio.AbstractEventLoop, list[_Ask]] = {}
+        self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._fetches: set[asyncio.Task[None]] = set()
 
     def ask(self, url: str, offset: int, length: int, expected: ObjectState | None = None) -> asyncio.Future[bytes]:
@@ -358,22 +370,30 @@ class Batches:
         return answer
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start a request for each run of ranges that are no more than `source.ranges.GAP` apart."""
+        """Start a request for each run of ranges that are no more than `source.ranges.GAP` apart.
+
+        Many bytes are shared out among all connections: one that brings them all is slower than several.
+        """
         by_url = defaultdict(list)
+        total = 0
         for ask in self._waiting.pop(loop):
             by_url[ask.url].append(ask)
+            total += ask.stop - ask.start
+        limit = ranges.LIMIT if total < SHARED else min(max(total // CONNECTIONS, SHARE), ranges.LIMIT)
+        free = self._free.setdefault(loop, asyncio.Semaphore(CONNECTIONS))
         for url, asks in by_url.items():
-            for request in ranges.coalesce([(ask.start, ask.stop) for ask in asks]):
+            for request in ranges.coalesce([(ask.start, ask.stop) for ask in asks], limit=limit):
                 served = [asks[index] for index in request.serves]
-                fetch = loop.create_task(self._fetch(url, request, served))
+                fetch = loop.create_task(self._fetch(url, request, served, free))
                 self._fetches.add(fetch)  # a loop does not keep its tasks alive
                 fetch.add_done_callback(partial(self._settle, served))
 
-    async def _fetch(self, url: str, request: ranges.Merged, served: Sequence[_Ask]) -> None:
+    async def _fetch(self, url: str, request: ranges.Merged, served: Sequence[_Ask], free: asyncio.Semaphore) -> None:
         opened = self._pool.known(url)
         if opened is None:
             opened = await asyncio.to_thread(self._pool.opened, url)
-        (data,) = await opened.source.aread([request.span])
+        async with free:
+            (data,) = await opened.source.aread([request.span])
         if not opened.checked:
             # after reading: the answer has often told what would else take a request of its own
             await asyncio.to_thread(opened.check)

@@ -28,6 +28,8 @@ from jnrrdz.manifests.manifest import Manifest, from_group, load
 from jnrrdz.manifests.parquet_records import ParquetRefs
 from jnrrdz.sources.base import GAP, Validators
 from jnrrdz.sources.local import LocalSource
+from jnrrdz.store import sources
+from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore, open_store
 
 PROTOTYPE = default_buffer_prototype()
@@ -299,6 +301,41 @@ def test_neighbours_share_a_request(gap, requests):
     found = asyncio.run(store.get_many(list(refs)[::-1]))
     assert [buffer.to_bytes() for buffer in found] == [chunk for _, chunk in tiles()][::-1]
     assert len(log) == requests
+
+
+@pytest.mark.parametrize("most", [64, 5])
+def test_a_whole_read_has_all_connections_under_way(monkeypatch, most):
+    under_way, peak, inner = 0, 0, Remote.aread
+
+    async def counted(self, spans):
+        nonlocal under_way, peak
+        under_way += 1
+        peak = max(peak, under_way)
+        try:
+            return await inner(self, spans)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(Remote, "aread", counted)
+    monkeypatch.setattr(sources, "CONNECTIONS", most)
+    data, refs = tiled(GAP + 1)
+    del refs["data/c/1/1"]
+    expected = VALUES.copy()
+    expected[CHUNK[0] : 2 * CHUNK[0], CHUNK[1] : 2 * CHUNK[1]] = 7
+    store, log, _ = remote_store(data, refs)
+    assert np.array_equal(reference_group(store)["data"][...], expected)
+    assert (len(log), peak) == (35, min(most, 35))
+
+
+def test_large_reads_are_shared_out(monkeypatch):
+    monkeypatch.setattr(sources, "SHARE", 2000)
+    monkeypatch.setattr(sources, "SHARED", 1000)
+    data, refs = tiled(0)
+    store, log, _ = remote_store(data, refs)
+    assert np.array_equal(reference_group(store)["data"][...], VALUES)
+    sizes = [stop - start for _, [(start, stop)] in log]
+    assert sum(sizes) == sum(length for [(_, _, length)] in refs.values())
+    assert max(sizes) <= 2000 < sum(sizes)
 
 
 def test_a_window_over_http_costs_a_request_per_tile_row(http_server):
