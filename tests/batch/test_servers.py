@@ -41,7 +41,8 @@ def check(seaweed, bucket, scenes, found):
 @pytest.mark.parametrize("how", [{}, {"processes": 2}])
 def test_s3_to_s3_with_one_request_a_source(seaweed, bucket, scenes, make_proxy, how):
     proxy = make_proxy(seaweed.port)
-    options = seaweed.options(endpoint_url=proxy.url)
+    patient = {"connect_timeout": 60, "read_timeout": 60}  # on a busy machine nothing is asked for again
+    options = seaweed.options(endpoint_url=proxy.url, config_kwargs=patient)
     done = run.batch(
         f"s3://{bucket}/in/**/*.tif",
         f"s3://{bucket}/out/{{path}}.json",

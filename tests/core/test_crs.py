@@ -41,23 +41,27 @@ def tags_of(data):
     return value(34735), value(34736), value(34737) or ""
 
 
+def alike(found, gdals):
+    """Whether two CRSs are equal, or have one EPSG code where pyproj's PROJ is older than GDAL's.
+
+    EPSG has given some of its CRSs other names since.
+    """
+    if found != gdals and tuple(map(int, pyproj.__proj_version__.split(".")[:2])) < (9, 8):
+        return found.to_json_dict()["id"] == gdals.to_json_dict()["id"]
+    return found == gdals
+
+
 @pytest.mark.parametrize("case", GOLDEN, ids=[case["file"] for case in GOLDEN])
 def test_real_keys_give_the_crs_that_gdal_reads(case):
     keys = parse_geokeys(case["directory"], case["doubles"], case["ascii"])
-    found, golden = pyproj.CRS(crs_from_geokeys(keys).wkt), pyproj.CRS(case["wkt"])
-    if found != golden and tuple(map(int, pyproj.__proj_version__.split(".")[:2])) < (
-        9,
-        8,
-    ):  # EPSG has given some of its CRSs other names since
-        golden = pyproj.CRS.from_epsg(golden.to_json_dict()["id"]["code"])
-    assert found == golden
+    assert alike(pyproj.CRS(crs_from_geokeys(keys).wkt), pyproj.CRS(case["wkt"]))
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=[case["file"] for case in GOLDEN])
 def test_wkt_comes_back_equal_through_gdal(case):
     keys = parse_geokeys(case["directory"], case["doubles"], case["ascii"])
     wkt = crs_from_geokeys(keys).wkt
-    assert theirs(CRS.from_wkt(wkt)) == pyproj.CRS(wkt)
+    assert alike(pyproj.CRS(wkt), theirs(CRS.from_wkt(wkt)))
 
 
 DEFINITIONS = {

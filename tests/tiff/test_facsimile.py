@@ -5,6 +5,7 @@ import struct
 import imagecodecs
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 from PIL import Image
 
@@ -91,6 +92,7 @@ def test_a_page_of_t6_needs_no_end(tmp_path, zeros):
 
 
 @pytest.mark.parametrize("name", ["group4", "group3"])
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_a_page_that_says_that_it_ends_may_be_shorter_than_the_tags(tmp_path, name):
     """As GDAL, libtiff and Pillow have it: EOFB and RTC end the page, and the rows below it are blank."""
     path, pixels = tmp_path / "a.tif", page(1)
@@ -111,6 +113,6 @@ def test_a_page_that_says_that_it_ends_may_be_shorter_than_the_tags(tmp_path, na
     struct.pack_into(codes[257], data, places[257], len(pixels) + 5)
     path.write_bytes(data)
     found = jnrrdz.open_group(path)["data"][...]
-    with Image.open(path) as image:
-        np.testing.assert_array_equal(found, np.asarray(image))
+    with rasterio.open(path) as image:  # Pillow's libtiff blanks them since 4.7.2 only
+        np.testing.assert_array_equal(found, image.read(1))
     np.testing.assert_array_equal(found[: len(pixels)], imagecodecs.tiff_decode(bytes(data))[: len(pixels)])
