@@ -8,11 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jnrrdz.core.arrays import VirtualGroup, html_table
-from jnrrdz.core.physical import physical as physical_values
 from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.formats import scanning
-from jnrrdz.manifests import in_place
 from jnrrdz.manifests.manifest import format_of, from_group, manifest_form, write_form
 from jnrrdz.options import (
     Access,
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
     import zarr
 
+    from jnrrdz.formats.scanning import Scanned
     from jnrrdz.store.store import ReferenceStore
 
 MAGIC_BYTES = 4
@@ -86,7 +84,13 @@ def scan(
         Members of `ScanOptions` and `Access`, in place of the records or beside them.
     """
     records = with_choices(choices, options or ScanOptions(), access or Access())
-    return scanning.scan(os.fspath(src), *records).group
+    return _scanned(os.fspath(src), *records).group
+
+
+def _scanned(url: str, options: ScanOptions, access: Access) -> "Scanned":
+    from jnrrdz.formats import scanning  # noqa: PLC0415  who opens a manifest scans nothing
+
+    return scanning.scan(url, options, access)
 
 
 def write(
@@ -150,7 +154,7 @@ def index(
     name = output.format or format_of(target)
     if output.single_range or name == "icechunk":
         wanted = wanted.whole_tiles()
-    scanned = scanning.scan(source, wanted, reach)
+    scanned = _scanned(source, wanted, reach)
     write_form(scanned.group, target, output)
     arrays = [array for _, array in scanned.group.arrays() if array.shape]
     return Indexed(
@@ -174,6 +178,9 @@ def index_in_place(
 
     Keywords are the members of `ScanOptions`, and of `Access` as far as they are about a source.
     """
+    from jnrrdz.formats import scanning  # noqa: PLC0415  as above
+    from jnrrdz.manifests import in_place  # noqa: PLC0415  the same
+
     options, access = with_choices(choices, ScanOptions(), Access())
     url = os.fspath(src)
     root = scanning.describe_in_place(url, options, access)
@@ -182,6 +189,8 @@ def index_in_place(
 
 def remove_in_place(src: str | os.PathLike[str], *, storage_options: StorageOptions = None) -> list[str]:
     """Remove what `index_in_place` wrote, and return the keys removed."""
+    from jnrrdz.manifests import in_place  # noqa: PLC0415  as above
+
     return in_place.remove(os.fspath(src), storage_options=storage_options)
 
 
@@ -227,7 +236,9 @@ def open_stored(
 
     wanted, reach = options or ScanOptions(), access or Access()
     if isinstance(refs, VirtualGroup):
-        group = physical_values(refs) if wanted.physical else refs
+        from jnrrdz.core.physical import physical  # noqa: PLC0415  as above
+
+        group = physical(refs) if wanted.physical else refs
         return ReferenceStore(from_group(group), source_options=reach.source_options, allow=("*",))
     url = os.fspath(refs)
     if manifest_form(url) is not None:
@@ -244,7 +255,7 @@ def open_stored(
         # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
         documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
         return store.with_documents(documents)
-    group = scanning.scan(url, wanted, reach).group
+    group = _scanned(url, wanted, reach).group
     own = reach.source_options if reach.source_options is not None else reach.storage_options
     return ReferenceStore(from_group(group), source_options=own, allow=("*",))
 

@@ -1,25 +1,25 @@
 """The xarray engine `jnrrdz`, found without naming it.
 
 It claims what it recognises by content: reference manifests with Zarr v3 metadata.  kerchunk's own v2 files are left
-to kerchunk, and image files to whoever asks for them by `engine="jnrrdz"`.
+to kerchunk, and image files to whoever asks for them by `engine="jnrrdz"`.  xarray imports every engine that is
+installed when it opens whatever file: zarr, and what opens manifests, is imported for those alone.
 Interface: https://docs.xarray.dev/en/stable/internals/how-to-add-new-backend.html
 """
 
 import os
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
 from xarray.backends import BackendEntrypoint
 
-from jnrrdz.api import open_store
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.manifests.manifest import is_reference_manifest
 from jnrrdz.options import AccessChoices, ScanChoices
 from jnrrdz.redact import bare
-from jnrrdz.store.store import ReferenceStore
-from jnrrdz.store.xarray import dataset, datasets
+
+if TYPE_CHECKING:
+    from jnrrdz.store.store import ReferenceStore
 
 OPENING = (
     "options",
@@ -54,7 +54,11 @@ class JnrrdzBackend(BackendEntrypoint):
         """Whether this is a manifest with Zarr v3 metadata."""
         if isinstance(filename_or_obj, VirtualGroup):
             return True
-        return isinstance(filename_or_obj, str | os.PathLike) and is_reference_manifest(filename_or_obj)
+        if not isinstance(filename_or_obj, str | os.PathLike):
+            return False
+        from jnrrdz.manifests.manifest import is_reference_manifest  # noqa: PLC0415  see the module
+
+        return is_reference_manifest(filename_or_obj)
 
     def open_dataset(
         self,
@@ -65,6 +69,8 @@ class JnrrdzBackend(BackendEntrypoint):
         **options: Any,
     ) -> xr.Dataset:
         """Return the full-resolution image, or the group that is named; options are `open_store`'s and xarray's."""
+        from jnrrdz.store.xarray import dataset  # noqa: PLC0415  see the module
+
         store = _open(filename_or_obj, options)
         return _named(dataset(store, group=group, drop_variables=drop_variables, **options), filename_or_obj)
 
@@ -72,6 +78,8 @@ class JnrrdzBackend(BackendEntrypoint):
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
         """Return the dataset of every group, by path; options are `open_store`'s and xarray's."""
+        from jnrrdz.store.xarray import datasets  # noqa: PLC0415  see the module
+
         store = _open(filename_or_obj, options)
         found = datasets(store, group=group, **options)
         return {path: _named(each, filename_or_obj) for path, each in found.items()}
@@ -88,9 +96,11 @@ def _named(found: xr.Dataset, filename_or_obj: Any) -> xr.Dataset:
     return found
 
 
-def _open(filename_or_obj: Any, options: dict[str, Any]) -> ReferenceStore:
+def _open(filename_or_obj: Any, options: dict[str, Any]) -> "ReferenceStore":
     """Return the store, taking from the options what is for opening it."""
     if not isinstance(filename_or_obj, str | os.PathLike | VirtualGroup):
         kind = type(filename_or_obj).__name__
         raise UnsupportedError(f"a {kind} where a path, a URL or a VirtualGroup is read")
+    from jnrrdz.api import open_store  # noqa: PLC0415  see the module
+
     return open_store(filename_or_obj, **{name: options.pop(name) for name in OPENING if name in options})

@@ -13,9 +13,11 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
 import jnrrdz
+from tests import writers
 
 FUNCTIONS = [name for name in jnrrdz.__all__ if name.islower()]
 
@@ -102,6 +104,30 @@ print(*sorted({UNNEEDED | {"pyproj"}!r} & set(sys.modules)))
 """
         assert ran(code) == "\n"
     assert jnrrdz.open_group(tmp_path / "a.json")["data"].shape == (40, 50)
+
+
+UNOPENED = {"dask", "scipy", "aiohttp", "yarl", "tifffile", "imagecodecs", "pyproj", "jnrrdz.core.physical"}
+UNOPENED |= {"jnrrdz.formats.scanning", "jnrrdz.formats.neighbours", "jnrrdz.manifests.in_place"}
+
+
+def test_opening_a_dataset_imports_neither_dask_nor_what_scans(tmp_path):
+    pixels = np.arange(3 * 40 * 50, dtype="u2").reshape(3, 40, 50)
+    place = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 300000, 0, -10, 5000000)}
+    jnrrdz.index(writers.geotiff(tmp_path / "a.tif", pixels, **place), tmp_path / "a.json")
+    code = f"""
+import sys, xarray
+from jnrrdz.engine import JnrrdzBackend  # other engines, which xarray asks where this one is named, import dask
+dataset = xarray.open_dataset(sys.argv[1], engine=JnrrdzBackend)
+print(*sorted({UNOPENED!r} & set(sys.modules)))
+print(*(int(dataset[axis][1]) for axis in ("band", "y", "x")))
+"""
+    assert ran(code, str(tmp_path / "a.json")) == "\n2 4999985 300015\n"
+
+
+def test_the_engine_costs_who_opens_other_files_no_zarr():
+    """xarray imports every engine that is installed when it opens whatever file."""
+    code = "import sys, jnrrdz.engine; print(*sorted({'zarr', 'fsspec', 'msgspec', 'jnrrdz.api'} & set(sys.modules)))"
+    assert ran(code) == "\n"
 
 
 def test_opening_a_manifest_imports_no_decoder_and_reading_it_its_own(tmp_path, images):

@@ -6,15 +6,17 @@ three numbers: a header of a hundred bytes can claim any length.  A band's coord
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 from xarray.backends import StoreBackendEntrypoint
 from xarray.backends.zarr import ZarrStore
-from xarray.indexes import RangeIndex
+from xarray.indexes import PandasIndex, RangeIndex
 
 from jnrrdz.core.configuration import shown
 from jnrrdz.core.ome import unit_name
@@ -82,27 +84,35 @@ def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
     return result
 
 
-type Coordinate = Mapping[Any, xr.Variable] | xr.Coordinates
+def _listed(name: str, values: Sequence[Any] | NDArray[Any]) -> xr.Coordinates:
+    """Return the coordinate of places, or of names, in memory.
+
+    xarray makes an index of a pandas index as it is; of numpy's values it asks first whether they are dask's, which
+    imports `dask.array`, and with it scipy.
+    """
+    array = np.asarray(values)
+    return xr.Coordinates.from_xindex(PandasIndex(pd.Index(array), name, array.dtype))
 
 
-def _even(name: str, size: int, line: tuple[float, float, float], attrs: Mapping[str, str]) -> Coordinate:
+def _even(name: str, size: int, line: tuple[float, float, float], attrs: Mapping[str, str]) -> xr.Coordinates:
     """Return the coordinate of evenly spaced places, from a start, a step and a part of it before the first."""
     start, step, shift = line
     if size <= LONGEST:
-        return {name: xr.Variable((name,), start + step * (np.arange(size) + shift), attrs)}
-    first = start + step * shift
-    index = RangeIndex.linspace(first, first + step * size, size, endpoint=False, dim=name)
-    lazy = xr.Coordinates.from_xindex(index)
-    lazy[name].attrs.update(attrs)
-    return lazy
+        even = _listed(name, start + step * (np.arange(size) + shift))
+    else:
+        first = start + step * shift
+        index = RangeIndex.linspace(first, first + step * size, size, endpoint=False, dim=name)
+        even = xr.Coordinates.from_xindex(index)
+    even.variables[name].attrs.update(attrs)
+    return even
 
 
-def _step(size: int, name: str, meaning: Any) -> Coordinate | None:
+def _step(size: int, name: str, meaning: Any) -> xr.Coordinates | None:
     if not isinstance(meaning, dict):
         return None
     labels, step = meaning.get("labels"), meaning.get("step")
     if isinstance(labels, list) and len(labels) == size and all(isinstance(label, str) for label in labels):
-        return {name: xr.Variable((name,), labels)}
+        return _listed(name, labels)
     start, unit = meaning.get("start", 0.0), meaning.get("unit")
     if not isinstance(step, int | float) or not isinstance(start, int | float):
         return None
@@ -112,19 +122,19 @@ def _step(size: int, name: str, meaning: Any) -> Coordinate | None:
     return _even(name, size, (start, step, 0), attributes)
 
 
-def _bands(found: xr.Dataset) -> dict[str, xr.Variable]:
+def _bands(found: xr.Dataset) -> xr.Coordinates | None:
     """Return the names of bands, numbers from 1 where a dataset names none."""
     if BAND not in found.sizes or BAND in found.coords:
-        return {}
+        return None
     count = found.sizes[BAND]
     known = (variable.attrs.get("band_names") for variable in found.data_vars.values() if BAND in variable.dims)
     names = next((names for names in known if isinstance(names, list) and len(names) == count), None)
     if names is None:
-        return {} if count > LONGEST else {BAND: xr.Variable((BAND,), np.arange(1, count + 1))}
-    return {BAND: xr.Variable((BAND,), [name or str(number) for number, name in enumerate(names, 1)])}
+        return None if count > LONGEST else _listed(BAND, np.arange(1, count + 1))
+    return _listed(BAND, [name or str(number) for number, name in enumerate(names, 1)])
 
 
-def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> list[Coordinate]:
+def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> list[xr.Coordinates]:
     """Return the coordinates of pixel centres; none for a rotated image, whose rows are at no one y."""
     told = str(mapping.get("GeoTransform", ""))
     try:
