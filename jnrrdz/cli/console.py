@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from html import escape
 from itertools import islice
 from typing import Any
 
@@ -67,6 +66,8 @@ def step_summary(title: str, rows: Iterable[tuple[str, str]]) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path or not in_github():
         return
+    from html import escape  # noqa: PLC0415  its table of names takes as long as a small scan
+
     shown = [[escape(printable(cell))[:LONGEST_CELL] for cell in row] for row in islice(rows, MOST_ROWS)]
     body = "".join(f"<tr><td>{source}</td><td>{what}</td></tr>" for source, what in shown)
     table_of = f"<table><tr><th>source</th><th>what</th></tr>{body}</table>\n" if shown else ""

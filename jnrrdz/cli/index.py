@@ -5,7 +5,7 @@ A source that fails does not stop the others.  Progress goes to stderr, a line e
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -40,6 +40,7 @@ from jnrrdz.cli.options import (
     stac_options,
 )
 from jnrrdz.options import ScanOptions, WriteOptions, with_choices
+from jnrrdz.records import record
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ Examples:
 """
 
 
-@dataclass(frozen=True)
+@record
 class Wish:
     """What the options ask of every manifest."""
 

@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ import click
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
 from jnrrdz.options import Access, WriteOptions
+from jnrrdz.records import record
 from jnrrdz.sources.url import local_path, origin
 
 S3 = ("s3://", "s3a://")
@@ -32,7 +33,7 @@ S3 = ("s3://", "s3a://")
 type Command = Callable[..., Any]
 
 
-@dataclass(frozen=True)
+@record
 class Reach:
     """How the user wants S3 to be reached, and what may be reached."""
 

@@ -4,7 +4,6 @@ import math
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -137,6 +136,8 @@ WIDEST = 160
 
 def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table of plain HTML, everything in it escaped."""
+    from html import escape  # noqa: PLC0415  notebooks alone show tables
+
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{escape(redacted(str(cell)))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

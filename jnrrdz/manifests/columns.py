@@ -103,7 +103,7 @@ class ManifestRefs(PartedRefs):
         return self._refs.part(first, stop)
 
 
-@dataclass(frozen=True)
+@record
 class MovedRefs:
     """The references of an array under another path."""
 

@@ -1,7 +1,10 @@
-"""References as a JSON manifest spells them, gathered to columns.
+"""References as a JSON manifest spells them, read and gathered to columns.
 
 Follows https://fsspec.github.io/kerchunk/spec.html: `[url]`, `[url, offset, length]`, inline text (plain or
 `base64:`); and `[url, [[offset, length], ...]]` for a scattered chunk, the form that osml-imagery-io reads.
+
+A manifest as `json` writes it is read in pieces.  Version 0 and other layouts are read too, as a whole, and so are
+references of Zarr v2 and those that are computed (`gen`).
 
 The chunks of one array in one file make up nearly all of a large manifest.  Their lines differ in nothing but
 numbers, and are read without an object for any of them: what they have in common is taken away, and what remains
@@ -36,6 +39,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
+from jnrrdz.sources.base import ByteSource
 
 EXPANDED = 256 << 20
 """Bytes of texts that templates may expand to; a manifest of a few KB could ask for any number."""
@@ -492,3 +496,111 @@ def _is_place(value: Any) -> bool:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == len(("offset", "length")) and all(map(_is_place, value))
+
+
+# The text, in pieces or whole
+
+_PIECE = 1 << 19  # bytes decoded at once: the Python objects of one piece take some 5 MB
+_FIRST_PIECE = 1 << 16  # the one that holds the documents is read reference by reference
+_AT_ONCE = 8  # pieces fetched together, for the sake of remote manifests
+_HEADER = 1 << 20  # bytes within which the first line has to end
+_LONGEST_LINE = 32 << 20  # bytes; gathering a longer one from pieces would cost the square of its length
+_SLICE = 50_000  # references of a manifest held whole that are turned to columns at once
+
+_BESIDE = b'\n},"object_versions":{'
+
+type Contents = tuple[Documents, dict[str, ColumnarRefs]]
+"""What a manifest holds: its documents, and each array's references by its path."""
+
+
+def read_json(source: ByteSource, overrides: Mapping[str, str] | None = None) -> Contents:
+    """Return the documents and the references of a JSON manifest; `overrides` stand for its templates' values."""
+    try:
+        return _read_lines(source, overrides)
+    except (OtherLayoutError, UnknownArrayError):
+        # really broken or only laid out in another way: the whole text tells
+        return _read_whole(source, overrides)
+
+
+def _read_lines(source: ByteSource, overrides: Mapping[str, str] | None) -> Contents:
+    (head,) = source.read([(0, min(_HEADER, source.validators.size))])
+    line, end, rest = head.partition(b"\n")
+    opening = line.rstrip()
+    if not end or not opening.endswith(b"{") or opening == b"{":
+        raise OtherLayoutError("not the first line of references")
+    try:
+        top = _top(parse_json(opening + b"}}"))
+    except MalformedError as error:
+        raise OtherLayoutError("not the first line of references") from error
+    if top.get("gen"):
+        raise OtherLayoutError("references that are computed, which other lines may replace")
+    gatherer = Gatherer(Templates(top.get("templates", {}), overrides))
+    beside: list[bytes] | None = None
+    for lines in _pieces(source, rest, len(head)):
+        if beside is None:
+            lines, mark, after = lines.partition(_BESIDE)  # noqa: PLW2901  what is left of it
+            gatherer.add_lines(lines)
+            beside = [after] if mark else None
+        else:
+            beside.append(lines)
+    return gatherer.finish(parse_json(b"{%b}" % b"".join(beside or ())))
+
+
+def _pieces(source: ByteSource, head: bytes, start: int) -> Iterator[bytes]:
+    """Yield whole lines in large pieces, without the two braces at the end: `head`, and the source from `start` on."""
+    cuts = itertools.pairwise([0, *range(_FIRST_PIECE, len(head), _PIECE), len(head)])
+    size = source.validators.size
+    groups = itertools.batched(itertools.pairwise([*range(start, size, _PIECE), size]), _AT_ONCE)
+    heads = (head[first:stop] for first, stop in cuts)
+    rest = b""
+    for some in itertools.chain(heads, itertools.chain.from_iterable(map(source.read, groups))):
+        lines, end, rest = (rest + some).rpartition(b"\n")
+        # the last line may be the braces: it waits for what follows
+        cut = max(lines.rfind(b"\n"), 0)
+        yield lines[:cut]
+        rest = lines[cut:] + end + rest
+        if len(rest) > _LONGEST_LINE:
+            raise OtherLayoutError("not a reference per line")
+    for _ in "}}":
+        rest = rest.rstrip()
+        if not rest.endswith(b"}"):
+            raise OtherLayoutError("the text ends early")
+        rest = rest[:-1]
+    yield rest
+
+
+def _read_whole(source: ByteSource, overrides: Mapping[str, str] | None) -> Contents:
+    (data,) = source.read([(0, source.validators.size)])
+    top = _top(parse_json(data))
+    del data
+    templates = Templates(top.get("templates", {}), overrides)
+    gatherer = Gatherer(templates, is_whole=True)
+    references = top["refs"]
+    if top.get("gen"):
+        references = {**references, **dict(generated(top["gen"], templates))}  # in fsspec's order
+    gatherer.add_metadata(references)
+    gatherer.documents.require_v3()
+    if gatherer.is_version_2 and any(key.endswith("/") for key in references):
+        # VirtualiZarr's name of the one chunk of an array without axes
+        references = {f"{key}0" if key.endswith("/") else key: value for key, value in references.items()}
+    if gatherer.left_out:
+        inside = tuple(f"{path}/" for path in gatherer.left_out)
+        references = {key: value for key, value in references.items() if not key.startswith(inside)}
+    entries = iter(references.items())
+    while part := dict(itertools.islice(entries, _SLICE)):
+        gatherer.add(part)
+    return gatherer.finish(top.get("object_versions", {}))
+
+
+def _top(document: Any) -> dict[str, Any]:
+    """Return the outermost object in the form of version 1."""
+    if not isinstance(document, dict):
+        raise MalformedError(f"not a reference manifest but a JSON {type(document).__name__}")
+    if "refs" not in document:
+        return {"refs": document}
+    if document.get("version", 1) != 1:
+        raise UnsupportedError(f"version {reprlib.repr(document['version'])}; 0 and 1 are read", field="version")
+    for name in ("refs", "templates"):
+        if not isinstance(document.get(name, {}), dict):
+            raise MalformedError(f"no object but {type(document[name]).__name__}", field=name)
+    return document

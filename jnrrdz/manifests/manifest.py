@@ -22,7 +22,6 @@ from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
-from jnrrdz.manifests.json import read_json
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
@@ -194,6 +193,8 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
                     url, source, storage_options, templates
                 )
             else:
+                from jnrrdz.manifests.json_refs import read_json  # noqa: PLC0415  who writes one needs no msgspec
+
                 documents, arrays = read_json(source, templates)
             documents, arrays = _in_a_group(documents, arrays)
             manifest = Manifest(url, documents, arrays, documents.sources(), "parquet" if is_parquet else "json")
