@@ -2,7 +2,8 @@
 
 `benchmarks/results/VERSION.json` holds ratios alone: seconds of one machine mean nothing on another.  Each task says
 which versions and which load it was measured with, so that a version may be measured in pieces.
-`python benchmarks/results.py` writes the README's table again; a test fails where it says something else.
+`python benchmarks/results.py` writes the tables of the README and of docs/scale.md again; a test fails where one says
+something else.
 """
 
 import json
@@ -31,7 +32,24 @@ PEERS = (
 MEASURES = {"seconds": "time", "peak": "peak memory", "rise": "memory beyond imports", "requests": "requests"}
 """The measures that are shown, and what they are called."""
 
-BEGIN, END = "<!-- speed: `make bench` writes this -->", "<!-- end of speed -->"
+PAGES = ("README.md", "docs/scale.md")
+"""Where tables stand between marks, the names of which `TABLES` has."""
+
+FILES = 1_000_000
+REQUESTS_PRICE, LISTS_PRICE, CORE_PRICE = 0.0004, 0.005, 0.05
+"""Dollars that are assumed: of 1,000 GETs, of 1,000 LISTs, of a core for an hour."""
+
+ANSWER, AT_ONCE = 0.03, 64
+"""Seconds that a store is assumed to take to answer, and how many sources a machine asks for at once."""
+
+WAYS = (
+    "a kind of chunk or request",
+    "CPU, µs",
+    "with the lock, µs",
+    "2 to 1, measured",
+    "2 to 1, model",
+    "64 to 1, model",
+)
 CLAIMS = {
     "million": "Index a TIFF of a million tiles",
     "deflate": "Read a deflate COG, whole",
@@ -59,9 +77,9 @@ def keep_scale(count: int, steps: dict[str, dict[str, float]], load: list[float]
     _put("scale", str(count), load, {"steps": steps})
 
 
-def keep_wide(figures: dict[str, Any], load: list[float]) -> None:
-    """Put what `benchmarks/wide.py` measured and simulated into the file of this version."""
-    _put("wide", "figures", load, figures)
+def keep_wide(part: str, figures: dict[str, Any], load: list[float]) -> None:
+    """Put what a part of `benchmarks/wide.py` measured and simulated into the file of this version."""
+    _put("wide", part, load, {"figures": figures})
 
 
 def _put(part: str, name: str, load: list[float], figures: dict[str, Any]) -> None:
@@ -162,12 +180,117 @@ def claims() -> str:
     return "\n".join(lines)
 
 
+def _about_run(run: dict[str, Any]) -> str:
+    return f"{run['date']}, Python {run['python']}, at a load of {run['load'][0]:.1f} to {run['load'][1]:.1f}"
+
+
+def files() -> str:
+    """Return what each step of `benchmarks.scale` cost, for every number of files that was tried."""
+    _, kept = next(iter(results().items()))
+    runs = sorted(kept["scale"].items(), key=lambda item: int(item[0]))
+    lines = ["| files | step | CPU, ms a file | time, ms a file | requests a file | bytes a file | peak memory, MB |"]
+    lines.append("|---" * 7 + "|")
+    for _, run in runs:
+        for step, cost in run["steps"].items():
+            count = cost["files"]
+            each = [f"{cost[name] / count * 1000:.2f}" for name in ("cpu", "seconds")]
+            asked = f"{cost['requests'] / count:.2f}" if "requests" in cost else ""
+            nbytes = f"{cost.get('bytes', cost.get('size', 0)) / count:.0f}" if step != "window" else ""
+            lines.append(f"| {count:,} | {step} | {' | '.join(each)} | {asked} | {nbytes} | {cost['peak']:.0f} |")
+    told = "; ".join(f"{int(count):,} files on {_about_run(run)}" for count, run in runs)
+    return "\n".join([f"{kept['machine']['cores']} cores of {kept['machine']['processor']}; {told}.", "", *lines])
+
+
+def _a_file(step: str, measure: str) -> tuple[float, float]:
+    """Return what one file more costs, and what all do that is not theirs: from the smallest run to the largest."""
+    _, kept = next(iter(results().items()))
+    runs = [run["steps"][step] for _, run in sorted(kept["scale"].items(), key=lambda item: int(item[0]))]
+    few, many = runs[0], runs[-1]
+    if few["files"] == many["files"]:
+        return many[measure] / many["files"], 0.0
+    slope = max((many[measure] - few[measure]) / (many["files"] - few["files"]), 0.0)
+    return slope, few[measure] - slope * few["files"]
+
+
+def million() -> str:
+    """Return hours, dollars and memory of a million files, computed from what one costs."""
+    scan, on_dask, cube = (_a_file(step, "cpu")[0] for step in ("batch", "batch on dask", "cube"))
+    requests = FILES * _a_file("batch", "requests")[0]
+    asking = requests / 1000 * REQUESTS_PRICE + FILES / 1000 / 1000 * LISTS_PRICE
+    lines = ["| where | batch, hours | cube, hours | core hours | dollars |", "|---|---|---|---|---|"]
+    for name, cores, each, machines in (
+        ("one machine, 2 cores", 2, scan, 1),
+        ("one machine, 16 cores", 16, scan, 1),
+        ("dask, 8 workers of a core", 8, on_dask, 8),
+        ("dask, 64 workers of a core", 64, on_dask, 64),
+    ):
+        batch = FILES * max(each / cores, ANSWER / AT_ONCE / machines) / 3600
+        alone = FILES * cube / 3600
+        hours = FILES * (each + cube) / 3600
+        lines.append(f"| {name} | {batch:.2f} | {alone:.2f} | {hours:.2f} | {asking + hours * CORE_PRICE:.2f} |")
+    memory = {step: _a_file(step, "peak") for step in ("batch", "cube")}
+    at = {step: slope * FILES + fixed for step, (slope, fixed) in memory.items()}
+    if not all(fixed for _, fixed in memory.values()):
+        raise SystemExit("two runs of benchmarks.scale are wanted, with --files 1000 and with many more")
+    size = _a_file("cube", "size")[0] * FILES / 1e6
+    told = f"{requests:,.0f} GETs and {FILES // 1000:,} LISTs, {asking:.2f} dollars; the cube's manifest {size:.0f} MB."
+    grown = f"Memory, on a line through the runs above: batch {at['batch']:,.0f} MB, cube {at['cube']:,.0f} MB."
+    return "\n".join([told, "", *lines, "", grown])
+
+
+def _name_of(limit: str) -> str:
+    name = limit.partition(" ")[0]
+    return {"lock": "the lock", "core": "cores", "place": "how many are fetched at once"}.get(name, name)
+
+
+def wide() -> str:
+    """Return what `benchmarks/wide.py` measured of each way, and what its model says of 64 cores."""
+    _, kept = next(iter(results().items()))
+    lines = [f"| {' | '.join(WAYS)} | then waits for |", "|---" * (len(WAYS) + 1) + "|"]
+    for run in kept["wide"].values():
+        for name, way in run["figures"].items():
+            if "cpu" in way:
+                ratios = [f"{way[key]:.3g}" for key in ("cpu", "lock", "measured", "model", "speedup")]
+                lines.append(f"| {name} | {' | '.join(ratios)} | {_name_of(way['limit'])} |")
+    told = "; ".join(f"{part} on {_about_run(run)}" for part, run in kept["wide"].items())
+    return "\n".join([f"Measured with {kept['machine']['cores']} cores: {told}.", "", *lines])
+
+
+def places() -> str:
+    """Return chunks a second from elsewhere by how many are fetched at once."""
+    _, kept = next(iter(results().items()))
+    if "remote" not in kept["wide"]:
+        return "Not measured yet: `python benchmarks/wide.py --only remote --keep`."
+    lines = [
+        "| at once | measured here | model of 2 cores | model of 64 cores | which then waits for |",
+        "|---" * 5 + "|",
+    ]
+    for name, way in kept["wide"]["remote"]["figures"].items():
+        if "wide" in way:
+            rates = " | ".join(f"{way[key]:.3g}" for key in ("measured", "model", "wide"))
+            lines.append(f"| {name.removeprefix('at once: ')} | {rates} | {_name_of(way['limit'])} |")
+    return "\n".join(lines)
+
+
+TABLES = {"speed": claims, "files": files, "million": million, "wide": wide, "places": places}
+
+
 def with_claims(text: str) -> str:
-    """Return the README with the newest figures between the two marks."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{claims()}\n\n{END}{rest.partition(END)[2]}"
+    """Return a page with the newest figures between its marks."""
+    for name, table in TABLES.items():
+        begin, end = f"<!-- {name}: `make bench` writes this -->", f"<!-- end of {name} -->"
+        if begin in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}\n\n{table()}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def write_pages() -> None:
+    """Write the tables of all pages again."""
+    for name in PAGES:
+        page = ROOT / name
+        page.write_text(with_claims(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(with_claims(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    write_pages()

@@ -188,6 +188,7 @@ def main() -> None:
     print(f"{time.perf_counter() - start:.0f} s; load {loads[0]} to {loads[1]}")
     if given.keep:
         results.keep_scale(count, kept, loads)
+        results.write_pages()
 
 
 if __name__ == "__main__":

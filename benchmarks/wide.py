@@ -1,6 +1,6 @@
 """Where 64 cores and 10,000 connections would stop us: costs measured on this machine, in a model of a wide one.
 
-`python benchmarks/wide.py [--only NAME] [--keep]`; `pip install py-spy` first, and be root or ptrace's owner.
+`python benchmarks/wide.py [--only decode|remote|serve] [--keep]`; it wants py-spy, and the right to look at processes.
 
 Measured of each way to decode, of remote requests and of `jnrrdz serve`: CPU a chunk or request, and how much of it
 with the interpreter's lock.  py-spy looks some hundred times a second whether a thread holds the lock, and how many
@@ -72,12 +72,12 @@ def spend(seconds: float) -> Step:
 
 
 def simulate(customers: Sequence[Sequence[Step]], room: Mapping[str, int], turns: int = 0) -> tuple[float, str]:
-    """Return how many turns a second all customers take together, and the resource that is in use the most.
+    """Return how many turns a second all customers take together, and the resource that works the most.
 
     Times vary by half of their mean to both sides, drawn from one seed; the first fifth of the turns is not counted.
     """
     draw, turns = random.Random(7), turns or max(4000, 8 * len(customers))
-    free, waiting, since, busy = Counter(room), defaultdict(deque), {}, Counter()
+    free, waiting, held, busy = Counter(room), defaultdict(deque), defaultdict(set), Counter()
     at, heap = [0] * len(customers), [(draw.random() * 1e-3, one) for one in range(len(customers))]
     heapify(heap)
     done, begun, now = 0, 0.0, 0.0
@@ -89,21 +89,23 @@ def simulate(customers: Sequence[Sequence[Step]], room: Mapping[str, int], turns
                 waiting[name].append(one)
                 break
             at[one] = (at[one] + 1) % len(customers[one])
-            if kind == TAKE:
-                free[name] -= 1
-                since[one, name] = now
-            elif kind == GIVE:
-                busy[name] += now - since.pop((one, name))
-                free[name] += 1
-                if waiting[name]:
-                    heappush(heap, (now, waiting[name].popleft()))
-            if kind == SPEND:
-                heappush(heap, (now + seconds * draw.uniform(0.5, 1.5), one))
-                break
             if at[one] == 0:
                 done += 1
                 if done == turns // 5:
                     begun, busy = now, Counter()
+            if kind == TAKE:
+                free[name] -= 1
+                held[one].add(name)
+            elif kind == GIVE:
+                held[one].discard(name)
+                free[name] += 1
+                if waiting[name]:
+                    heappush(heap, (now, waiting[name].popleft()))
+            if kind == SPEND:
+                drawn = seconds * draw.uniform(0.5, 1.5)
+                busy.update(dict.fromkeys(held[one], drawn))
+                heappush(heap, (now + drawn, one))
+                break
     used = {name: busy[name] / (count * (now - begun)) for name, count in room.items()}
     return (turns - turns // 5) / (now - begun), max(used, key=used.__getitem__)
 
@@ -264,21 +266,20 @@ def costs_of_decoding(name: str, work: Path) -> tuple[Cost, dict[str, float]]:
     """Return what a chunk costs, and how much faster two threads are: really, and as the model says."""
     seen = run("decode", name, 1, work, spy=True)
     cost = Cost(seen["cpu"], seen["lock"])
-    rates = {threads: max(run("decode", name, threads, work)["rate"] for _ in range(2)) for threads in (1, 2)}
     model = decoding(cost, 2, 2)[0] / decoding(cost, 1, 2)[0]
-    return cost, {"measured": rates[2] / rates[1], "model": model}
+    return cost, {"measured": run("decode", name, 2, work)["rate"] / seen["rate"], "model": model}
 
 
 def costs_of_requests(work: Path) -> tuple[Cost, dict[str, float]]:
-    """Return what a remote request costs, and how much faster 32 threads are than two."""
+    """Return what a remote request costs, and how much faster eight threads are than two."""
     path = image("deflate + predictor 2", work)
     with server.serving(path.parent, LATENCY) as remote:
         url = f"{remote.root}/{path.name}"
         seen = run("request", url, 8, work, spy=True)
         cost = Cost(seen["cpu"], min(seen["lock"], seen["cpu"]))
-        rates = {threads: max(run("request", url, threads, work)["rate"] for _ in range(2)) for threads in (2, 8)}
+        few = run("request", url, 2, work)["rate"]
     told = [simulate([[*cost.steps(), spend(LATENCY)]] * threads, {"core": 2, "lock 0": 1})[0] for threads in (2, 8)]
-    return cost, {"measured": rates[8] / rates[2], "model": told[1] / told[0]}
+    return cost, {"measured": seen["rate"] / few, "model": told[1] / told[0]}
 
 
 SERVER = """\
@@ -322,16 +323,18 @@ def costs_of_answers(work: Path, *, kept: bool) -> tuple[Cost, dict[str, float]]
     return cost, {"measured": max(rates[2]) / max(rates[1]), "model": model[1] / model[0]}
 
 
-def places(work: Path, request: Cost) -> dict[str, dict[str, float]]:
+def places(work: Path, request: Cost) -> dict[str, dict[str, object]]:
     """Return chunks a second from elsewhere where 10 and 64 are fetched at once: here, in the model, on many cores."""
     cost = Cost(*(run("decode", FAR, 1, work, spy=True)[name] for name in ("cpu", "lock")))
     told = {}
     with server.serving(image(FAR, work).parent, FARTHER) as remote:
         for number in (10, 64):
-            rate = max(run("far", f"{remote.root}/{image(FAR, work).name}", number, work)["rate"] for _ in range(2))
+            url = f"{remote.root}/{image(FAR, work).name}"
+            rate = run("far", url, number, work)["rate"]
             wide, limit = fetching(request, cost, number, CORES, FARTHER)
             model = fetching(request, cost, number, 2, FARTHER)[0]
-            told[str(number)] = {"measured": rate, "model": model, "wide": wide, "limit": limit}
+            rates = {"measured": rate, "model": model, "wide": wide}
+            told[str(number)] = {name: float(f"{value:.3g}") for name, value in rates.items()} | {"limit": limit}
     return told
 
 
@@ -344,28 +347,46 @@ def tell(name: str, cost: Cost, ratio: dict[str, float], wide: tuple[float, floa
     return {**kept, "limit": limit}
 
 
-def measured(work: Path) -> dict[str, object]:
-    """Return all figures."""
-    ways: dict[str, object] = {}
+def ways_to_decode(work: Path) -> dict[str, object]:
+    """Return what all kinds of chunks cost, and what 64 threads on as many cores make of it."""
+    found: dict[str, object] = {}
     for name in DECODED:
         cost, ratio = costs_of_decoding(name, work)
         many, limit = decoding(cost, CORES, CORES)
-        ways[f"decode {name}"] = tell(name, cost, ratio, (decoding(cost, 1, CORES)[0], many, limit))
+        found[f"decode: {name}"] = tell(name, cost, ratio, (decoding(cost, 1, CORES)[0], many, limit))
+    return found
+
+
+def remote(work: Path) -> dict[str, object]:
+    """Return what a request costs, and what becomes of chunks elsewhere where more of them are fetched at once."""
     request, ratio = costs_of_requests(work)
     steps = [*request.steps(), spend(LATENCY)]
     many, limit = simulate([steps] * CORES, {"core": CORES, "lock 0": 1})
     one, _ = simulate([steps], {"core": CORES, "lock 0": 1})
-    ways["remote request"] = tell("request", request, ratio, (one, many, limit))
-    for name, kept in (("answer that is kept", True), ("answer that is made", False)):
+    found = {"remote: request": tell("request", request, ratio, (one, many, limit))}
+    for number, told in places(work, request).items():
+        print(f"{number} chunks at once, {FARTHER * 1000:.0f} ms: {told}", flush=True)
+        found[f"at once: {number}"] = told
+    return found
+
+
+def served(work: Path) -> dict[str, object]:
+    """Return what answers cost, and what 10,000 connections get of 64 workers."""
+    found: dict[str, object] = {}
+    for name, kept in (("kept answer", True), ("made answer", False)):
         cost, ratio = costs_of_answers(work, kept=kept)
         many, limit = serving(cost, 0, CONNECTIONS, CORES, CORES)
-        ways[f"serve: {name}"] = tell(name, cost, ratio, (serving(cost, 0, CONNECTIONS, 1, CORES)[0], many, limit))
-    return {"ways": ways, "places": places(work, request)}
+        found[f"serve: {name}"] = tell(name, cost, ratio, (serving(cost, 0, CONNECTIONS, 1, CORES)[0], many, limit))
+    return found
+
+
+PARTS = {"decode": ways_to_decode, "remote": remote, "serve": served}
 
 
 def main() -> None:
     """Measure, simulate, print, and keep where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part; may be given again")
     parser.add_argument("--keep", action="store_true", help="put the figures into benchmarks/results/VERSION.json")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -376,12 +397,13 @@ def main() -> None:
     for program in ("py-spy", "wrk"):
         if which(program) is None:
             raise SystemExit(f"{program} is not there: pip install py-spy, apt-get install wrk")
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as work:
-        told = measured(Path(work))
-    print(json.dumps(told["places"], indent=1))
-    if given.keep:
-        results.keep_wide(told, [round(load, 1), round(os.getloadavg()[0], 1)])
+    for part in given.only or PARTS:
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as work:
+            told = PARTS[part](Path(work))
+        if given.keep:
+            results.keep_wide(part, told, [round(load, 1), round(os.getloadavg()[0], 1)])
+            results.write_pages()
 
 
 if __name__ == "__main__":

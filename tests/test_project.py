@@ -256,11 +256,15 @@ def test_workflows_give_nothing_away():
     assert result.returncode == 0, result.stdout
 
 
-def test_the_readme_tells_the_speed_that_was_measured():
+@pytest.mark.parametrize(
+    ("page", "tables"), [("README.md", ["claims"]), ("docs/scale.md", ["files", "million", "wide", "places"])]
+)
+def test_pages_tell_what_was_measured(page, tables):
     results = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     assert results["with_claims"](text) == text
-    assert results["claims"]() in text
+    for table in tables:
+        assert results[table]() in text
 
 
 def test_the_site_shows_every_figure_that_is_kept():
