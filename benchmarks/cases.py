@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -320,6 +321,52 @@ def jpeg(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     yield full_read(f"full read, {sizes.jpeg} squared RGB, JPEG", data.jpeg_cog(sizes.jpeg), work, 1.2)
 
 
+def jpeg_windows(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield windows of the local JPEG COG."""
+    path, manifest = data.jpeg_cog(sizes.jpeg), work / "windows.json"
+    jnrrdz.index(str(path), str(manifest))
+    array, decoder, places = finest(manifest), readers.Decoder(path), corners(sizes.jpeg)
+    image = np.moveaxis(decoder.read(), -1, 0)
+
+    def with_jnrrdz() -> None:
+        for r, c in places:
+            array[:, r : r + WINDOW, c : c + WINDOW]
+
+    def with_rasterio() -> None:
+        with rasterio.open(path, NUM_THREADS=2) as source:
+            for r, c in places:
+                source.read(window=Window(c, r, WINDOW, WINDOW))
+
+    for r, c in places:
+        same(array[:, r : r + WINDOW, c : c + WINDOW], image[:, r : r + WINDOW, c : c + WINDOW], f"window {r}, {c}")
+    yield Case(
+        f"{len(places)} windows of {WINDOW}x{WINDOW}, RGB, JPEG",
+        "decode only",
+        {
+            "decode only": lambda: timed(decoder.read_windows, places, WINDOW),
+            "jnrrdz": lambda: timed(with_jnrrdz),
+            "rasterio": lambda: timed(with_rasterio),
+        },
+        rounds=7,
+        goals={"jnrrdz": {"seconds": 1.05}},
+    )
+
+
+def predictor3(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield the full read of the float COG."""
+    title = f"full read, {sizes.jpeg} squared float32, ZSTD + predictor 3"
+    yield full_read(title, data.float_cog(sizes.jpeg), work, 1.0)
+
+
+def small_chunks(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield full reads of images in many small tiles."""
+    for side, count in ((data.SMALL_TILE, sizes.tiles), (4 * data.SMALL_TILE, sizes.tiles // 4)):
+        case = full_read(f"full read, {count:,} tiles of {side}x{side}", data.many_tiles(count, side), work, 2.0)
+        # tifffile and rasterio take minutes
+        few = {name: case.contenders[name] for name in ("decode only", "jnrrdz")}
+        yield replace(case, contenders=few, rounds=3)
+
+
 def webp(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield the full read of the WebP COG."""
     yield full_read(f"full read, {sizes.webp} squared RGB, WebP", data.webp_cog(sizes.webp), work, 1.25)
@@ -389,7 +436,10 @@ TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
     "million": million,
     "deflate": deflate,
     "jpeg": jpeg,
+    "jpeg_windows": jpeg_windows,
     "webp": webp,
+    "predictor3": predictor3,
+    "small_chunks": small_chunks,
     "planar": planar,
     "jpeg2000": jpeg2000,
     "one_tile": one_tile,

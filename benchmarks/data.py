@@ -61,6 +61,7 @@ class Picture:
 
 ELEVATION = Picture(samples=1, dtype="uint16", scale=12_000.0, noise=6.0)
 ORTHOPHOTO = Picture(samples=3, dtype="uint8", scale=200.0, noise=20.0)
+HEIGHTS = Picture(samples=1, dtype="float32", scale=3000.0, noise=0.5)
 SPECTRUM = Picture(samples=3, dtype="uint16", scale=12_000.0, noise=6.0)
 FULL = Sizes(
     deflate=16384, jpeg=8192, tiles=1_000_000, webp=4096, planar=8192, strips=16384, n5=512, one_tile=16384, jnrrd=2048
@@ -94,7 +95,7 @@ def bands(size: int, picture: Picture) -> Iterator[NDArray[np.generic]]:
     period = min(size, PERIOD)
     fields = [terrain(period, seed) for seed in range(picture.samples)]
     rng = np.random.default_rng(7)
-    top = np.iinfo(picture.dtype).max
+    top = np.iinfo(picture.dtype).max if np.dtype(picture.dtype).kind in "ui" else np.inf
     for start in range(0, size, min(BAND, size)):
         rows = np.arange(start, start + min(BAND, size)) % period
         band = np.stack([np.tile(field[rows], (1, size // period)) for field in fields]) * np.float32(picture.scale)
@@ -137,6 +138,11 @@ def jpeg_cog(size: int) -> Path:
     return cog("jpeg", size, ORTHOPHOTO, COMPRESS="JPEG", QUALITY=75)
 
 
+def float_cog(size: int) -> Path:
+    """Return a float32 COG, ZSTD with predictor 3, tiles of 512, with overviews."""
+    return cog("float", size, HEIGHTS, COMPRESS="ZSTD", PREDICTOR="YES")
+
+
 def webp_cog(size: int) -> Path:
     """Return an RGB COG, lossy WebP at quality 75, tiles of 512, with overviews."""
     return cog("webp", size, ORTHOPHOTO, COMPRESS="WEBP", QUALITY=75)
@@ -156,9 +162,9 @@ def row_strips(size: int) -> Path:
     return path
 
 
-def small_tiles() -> list[bytes]:
-    """Return 64 deflated tiles of 16x16 uint8 that differ in content and length."""
-    ramp = np.add.outer(np.arange(SMALL_TILE), np.arange(SMALL_TILE))
+def small_tiles(side: int) -> list[bytes]:
+    """Return 64 deflated square tiles of uint8 that differ in content and length."""
+    ramp = np.add.outer(np.arange(side), np.arange(side))
     return [zlib.compress((ramp * (k % 8) // (1 + k // 8) + k).astype(np.uint8).tobytes()) for k in range(64)]
 
 
@@ -182,21 +188,21 @@ def small_jp2() -> Path:
     return path
 
 
-def many_tiles(count: int) -> Path:
-    """Return a one-image BigTIFF of about `count` deflated tiles of 16x16, near square."""
+def many_tiles(count: int, side: int = SMALL_TILE) -> Path:
+    """Return a one-image BigTIFF of about `count` deflated tiles, near square; tiles of 16x16 if no side is given."""
     across = int(count**0.5)
     count = across * across
-    path = cache() / f"tiles-{count}.tif"
+    path = cache() / (f"tiles-{count}.tif" if side == SMALL_TILE else f"tiles-{count}-of-{side}.tif")
     if not path.exists():
         partial = path.with_suffix(".partial")
-        partial.write_bytes(b"".join(_many_tiles(across)))
+        partial.write_bytes(b"".join(_many_tiles(across, side)))
         partial.rename(path)
     return path
 
 
-def _many_tiles(across: int) -> list[bytes]:
+def _many_tiles(across: int, tile: int) -> list[bytes]:
     """Return header, IFD, offsets, byte counts and tiles: each array where the IFD says."""
-    pool = small_tiles()
+    pool = small_tiles(tile)
     picks = np.random.default_rng(3).integers(0, len(pool), across * across)
     counts = np.array([len(tile) for tile in pool], "<u4")[picks]
     header, entries = 16, 10
@@ -204,7 +210,7 @@ def _many_tiles(across: int) -> list[bytes]:
     counts_at = offsets_at + 8 * len(picks)
     first = counts_at + 4 * len(picks)
     offsets = (np.cumsum(counts, dtype="<u8") - counts + first).astype("<u8")
-    side = across * SMALL_TILE
+    side = across * tile
     short, long, long8 = 3, 4, 16
     table = [
         (256, long, 1, side),
@@ -213,8 +219,8 @@ def _many_tiles(across: int) -> list[bytes]:
         (259, short, 1, 8),  # deflate
         (262, short, 1, 1),  # black is zero
         (277, short, 1, 1),
-        (322, short, 1, SMALL_TILE),
-        (323, short, 1, SMALL_TILE),
+        (322, short, 1, tile),
+        (323, short, 1, tile),
         (324, long8, len(picks), offsets_at),
         (325, long, len(picks), counts_at),
     ]

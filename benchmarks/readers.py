@@ -5,7 +5,7 @@ starts and decodes with imagecodecs into an array that exists already; what a re
 that is its own cost.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -17,8 +17,8 @@ import rasterio
 import tifffile
 from numpy.typing import NDArray
 
-JPEG, DEFLATE, WEBP = 7, 8, 50001
-HORIZONTAL = 2
+JPEG, DEFLATE, ZSTD, WEBP = 7, 8, 50000, 50001
+HORIZONTAL, FLOATING_POINT = 2, 3
 SEPARATE = 2
 
 type Tile = tuple[bytes, tuple[int | slice, ...]]
@@ -49,17 +49,38 @@ class Decoder:
         elif self.compression == DEFLATE and self.predictor == HORIZONTAL:
             flat = np.frombuffer(imagecodecs.deflate_decode(data, out=place.nbytes), self.dtype)
             imagecodecs.delta_decode(flat.reshape(place.shape), axis=-1, out=place)
+        elif self.compression == ZSTD and self.predictor == FLOATING_POINT:
+            flat = np.frombuffer(imagecodecs.zstd_decode(data, out=place.nbytes), self.dtype)
+            imagecodecs.floatpred_decode(flat.reshape(place.shape), axis=-1, out=place)
+        elif self.compression == DEFLATE and self.predictor == 1:
+            flat = np.frombuffer(imagecodecs.deflate_decode(data, out=place.nbytes), self.dtype)
+            place[:] = flat.reshape(place.shape)
         else:
-            raise ValueError(
-                f"the bound is written for JPEG, WebP and deflate with predictor 2, not {self.compression}"
-            )
+            raise ValueError(f"no bound is written for compression {self.compression} with {self.predictor}")
 
     def read(self, threads: int = 2) -> NDArray[Any]:
-        """Decode all tiles on that many threads."""
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(self.into, self.tiles):
-                pass
+        """Decode all tiles on that many threads, each of which takes some of them at a time."""
+        self._read(self.tiles, threads)
         return self.out
+
+    def read_windows(self, places: Sequence[tuple[int, int]], size: int, threads: int = 2) -> None:
+        """Decode the tiles that each of some windows meets, one window after another."""
+        by_place = {(where[0].start, where[1].start): (data, where) for data, where in self.tiles}
+        for row, column in places:
+            tops = range(row - row % self.height, row + size, self.height)
+            lefts = range(column - column % self.width, column + size, self.width)
+            self._read([by_place[place] for place in product(tops, lefts)], threads)
+
+    def _read(self, tiles: Sequence[Tile], threads: int) -> None:
+        length = max(1, min(256, len(tiles) // (16 * threads)))
+
+        def some(first: int) -> None:
+            for tile in tiles[first : first + length]:
+                self.into(tile)
+
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(some, range(0, len(tiles), length)):
+                pass
 
 
 def _tiles(page: tifffile.TiffPage, handle: tifffile.FileHandle) -> Iterator[Tile]:

@@ -320,6 +320,7 @@ class BlockCodec(TileCodec):
     """A block of N5, whose elements are of the array's type."""
 
     CONFIG = N5DefaultConfig
+    is_placeless = False
 
     def check_type(self, dtype: np.dtype[Any]) -> None:
         """Refuse an array of a type that N5 has not."""
@@ -441,19 +442,22 @@ class BoundedCodec(ThreadedCodec, BytesBytesCodec):
     beside: int = 0
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        data = memoryview(chunk_data.as_numpy_array())
         own = math.prod(chunk_spec.shape) * chunk_spec.dtype.to_native_dtype().itemsize
-        kind = _RATIOS.get(self.config.name)
         try:
-            if self.beside > max(own, MOST_BESIDE):
-                raise UnsupportedError(f"{self.beside} bytes beside a chunk of {own}", field=self.config.name)
-            if kind is not None and not can_hold(kind, len(data), own + self.beside):
-                message = f"{len(data)} bytes cannot become the {own + self.beside} that are expected"
-                raise MalformedError(message, field=self.config.name)
-            decoded = inflate(self.config, data, own + self.beside)
+            decoded = self.unpacked(memoryview(chunk_data.as_numpy_array()), own)
         except JnrrdzError as error:
             raise placed(error, getattr(chunk_data, "origin", None)) from error.__cause__
         return chunk_spec.prototype.buffer.from_array_like(decoded)
+
+    def unpacked(self, data: memoryview, own: int) -> NDArray[np.uint8]:
+        """Return the bytes of a chunk of so many, and what stands beside them."""
+        kind, size = _RATIOS.get(self.config.name), own + self.beside
+        if self.beside > max(own, MOST_BESIDE):
+            raise UnsupportedError(f"{self.beside} bytes beside a chunk of {own}", field=self.config.name)
+        if kind is not None and not can_hold(kind, len(data), size):
+            message = f"{len(data)} bytes cannot become the {size} that are expected"
+            raise MalformedError(message, field=self.config.name)
+        return inflate(self.config, data, size)
 
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
         return chunk_spec.prototype.buffer.from_bytes(deflate(self.config, chunk_data.to_bytes()))

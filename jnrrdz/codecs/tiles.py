@@ -9,7 +9,7 @@ together they take half as long as zarr.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,19 @@ COLOUR = (Samples("u", 8, is_exact=True),)
 class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """A read-only codec that turns a chunk's bytes into pixels in one step."""
 
+    is_placeless: ClassVar[bool] = True
+    """Whether a chunk's bytes are decoded alike wherever in the array they stand."""
+
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
         pixels: NDArray[Any] = self._decoder(spec).decode(memoryview(data.as_numpy_array()))
         return pixels
+
+    def placer(self, spec: ArraySpec) -> Any:
+        """Return what decodes chunks to their place; None where a chunk's decoding depends on which chunk it is."""
+        if not self.is_placeless:
+            return None
+        decoder = self._decoder(spec)
+        return decoder if hasattr(decoder, "place") else DecoderPlacer(decoder)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> NDBuffer:
         try:
@@ -115,6 +125,17 @@ def placed(error: JnrrdzError, getter: Any) -> JnrrdzError:
     if path is not None:
         error.field = f"chunk {path}" if error.field is None else f"chunk {path}: {error.field}"
     return error.at(url=describe(path)) if describe is not None and path is not None else error
+
+
+class DecoderPlacer:
+    """A decoder that makes whole chunks, of which a part is copied to its place."""
+
+    def __init__(self, decoder: ChunkDecoder) -> None:
+        self._decoder = decoder
+
+    def place(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> None:
+        """Fill an array with a part of a chunk's elements."""
+        out[...] = self._decoder.decode(data)[selection]
 
 
 class TiffTileCodec(TileCodec):
@@ -259,6 +280,7 @@ class JnrrdTileCodec(TileCodec):
     """A tile of a JNRRD, of which the chunk may be a part: docs/codecs/jnrrdz.tile."""
 
     CONFIG = TileConfig
+    is_placeless = False
 
     def check_type(self, dtype: np.dtype[Any]) -> None:
         """Refuse an array of a type that tiles are not stored in."""

@@ -30,6 +30,30 @@ _SPARSE_FACTOR = 4  # chunks of the grid per reference from which a search is ch
 type Ints = NDArray[np.int64]
 
 
+class Ranges(NamedTuple):
+    """The ranges of some chunks, for readers of many of them at once."""
+
+    urls: Sequence[str]
+    source: Ints
+    """For each chunk the number of its URL; this and what follows mean nothing where the chunk is not one range."""
+
+    offset: Ints
+    length: Ints
+    counts: Ints
+    """1 for a chunk of one range, 0 for one that is missing, -1 for any that only `lookup` tells."""
+
+    @classmethod
+    def joined(cls, parts: Sequence["Ranges"], places: Sequence[Ints]) -> "Ranges":
+        """Return the ranges of several parts, each chunk in its place."""
+        urls = [url for part in parts for url in part.urls]
+        first = np.cumsum([0, *(len(part.urls) for part in parts)])
+        source, offset, length, counts = np.zeros((4, sum(map(len, places))), np.int64)
+        for part, place, start in zip(parts, places, first.tolist(), strict=False):
+            source[place] = part.source + start
+            offset[place], length[place], counts[place] = part.offset, part.length, part.counts
+        return cls(urls, source, offset, length, counts)
+
+
 class ArrayRefs(Protocol):
     """Where the bytes of every chunk of one array are, wherever that is written."""
 
@@ -42,6 +66,9 @@ class ArrayRefs(Protocol):
 
     def ready(self, chunk: int) -> bool:
         """Whether `lookup` answers without waiting for a network."""
+
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once."""
 
     def version(self, chunk: int) -> int:
         """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
@@ -118,6 +145,10 @@ class MovedRefs:
         """Whether `lookup` answers without waiting for a network."""
         return self.inner.ready(chunk)
 
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once."""
+        return self.inner.ranges_of(chunks)
+
     def version(self, chunk: int) -> int:
         """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
         return self.inner.version(chunk)
@@ -162,6 +193,23 @@ class ColumnarRefs:
             return []
         inline = self.refs.inline.get(row) if self.refs.inline else None
         return self.refs.ranges(row) if inline is None else inline
+
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once; of objects whose states are known `lookup` alone tells."""
+        refs, rows, there = self.refs, chunks, np.ones(len(chunks), bool)
+        if self.rows is not None:
+            rows = np.searchsorted(self.rows, chunks).clip(max=max(len(self.rows) - 1, 0))
+            there = self.rows[rows] == chunks if len(self.rows) else np.zeros(len(chunks), bool)
+        found = np.zeros(len(chunks), np.int64)
+        found[there] = refs.indptr[rows[there] + 1] - refs.indptr[rows[there]]
+        counts = np.where((found > 1) | (refs.version is not None), -1, found)
+        if refs.inline:
+            counts[there & np.isin(rows, list(refs.inline))] = -1
+        is_one = counts == 1
+        at = refs.indptr[rows[is_one]]
+        source, offset, length = np.zeros((3, len(chunks)), np.int64)
+        source[is_one], offset[is_one], length[is_one] = refs.source[at], refs.offset[at], refs.length[at]
+        return Ranges(refs.sources, source, offset, length, counts)
 
     def _row(self, chunk: int) -> int | None:
         if self.rows is None:

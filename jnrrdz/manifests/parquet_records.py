@@ -41,7 +41,7 @@ from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.core.zarr_json import parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import parquet_pages
-from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, refuse_many_chunks
+from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, Ranges, refuse_many_chunks
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.json_refs import Templates, inline_bytes
 from jnrrdz.sources.base import ByteSource
@@ -166,6 +166,17 @@ class ParquetRefs:
         """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
         record, row = divmod(chunk, self._record_size)
         return self._record(record).lookup(row)
+
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once; each record is read once."""
+        records = chunks // self._record_size
+        numbers = np.unique(records).tolist()
+        places = [np.flatnonzero(records == number) for number in numbers]
+        parts = [
+            self._record(number).ranges_of(chunks[place] % self._record_size)
+            for number, place in zip(numbers, places, strict=True)
+        ]
+        return Ranges.joined(parts, places)
 
     def version(self, chunk: int) -> int:
         """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""

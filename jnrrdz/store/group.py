@@ -11,30 +11,24 @@ of a full block, `n5_default` reads the same chunks: it checks what each block d
 names the block in its errors.  The arrays' metadata stay as they are.
 """
 
-import asyncio
 import base64
 import itertools
 import re
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import wait
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, NamedTuple, cast
 
 import zarr
 from numpy.typing import NDArray
-from zarr.abc.codec import Codec, GetResult
-from zarr.abc.store import ByteGetter
+from zarr.abc.codec import Codec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import NDBuffer, default_buffer_prototype
-from zarr.core.codec_pipeline import BatchedCodecPipeline, FusedCodecPipeline, _get_pool
-from zarr.core.indexing import SelectorTuple
+from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 from zarr.storage import StorePath
 
-from jnrrdz.codecs.base import chunks_at_once
 from jnrrdz.codecs.chains import checked_document, own_codec
 from jnrrdz.core import codecs as codec_n5
 from jnrrdz.core.codecs import BYTES, OFFSET, PAD
@@ -42,107 +36,8 @@ from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.manifests.documents import Documents
+from jnrrdz.store.pipeline import Item, ReferenceArray, ReferencePipeline
 from jnrrdz.store.store import ReferenceStore
-
-type Item = tuple[ByteGetter, ArraySpec, SelectorTuple, SelectorTuple, bool]
-
-_MOST = 4
-"""Chunks that a thread takes at once: two save a sixth of a read of small blocks, more save nothing else."""
-
-_TURNS = 16
-"""Times that each thread comes back at least, so that none is left with much when the others have finished."""
-
-
-class ReferencePipeline(FusedCodecPipeline):
-    """Reads, decodes and places chunks on a few threads."""
-
-    def read_sync(
-        self,
-        batch_info: Iterable[Item],
-        out: NDBuffer,
-        drop_axes: tuple[int, ...] = (),
-        max_workers: int = 1,
-    ) -> tuple[GetResult, ...]:
-        """Fill an array with chunks, and return for each whether it was there; the first that fails ends the rest."""
-        batch = list(batch_info)
-        if max_workers == 1 or len(batch) <= 1:
-            with _told(batch):
-                return super().read_sync(batch, out, drop_axes, max_workers=1)
-        length = max(1, min(_MOST, len(batch) // (_TURNS * max_workers)))
-        found: dict[int, tuple[GetResult, ...]] = {}
-
-        def read(first: int) -> None:
-            part = batch[first : first + length]
-            with _told(part):
-                found[first] = super(ReferencePipeline, self).read_sync(part, out, drop_axes, max_workers=1)
-
-        starts = range(0, len(batch), length)
-        _shared(read, deque(starts), max_workers)
-        return tuple(result for first in starts for result in found[first])
-
-    async def read(
-        self, batch_info: Iterable[Item], out: NDBuffer, drop_axes: tuple[int, ...] = ()
-    ) -> tuple[GetResult, ...]:
-        """Do the same from an event loop."""
-        batch = list(batch_info)
-        with _told(batch):
-            reads = [
-                asyncio.ensure_future(super(ReferencePipeline, self).read(part, out, drop_axes))
-                for part in self._together(batch)
-            ]
-            try:
-                return tuple(itertools.chain.from_iterable(await asyncio.gather(*reads)))
-            finally:
-                for one in reads:  # where one has failed, the others stop
-                    one.cancel()
-                await asyncio.gather(*reads, return_exceptions=True)
-
-    def _together(self, batch: list[Item]) -> list[list[Item]]:
-        """Return the parts that are read at once: zarr fetches a few chunks of each at a time.
-
-        Codecs that read chunks themselves take as many as they want, and so do threads for files that are here.
-        """
-        at_hand = getattr(getattr(batch[0][0], "store", None), "_supports_sync_io", True) if batch else True
-        if at_hand or self.supports_partial_decode:
-            return [batch]
-        spec, few = batch[0][1], zarr.config.get("async.concurrency")
-        parts = chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize) // few
-        length = max(few, -(-len(batch) // parts))
-        return [batch[start : start + length] for start in range(0, len(batch), length)]
-
-
-@contextmanager
-def _told(batch: Sequence[Item]) -> Iterator[None]:
-    """Name the chunks that zarr's own codecs cannot decode: bytes of another length, a wrong checksum."""
-    try:
-        yield
-    except (ValueError, OverflowError) as error:
-        place = " to ".join(dict.fromkeys(str(batch[number][0]) for number in (0, -1)))
-        raise MalformedError(f"a chunk that cannot be decoded: {error}", field=place) from error
-
-
-def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
-    """Do work on several threads until nothing is pending; raises what the earliest that failed raised."""
-    begun: dict[int, int] = {}
-
-    def drain(worker: int) -> None:
-        try:
-            while True:
-                try:
-                    first = pending.popleft()
-                except IndexError:  # another thread took the last
-                    return
-                begun[worker] = first
-                work(first)
-        finally:
-            pending.clear()  # where one has failed, the others stop
-
-    pool = _get_pool(workers)
-    tasks = [pool.submit(drain, worker) for worker in range(min(workers, len(pending)))]
-    wait(tasks)
-    for worker in sorted(begun, key=begun.__getitem__):
-        tasks[worker].result()
-
 
 _CHECKED_MOST = 3
 """Codecs that end such a chain: `bytes`, a compressor, the header's."""
@@ -448,5 +343,6 @@ def _tuned_array(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     dtype = metadata.data_type.to_native_dtype()
     codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, dtype.itemsize)
     pipeline = ReferencePipeline.from_codecs(in_c_order(codecs)).evolve_from_array_spec(spec)
-    object.__setattr__(inner, "codec_pipeline", pipeline)
-    return array
+    tuned = object.__new__(ReferenceArray)  # zarr makes arrays of its own class only
+    vars(tuned).update(vars(inner), codec_pipeline=pipeline)
+    return zarr.Array(tuned)

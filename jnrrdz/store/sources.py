@@ -37,6 +37,7 @@ from jnrrdz.errors import (
     UntrustedSourceWarning,
 )
 from jnrrdz.formats.n5.attributes import ATTRIBUTES
+from jnrrdz.manifests.columns import Ints
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
@@ -266,6 +267,26 @@ class SourcePool:
             return self._read(*wanted[0], expected)
         return b"".join([self._read(*one, expected) for one in wanted])
 
+    def pieces(self, url: str, offset: Ints, length: Ints) -> list[memoryview | None]:
+        """Return pieces of a local file, near ones read at once; None for those that have to be read by themselves.
+
+        That is so for pieces that are not all there, and for all where the file cannot be read: `read` says why.
+        """
+        try:
+            opened = self.opened(url)
+            ends = offset + length
+            first, last = int(offset.min()), int(ends.max())
+            if not opened.local or last > opened.source.validators.size:
+                return [None] * len(offset)
+            if last - first <= 2 * int(length.sum()) + ranges.GAP:
+                data = memoryview(opened.source.read([(first, last)])[0])
+                spans = zip((offset - first).tolist(), (ends - first).tolist(), strict=True)
+                return [data[start:stop] for start, stop in spans]
+            spans = zip(offset.tolist(), ends.tolist(), strict=True)
+            return [memoryview(data) for data in opened.source.read(list(spans))]
+        except JnrrdzError:
+            return [None] * len(offset)
+
     def _read(self, url: str, offset: int, length: int, expected: ObjectState | None) -> bytes:
         if not length:
             return b""
@@ -437,6 +458,11 @@ class WholeFiles:
         self._pool = pool
         self._lock = threading.Lock()
         self._there: set[str] = set()
+
+    @property
+    def any(self) -> bool:
+        """Whether the manifest has trees of such files."""
+        return bool(self._trees)
 
     def covers(self, wanted: Sequence[ByteRange]) -> bool:
         """Whether a chunk is such a file."""

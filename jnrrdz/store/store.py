@@ -18,7 +18,7 @@ from jnrrdz.codecs.chains import checked_document, most_stored
 from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints
+from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints, Ranges
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
@@ -218,6 +218,33 @@ class ReferenceStore(Store):
                 part.append((url, offset + first, last - first))
             at += length
         return part
+
+    def reads_at_once(self, path: str) -> bool:
+        """Whether the chunks of an array are ranges of local files that were scanned as files, not listed as trees."""
+        return path in self.manifest.arrays and not self._wholes.any and self._supports_sync_io
+
+    def ranges_of(self, path: str, chunks: Sequence[range]) -> Ranges:
+        """Return the ranges of the chunks of a window, in C order; those that are too long are left to `get`."""
+        refs = self.manifest.arrays[path]
+        numbers = np.zeros((), np.int64)
+        for along, stride in zip(chunks, refs.keys.strides, strict=True):
+            numbers = np.add.outer(numbers, np.arange(along.start, along.stop, dtype=np.int64) * stride)
+        found = refs.ranges_of(numbers.ravel())
+        _, most = self._most(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
+        return found._replace(counts=np.where(found.length > most, -1, found.counts))
+
+    def chunks_at(self, ranges: Ranges, first: int, stop: int) -> list[memoryview | None]:
+        """Return the bytes of a run of chunks, near ones read at once; None for those that `get` has to read."""
+        found: list[memoryview | None] = [None] * (stop - first)
+        is_one = ranges.counts[first:stop] == 1
+        sources = ranges.source[first:stop]
+        for source in np.unique(sources[is_one]).tolist():
+            places = np.flatnonzero(is_one & (sources == source))
+            spans = ranges.offset[first + places], ranges.length[first + places]
+            pieces = self._pool.pieces(ranges.urls[source], *spans)
+            for place, piece in zip(places.tolist(), pieces, strict=True):
+                found[place] = piece
+        return found
 
     async def get_many(self, keys: Iterable[str], prototype: BufferPrototype | None = None) -> list[Buffer | None]:
         """Return the bytes of many keys, near ones fetched together."""

@@ -16,7 +16,8 @@ from zarr.core.dtype import UInt16
 from zarr.registry import get_codec_class
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.store.group import ReferencePipeline, _shared, in_c_order
+from jnrrdz.store.group import in_c_order
+from jnrrdz.store.pipeline import ReferencePipeline, _shared
 
 SPEC = ArraySpec((3, 4), UInt16(), np.uint16(7), ArrayConfig.from_dict({}), default_buffer_prototype())
 GRID = (6, 5)

@@ -31,9 +31,10 @@ from jnrrdz.formats.image_streams import (
     Size,
     check_declared,
     check_possible,
-    jpeg_planes,
+    jpeg_words,
     lerc_size,
-    webp_planes,
+    scratch,
+    webp_words,
 )
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
@@ -197,20 +198,47 @@ def fax_ends_early(scheme: int, t4_options: int, data: bytes, pixels: NDArray[np
     return False
 
 
-def without_float_predictor(stream: NDArray[Any]) -> NDArray[Any]:
-    """Return the floats of (row, column, sample) whose bytes are predicted: Adobe's TIFF Technical Note 3.
+STREAMED = {
+    Compression.NONE,
+    Compression.LZW,
+    Compression.DEFLATE,
+    Compression.DEFLATE_OLD,
+    Compression.ZSTD,
+    Compression.ZSTD_OLD,
+}
+"""Schemes of streams whose decoders write to where they are told."""
+
+
+PREDICTED = {int(Predictor.HORIZONTAL): "ui", int(Predictor.FLOATING_POINT): "f"}
+"""Kinds of elements that a predictor is for."""
+
+OCTETS = {size: np.dtype([(f"byte{number}", np.uint8) for number in range(size)]) for size in (2, 4, 8)}
+"""Floats as their bytes, the lowest first."""
+
+
+def float_planes(stream: NDArray[Any]) -> list[NDArray[np.uint8]]:
+    """Return the bytes of (row, column, sample) floats that are predicted, the lowest first; changes what it is given.
 
     A row has the first byte of all its floats, the one with the sign, then all second ones, and of all these the
-    differences.  imagecodecs' own function gives the same in three times the time: it works byte by byte.
+    differences (Adobe's TIFF Technical Note 3).  imagecodecs' own function gives the same in three times the time: it
+    works byte by byte.
     """
     rows, columns, samples = stream.shape
     size = stream.itemsize
-    differences = np.ascontiguousarray(stream).view(np.uint8).reshape(rows, size * columns, samples)
-    planes = np.asarray(imagecodecs.delta_decode(differences, axis=1)).reshape(rows, size, columns * samples)
-    floats = np.empty((rows, columns * samples, size), np.uint8)
-    for number in range(size):
-        floats[..., size - 1 - number] = planes[:, number]
-    return floats.view(f"<f{size}").reshape(stream.shape)
+    differences = stream.view(np.uint8).reshape(rows, size * columns, samples)
+    imagecodecs.delta_decode(differences, axis=1, out=differences)
+    planes = differences.reshape(rows, size, columns, samples)
+    return [planes[:, number] for number in range(size)][::-1]
+
+
+def without_float_predictor(stream: NDArray[Any]) -> NDArray[Any]:
+    """Return the floats of (row, column, sample) whose bytes are predicted."""
+    planes = float_planes(np.array(stream))
+    floats = np.empty(stream.shape, f"<f{stream.itemsize}")
+    octets = floats.view(OCTETS[stream.itemsize])
+    for name, plane in zip(octets.dtype.names or (), planes, strict=True):
+        octets[name] = plane
+    return floats
 
 
 type Shape = tuple[int, ...]
@@ -303,6 +331,19 @@ class TileDecoder:
         is_colour = config.photometric in {Photometric.RGB, Photometric.YCBCR} and not config.extra_samples
         is_bytes = self.samples == COLOURS and set(config.bits_per_sample) == {8} and dtype == np.uint8
         self._is_rgb = config.compression in {Compression.JPEG, Compression.WEBP} and is_colour and is_bytes
+        # elements of one type that are stored as this machine has them, behind at most one compressor and a predictor
+        are_whole = len(set(config.bits_per_sample)) == 1 and dtype == self._stored == self._stored.newbyteorder("<")
+        kinds = "uif" if config.predictor == 1 else PREDICTED.get(config.predictor, "")
+        self._is_stream = (
+            config.compression in STREAMED
+            and are_whole
+            and config.bits_per_sample[0] == 8 * dtype.itemsize
+            and (config.byte_order == "little" or dtype.itemsize == 1)
+            and config.fill_order != REVERSED
+            and not self._needs_libtiff
+            and dtype.kind in kinds
+            and (config.predictor == 1 or config.compression != Compression.NONE)
+        )
         pixel_bits = sum(config.bits_per_sample[: self.samples])
         least = min(height * -(-width * pixel_bits // 8) for height, width in self.sizes)
         self._least_bytes = 0 if self._is_ycbcr else least  # nothing is known of subsampled ones
@@ -322,8 +363,41 @@ class TileDecoder:
                 pages[height, width, jfif] = tif.pages[0].decode
         return pages
 
+    def place(self, data: memoryview, selection: Any, out: NDArray[Any]) -> None:
+        """Put what is selected of a chunk to its place, without a copy on the way where that can be."""
+        if not self._is_stream:
+            np.copyto(out, self._decoded(data)[selection], casting="unsafe")  # words to their lowest byte
+            return
+        elements = self._streamed(data)
+        if self.config.predictor == Predictor.FLOATING_POINT:
+            octets, planes = out.view(OCTETS[self.dtype.itemsize]), float_planes(elements)
+            for name, plane in zip(octets.dtype.names or (), planes, strict=True):
+                np.copyto(octets[name], np.moveaxis(plane, -1, 0).reshape(self.shape)[selection])
+            return
+        if self.config.predictor == Predictor.HORIZONTAL:
+            elements = imagecodecs.delta_decode(elements, axis=1, out=elements)
+        np.copyto(out, np.moveaxis(elements, -1, 0).reshape(self.shape)[selection])
+
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short tiles padded with the fill value."""
+        decoded = self._decoded(data)
+        return decoded if decoded.dtype == self.dtype else decoded.astype(self.dtype, order="C")
+
+    def _streamed(self, data: memoryview) -> NDArray[Any]:
+        """Return (row, column, sample) elements of a whole chunk, still predicted; data of any other are an error."""
+        config, stored = self.config, self._stored
+        shape = (config.tile_height, config.tile_width, self.samples)
+        nbytes = int(np.prod(shape)) * stored.itemsize
+        check_possible(config.compression, len(data), nbytes)
+        flat: Any = data
+        if config.compression != Compression.NONE:
+            flat = DECODERS[config.compression](data, out=scratch(nbytes))
+        if len(flat) != nbytes:
+            raise MalformedError(f"{len(flat)} bytes where {nbytes} belong")
+        return np.frombuffer(flat, stored).reshape(shape)
+
+    def _decoded(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return the chunk's pixels, which may be `image_streams`' words whose lowest bytes are the colours."""
         config = self.config
         if config.jpeg_header is not None and bytes(data[:2]) != SOI:
             data = b"".join((config.jpeg_header, data, EOI))
@@ -341,11 +415,11 @@ class TileDecoder:
                 is_image = config.compression in SELF_SIZED - JPEGS
                 return self._fitted(self._image(data) if is_image else self._pixels(data, declared))
             if config.compression == Compression.WEBP:
-                return webp_planes(data, height, width).reshape(self.shape)
+                return webp_words(data, height, width).reshape(self.shape)
             # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
             plain = config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
-            planes = jpeg_planes(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain)
-            return planes.reshape(self.shape)
+            words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain)
+            return words.reshape(self.shape)
         except JnrrdzError:
             raise
         except DECODER_ERRORS as error:

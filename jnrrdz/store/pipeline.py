@@ -1,0 +1,330 @@
+"""How chunks are read: zarr's fused pipeline on a few threads, and windows of local files many chunks at once.
+
+zarr makes a key, a path, selections and a buffer for each chunk, and looks each chunk up by its key: some 30
+microseconds of Python where nothing is decoded at all.  `ReferenceArray` is told the whole window.  It takes the
+ranges of all its chunks from the manifest's columns, reads neighbours with one call, and its decoders put pixels to
+their place in the window themselves.
+
+That way is for chunks that are one range of a local file each, behind codecs that have a `Placer`.  Any other chunk,
+and any that fails, is read in zarr's own way, whose errors name the chunk, its file and its offset.
+What was measured: docs/decisions/038-windows-at-once.md.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import contextmanager
+from itertools import chain, product
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.abc.codec import GetResult
+from zarr.abc.store import ByteGetter
+from zarr.codecs import BytesCodec, TransposeCodec
+from zarr.core.array import AsyncArray
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import BufferPrototype, NDBuffer, default_buffer_prototype
+from zarr.core.chunk_utils import fill_value_or_default
+from zarr.core.codec_pipeline import FusedCodecPipeline, _get_pool, _resolve_max_workers
+from zarr.core.indexing import BasicIndexer, Indexer, IntDimIndexer, OrthogonalIndexer, SelectorTuple, SliceDimIndexer
+from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
+
+from jnrrdz.codecs.base import chunks_at_once
+from jnrrdz.codecs.steps import BoundedCodec
+from jnrrdz.codecs.tiles import TileCodec
+from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.manifests.columns import Ranges
+from jnrrdz.store.store import ReferenceStore
+
+type Item = tuple[ByteGetter, ArraySpec, SelectorTuple, SelectorTuple, bool]
+
+_MOST = 4
+"""Chunks that a thread takes at once: two save a sixth of a read of small blocks, more save nothing else."""
+
+_TURNS = 16
+"""Times that each thread comes back at least, so that none is left with much when the others have finished."""
+
+
+class ReferencePipeline(FusedCodecPipeline):
+    """Reads, decodes and places chunks on a few threads."""
+
+    def read_sync(
+        self,
+        batch_info: Iterable[Item],
+        out: NDBuffer,
+        drop_axes: tuple[int, ...] = (),
+        max_workers: int = 1,
+    ) -> tuple[GetResult, ...]:
+        """Fill an array with chunks, and return for each whether it was there; the first that fails ends the rest."""
+        batch = list(batch_info)
+        if max_workers == 1 or len(batch) <= 1:
+            with _told(batch):
+                return super().read_sync(batch, out, drop_axes, max_workers=1)
+        length = max(1, min(_MOST, len(batch) // (_TURNS * max_workers)))
+        found: dict[int, tuple[GetResult, ...]] = {}
+
+        def read(first: int) -> None:
+            part = batch[first : first + length]
+            with _told(part):
+                found[first] = super(ReferencePipeline, self).read_sync(part, out, drop_axes, max_workers=1)
+
+        starts = range(0, len(batch), length)
+        _shared(read, deque(starts), max_workers)
+        return tuple(result for first in starts for result in found[first])
+
+    async def read(
+        self, batch_info: Iterable[Item], out: NDBuffer, drop_axes: tuple[int, ...] = ()
+    ) -> tuple[GetResult, ...]:
+        """Do the same from an event loop."""
+        batch = list(batch_info)
+        with _told(batch):
+            reads = [
+                asyncio.ensure_future(super(ReferencePipeline, self).read(part, out, drop_axes))
+                for part in self._together(batch)
+            ]
+            try:
+                return tuple(chain.from_iterable(await asyncio.gather(*reads)))
+            finally:
+                for one in reads:  # where one has failed, the others stop
+                    one.cancel()
+                await asyncio.gather(*reads, return_exceptions=True)
+
+    def _together(self, batch: list[Item]) -> list[list[Item]]:
+        """Return the parts that are read at once: zarr fetches a few chunks of each at a time.
+
+        Codecs that read chunks themselves take as many as they want, and so do threads for files that are here.
+        """
+        at_hand = getattr(getattr(batch[0][0], "store", None), "_supports_sync_io", True) if batch else True
+        if at_hand or self.supports_partial_decode:
+            return [batch]
+        spec, few = batch[0][1], zarr.config.get("async.concurrency")
+        parts = chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize) // few
+        length = max(few, -(-len(batch) // parts))
+        return [batch[start : start + length] for start in range(0, len(batch), length)]
+
+    def placer(self, spec: ArraySpec) -> "Placer | None":
+        """Return what decodes chunks to their place; None where only the codecs themselves can decode them."""
+        if len(self.codecs) == 1 and isinstance(self.array_bytes_codec, TileCodec):
+            made: Placer | None = self.array_bytes_codec.placer(spec)
+            return made
+        packers, order = self.bytes_bytes_codecs, list(range(len(spec.shape)))
+        if type(self.array_bytes_codec) is not BytesCodec or len(packers) > 1:
+            return None
+        for codec in self.array_array_codecs:
+            if not isinstance(codec, TransposeCodec):
+                return None
+            order = [order[axis] for axis in codec.order]
+        packer = packers[0] if packers else None
+        if packer is not None and (not isinstance(packer, BoundedCodec) or packer.beside):
+            return None
+        dtype = spec.dtype.to_native_dtype()
+        if dtype.kind not in "biufc":
+            return None
+        endian = self.array_bytes_codec.endian
+        return PlainPlacer(spec.shape, dtype if endian is None else dtype.newbyteorder(endian), packer, order)
+
+
+@contextmanager
+def _told(batch: Sequence[Item]) -> Iterator[None]:
+    """Name the chunks that zarr's own codecs cannot decode: bytes of another length, a wrong checksum."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        place = " to ".join(dict.fromkeys(str(batch[number][0]) for number in (0, -1)))
+        raise MalformedError(f"a chunk that cannot be decoded: {error}", field=place) from error
+
+
+def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
+    """Do work on several threads until nothing is pending; raises what the earliest that failed raised."""
+    begun: dict[int, int] = {}
+
+    def drain(worker: int) -> None:
+        try:
+            while True:
+                try:
+                    first = pending.popleft()
+                except IndexError:  # another thread took the last
+                    return
+                begun[worker] = first
+                work(first)
+        finally:
+            pending.clear()  # where one has failed, the others stop
+
+    pool = _get_pool(workers)
+    tasks = [pool.submit(drain, worker) for worker in range(min(workers, len(pending)))]
+    wait(tasks)
+    for worker in sorted(begun, key=begun.__getitem__):
+        tasks[worker].result()
+
+
+class Placer(Protocol):
+    """What decodes a chunk and puts what is selected of it to its place."""
+
+    def place(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> None:
+        """Fill an array with a part of a chunk's elements."""
+
+
+class PlainPlacer:
+    """Elements in C order of the axes or of another order of them, as they are or behind one compressor."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], packer: BoundedCodec | None, order: Sequence[int]
+    ) -> None:
+        self._stored = tuple(shape[axis] for axis in order)
+        self._order = None if list(order) == sorted(order) else tuple(np.argsort(order).tolist())
+        self._dtype = dtype
+        self._packer = packer
+        self._nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+
+    def place(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> None:
+        """Fill an array with a part of a chunk's elements; any other number of them is an error."""
+        octets = data if self._packer is None else self._packer.unpacked(data, self._nbytes)
+        elements = np.frombuffer(octets, self._dtype).reshape(self._stored)
+        out[...] = (elements if self._order is None else elements.transpose(self._order))[selection]
+
+
+class Axis(NamedTuple):
+    """The chunks along one axis of a window: which, what of each is selected, and where that goes."""
+
+    chunks: range
+    within: list[slice | int]
+    places: list[tuple[slice, ...]]
+    """Empty ones where one index is selected: the window has no such axis."""
+
+    @classmethod
+    def of(cls, indexer: Any, size: int) -> "Axis | None":
+        """Return the chunks of a given size that one index or a range of them meets; None for anything else."""
+        if type(indexer) is IntDimIndexer:
+            chunk, at = divmod(indexer.dim_sel, size)
+            return cls(range(chunk, chunk + 1), [at], [()])
+        if type(indexer) is not SliceDimIndexer or indexer.step != 1:
+            return None
+        start, stop = indexer.start, indexer.stop
+        chunks = range(start // size, -(-stop // size))
+        spans = [(max(chunk * size, start), min((chunk + 1) * size, stop)) for chunk in chunks]
+        within: list[slice | int] = [
+            slice(first - chunk * size, last - chunk * size) for chunk, (first, last) in zip(chunks, spans, strict=True)
+        ]
+        return cls(chunks, within, [(slice(first - start, last - start),) for first, last in spans])
+
+
+_AT_ONCE = 1 << 20
+"""Encoded bytes that a thread reads at once, of chunks that are smaller."""
+
+_MOST_AT_ONCE = 1 << 10
+"""Chunks that a thread reads at once."""
+
+_REFUSALS = (JnrrdzError, ValueError, TypeError, RuntimeError, OverflowError, IndexError, KeyError, struct.error)
+"""What decoders and numpy raise at a chunk's bytes."""
+
+type Task = tuple[int, int]
+"""The first chunk, and the one after the last."""
+
+
+class Window:
+    """A window of an array whose chunks are read many at once."""
+
+    def __init__(self, array: "ReferenceArray", axes: Sequence[Axis], spec: ArraySpec, placer: Placer) -> None:
+        self._store: Any = array.store_path.store
+        self._array = array
+        self._axes = axes
+        self._spec = spec
+        self._placer = placer
+        self._leads = list(product(*(axis.within for axis in axes[:-1])))
+        self._lead_places = [sum(places, ()) for places in product(*(axis.places for axis in axes[:-1]))]
+
+    def read(self, shape: tuple[int, ...], workers: int) -> NDArray[Any]:
+        """Return the elements of the window."""
+        out = np.empty(shape, self._spec.dtype.to_native_dtype(), order=self._array.config.order)
+        ranges = self._store.ranges_of(self._array.store_path.path, [axis.chunks for axis in self._axes])
+        tasks = list(self._tasks(ranges, workers))
+        if workers == 1 or len(tasks) == 1:
+            for task in tasks:
+                self._fill(task, ranges, out)
+        else:
+            _shared(lambda number: self._fill(tasks[number], ranges, out), deque(range(len(tasks))), workers)
+        return out
+
+    def _tasks(self, ranges: Ranges, workers: int) -> Iterator[Task]:
+        """Yield runs of chunks, each of about as many bytes at the most as are read at once."""
+        ends = np.cumsum(np.maximum(ranges.length, 1))
+        total = len(ends)
+        most = max(1, min(_MOST_AT_ONCE, total // (_TURNS * workers)))
+        first = 0
+        while first < total:
+            before = int(ends[first - 1]) if first else 0
+            stop = min(int(np.searchsorted(ends, before + _AT_ONCE, side="right")), first + most)
+            stop = max(stop, first + 1)
+            yield first, stop
+            first = stop
+
+    def _fill(self, task: Task, ranges: Ranges, out: NDArray[Any]) -> None:
+        """Read, decode and place a run of chunks."""
+        first, stop = task
+        lasts, last_places = self._axes[-1].within, self._axes[-1].places
+        across = len(lasts)
+        counts = ranges.counts[first:stop].tolist()
+        chunks = self._store.chunks_at(ranges, first, stop)
+        for number, count, data in zip(range(first, stop), counts, chunks, strict=True):
+            lead, last = divmod(number, across)
+            selection = (*self._leads[lead], lasts[last])
+            where = self._lead_places[lead] + last_places[last]
+            if not count:
+                out[where] = fill_value_or_default(self._spec)
+            elif data is None or not self._placed(data, selection, out[where]):
+                self._read_alone(number, selection, where, out)
+
+    def _placed(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> bool:
+        """Decode a chunk to its place; whether that went well, for zarr's own way tells what is wrong, and where."""
+        try:
+            self._placer.place(data, selection, out)
+        except _REFUSALS:
+            return False
+        return True
+
+    def _read_alone(self, number: int, selection: SelectorTuple, where: SelectorTuple, out: NDArray[Any]) -> None:
+        """Read one chunk in zarr's own way."""
+        grid = np.unravel_index(number, [len(axis.chunks) for axis in self._axes])
+        index = tuple(axis.chunks[int(at)] for axis, at in zip(self._axes, grid, strict=True))
+        key = self._array.store_path / self._array.metadata.encode_chunk_key(index)
+        pipeline: Any = self._array.codec_pipeline
+        whole = self._spec.prototype.nd_buffer.from_numpy_array(out)
+        pipeline.read_sync([(key, self._spec, selection, where, False)], whole, max_workers=1)
+
+
+_INDEXERS = (BasicIndexer, OrthogonalIndexer)
+"""What `array[...]` and `oindex` make of selections: axes that are independent of each other."""
+
+
+class ReferenceArray(AsyncArray[ArrayV3Metadata]):
+    """An array of references that reads windows of local files many chunks at once."""
+
+    async def _get_selection(
+        self, indexer: Indexer, *, prototype: BufferPrototype, out: NDBuffer | None = None, fields: Any = None
+    ) -> Any:
+        window = None
+        if out is None and not fields and isinstance(indexer, _INDEXERS) and 0 not in (indexer.shape or (0,)):
+            window = self._window(indexer, prototype)
+        if window is None:
+            return await super()._get_selection(indexer, prototype=prototype, out=out, fields=fields)
+        return await asyncio.to_thread(window.read, indexer.shape, _resolve_max_workers())
+
+    def _window(self, indexer: BasicIndexer | OrthogonalIndexer, prototype: BufferPrototype) -> Window | None:
+        """Return a window that can be read many chunks at once; None for any other."""
+        store, pipeline, grid = self.store_path.store, self.codec_pipeline, self.metadata.chunk_grid
+        if not isinstance(store, ReferenceStore) or not isinstance(pipeline, ReferencePipeline):
+            return None
+        if prototype != default_buffer_prototype() or not self.config.read_missing_chunks:
+            return None
+        if not isinstance(grid, RegularChunkGridMetadata) or not store.reads_at_once(self.store_path.path):
+            return None
+        sizes = grid.chunk_shape
+        axes = [Axis.of(one, size) for one, size in zip(indexer.dim_indexers, sizes, strict=True)]
+        spec = ArraySpec(sizes, self.metadata.dtype, self.metadata.fill_value, self.config, prototype)
+        known = [axis for axis in axes if axis is not None]
+        placer = pipeline.placer(spec) if len(known) == len(axes) else None
+        return None if placer is None else Window(self, known, spec, placer)

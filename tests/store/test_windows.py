@@ -1,0 +1,120 @@
+"""Windows whose chunks are read many at once hold what tifffile reads, in every kind of chunk, and errors stay told."""
+
+import os
+
+import numpy as np
+import pytest
+import tifffile
+from zarr.buffer import default_buffer_prototype
+from zarr.core.indexing import BasicIndexer
+
+import jnrrdz
+from jnrrdz.errors import MalformedError
+
+WINDOWS = [
+    np.s_[..., :, :],
+    np.s_[..., 5:61, 17:99],
+    np.s_[..., 33, :],
+    np.s_[..., 31:33, 40],
+    np.s_[..., -20:, -7:],
+    np.s_[..., ::3, 1::2],  # zarr's own way
+    np.s_[..., 9:9, :],
+]
+
+KINDS = [
+    ("u1", {"compression": "zlib"}),
+    ("u2", {"compression": "zlib", "predictor": 2}),
+    ("i4", {"compression": "lzw", "predictor": 2}),
+    ("u8", {"compression": "zstd", "predictor": 2}),
+    ("f2", {"compression": "zstd", "predictor": 3}),
+    ("f4", {"compression": "zstd", "predictor": 3}),
+    ("f8", {"compression": "zlib", "predictor": 3}),
+    ("f4", {"compression": "lzw"}),
+    ("u2", {}),
+    ("u2", {"byteorder": ">", "compression": "zlib", "predictor": 2}),
+    ("f4", {"byteorder": ">", "compression": "zstd", "predictor": 3}),
+    ("u2", {"compression": "packbits"}),
+]
+
+
+def picture(dtype, shape):
+    rows = np.random.default_rng(5).integers(0, 200, shape)
+    return (rows - 100 if np.dtype(dtype).kind in "if" else rows).astype(dtype)
+
+
+def opened(tmp_path, form="json"):
+    jnrrdz.index(str(tmp_path / "a.tif"), str(tmp_path / f"a.{form}"))
+    return jnrrdz.open_group(str(tmp_path / f"a.{form}"))["data"]
+
+
+def reads_at_once(array):
+    """Whether zarr is not asked for the chunks one by one."""
+    indexer = BasicIndexer((slice(None),) * array.ndim, array.shape, array._chunk_grid)  # noqa: SLF001  no other way
+    return array.async_array._window(indexer, default_buffer_prototype()) is not None  # noqa: SLF001  no other way
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options"), KINDS, ids=lambda of: of if isinstance(of, str) else "-".join(map(str, of.values()))
+)
+@pytest.mark.parametrize("samples", ["one", "chunky", "apart"])
+def test_windows_hold_what_tifffile_reads(tmp_path, dtype, options, samples):
+    shape = {"one": (83, 115), "chunky": (83, 115, 3), "apart": (3, 83, 115)}[samples]
+    planar = {"one": {}, "chunky": {"planarconfig": "contig"}, "apart": {"planarconfig": "separate"}}[samples]
+    colours = {} if samples == "one" else {"photometric": "rgb" if dtype == "u1" else "minisblack"}
+    pixels = picture(dtype, shape)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(16, 32), **options, **planar, **colours)
+    expected = tifffile.imread(tmp_path / "a.tif")
+    expected = np.moveaxis(expected, -1, 0) if samples == "chunky" else expected
+    array = opened(tmp_path)
+    assert reads_at_once(array)
+    for window in WINDOWS:
+        np.testing.assert_array_equal(array[window], expected[window], strict=True)
+
+
+@pytest.mark.parametrize("compression", ["jpeg", "webp"])
+def test_colours_stand_in_their_planes(tmp_path, compression):
+    across = np.add.outer(np.arange(80), 2 * np.arange(96))[..., None] // 2 + np.array([0, 40, 90])
+    options = {"compressionargs": {"lossless": True}} if compression == "webp" else {}
+    tifffile.imwrite(
+        tmp_path / "a.tif", across.astype("u1"), tile=(32, 32), compression=compression, photometric="rgb", **options
+    )
+    expected = np.moveaxis(tifffile.imread(tmp_path / "a.tif"), -1, 0)
+    array = opened(tmp_path)
+    assert reads_at_once(array)
+    for window in (*WINDOWS, np.s_[1], np.s_[::2, 3:50, 60]):
+        np.testing.assert_array_equal(array[window], expected[window], strict=True)
+
+
+def test_chunks_of_parquet_records_and_absent_ones(tmp_path):
+    pixels = picture("u1", (160, 160))
+    pixels[32:64, 16:80] = 0
+    tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(16, 16), compression="zlib")
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as tiff:
+        counts, offsets = list(tiff.pages[0].databytecounts), list(tiff.pages[0].dataoffsets)
+        for number in range(21, 24):  # the third row of tiles
+            counts[number] = offsets[number] = 0
+        tiff.pages[0].tags["TileByteCounts"].overwrite(counts)
+        tiff.pages[0].tags["TileOffsets"].overwrite(offsets)
+    expected = tifffile.imread(tmp_path / "a.tif")
+    for form in ("json", "parquet"):
+        array = opened(tmp_path, form)
+        assert reads_at_once(array)
+        for window in WINDOWS:
+            np.testing.assert_array_equal(array[window], expected[window], strict=True)
+
+
+@pytest.mark.parametrize("predictor", [1, 2])
+def test_a_damaged_chunk_is_named(tmp_path, predictor):
+    tifffile.imwrite(
+        tmp_path / "a.tif", picture("u2", (64, 64)), tile=(16, 16), compression="zlib", predictor=predictor
+    )
+    opened(tmp_path)
+    with tifffile.TiffFile(tmp_path / "a.tif") as tiff:
+        offset = tiff.pages[0].dataoffsets[6]
+    whole = (tmp_path / "a.tif").read_bytes()
+    then = (tmp_path / "a.tif").stat().st_mtime_ns
+    (tmp_path / "a.tif").write_bytes(whole[: offset + 2] + bytes(40) + whole[offset + 42 :])
+    os.utime(tmp_path / "a.tif", ns=(then, then))
+    array = jnrrdz.open_group(str(tmp_path / "a.json"))["data"]
+    with pytest.raises(MalformedError, match="c/1/2"):
+        array[...]
