@@ -98,7 +98,7 @@ fi
 endef
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { $(FIND_PYTHON); \
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null 2>&1 || { $(FIND_PYTHON); \
 	  echo "Making $(VENV) with $$found (Python $$version)"; "$$found" -m venv --clear $(VENV); }
 	@echo "Installing jnrrdz and its pinned dependencies into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'

@@ -5,13 +5,14 @@ uvicorn serves it, with the bounds of `connections`.
 
 import errno
 import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pkgutil import resolve_name
 from typing import Any, cast, get_args
@@ -123,7 +124,7 @@ def run(sources: Sequence[str], options: ServeOptions, listening: socket.socket,
     context = get_context("spawn")
 
     def started() -> Any:
-        process = context.Process(target=run, args=(sources, options, listening), daemon=True)
+        process = context.Process(target=_work, args=(sources, options, listening), daemon=True)
         process.start()
         return process
 
@@ -138,6 +139,19 @@ def run(sources: Sequence[str], options: ServeOptions, listening: socket.socket,
             process.terminate()
         for process in processes:
             process.join(10)
+
+
+def _work(sources: Sequence[str], options: ServeOptions, listening: socket.socket) -> None:
+    """Serve in a process of its own, until who started it ends it, or has ended."""
+    threading.Thread(target=_end_with_parent, name="jnrrdz-parent", daemon=True).start()
+    run(sources, options, listening)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None  # noqa: S101  `run` started this process
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def app_from_environment() -> App:

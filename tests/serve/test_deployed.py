@@ -132,6 +132,23 @@ def test_the_containers_command_from_the_environment(tmp_path):
             assert answer.headers["cache-control"] == "private, max-age=300"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="its processes are not ended by signals")
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_no_worker_outlives_who_started_it(tmp_path, how):
+    image(tmp_path)
+    port = free_port()
+    command = [sys.executable, "-m", "jnrrdz", "serve", str(tmp_path), "--port", str(port), "--workers", "2"]
+    with running(command, {}) as process:
+        wait_for(f"http://127.0.0.1:{port}/index.json")
+        process.send_signal(getattr(signal, how))
+        process.wait(60)
+        deadline = time.monotonic() + 60
+        with pytest.raises(OSError, match="refused"):  # noqa: PT012  as long as one of them listens
+            while time.monotonic() < deadline:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                time.sleep(0.1)
+
+
 def test_several_processes_share_a_port(tmp_path):
     pixels = image(tmp_path)
     port = free_port()
