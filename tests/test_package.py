@@ -88,7 +88,7 @@ def test_importing_the_package_is_light():
 
 
 UNNEEDED = {"xarray", "zarr", "numcodecs", "dask", "pandas", "fsspec", "aiohttp", "pyarrow", "tifffile", "imagecodecs"}
-UNNEEDED |= {"asyncio", "yarl"}
+UNNEEDED |= {"asyncio", "msgspec", "yarl"}
 
 
 def test_indexing_a_local_tiff_imports_no_reader_of_pixels(tmp_path):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from itertools import chain, product
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import zarr
@@ -34,11 +34,13 @@ from zarr.core.indexing import BasicIndexer, Indexer, IntDimIndexer, OrthogonalI
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 
 from jnrrdz.codecs.base import chunks_at_once
-from jnrrdz.codecs.steps import BoundedCodec
 from jnrrdz.codecs.tiles import TileCodec
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests.columns import Ranges
 from jnrrdz.store.store import ReferenceStore
+
+if TYPE_CHECKING:
+    from jnrrdz.codecs.steps import BoundedCodec
 
 type Item = tuple[ByteGetter, ArraySpec, SelectorTuple, SelectorTuple, bool]
 
@@ -119,8 +121,11 @@ class ReferencePipeline(FusedCodecPipeline):
                 return None
             order = [order[axis] for axis in codec.order]
         packer = packers[0] if packers else None
-        if packer is not None and (not isinstance(packer, BoundedCodec) or packer.beside):
-            return None
+        if packer is not None:
+            from jnrrdz.codecs.steps import BoundedCodec  # noqa: PLC0415  opening an array imports no decoder
+
+            if not isinstance(packer, BoundedCodec) or packer.beside:
+                return None
         dtype = spec.dtype.to_native_dtype()
         if dtype.kind not in "biufc":
             return None
@@ -172,7 +177,7 @@ class PlainPlacer:
     """Elements in C order of the axes or of another order of them, as they are or behind one compressor."""
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], packer: BoundedCodec | None, order: Sequence[int]
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], packer: "BoundedCodec | None", order: Sequence[int]
     ) -> None:
         self._stored = tuple(shape[axis] for axis in order)
         self._order = None if list(order) == sorted(order) else tuple(np.argsort(order).tolist())

@@ -10,6 +10,7 @@ from zarr.core.indexing import BasicIndexer
 
 import jnrrdz
 from jnrrdz.errors import MalformedError
+from jnrrdz.store.pipeline import Window
 
 WINDOWS = [
     np.s_[..., :, :],
@@ -53,11 +54,19 @@ def reads_at_once(array):
     return array.async_array._window(indexer, default_buffer_prototype()) is not None  # noqa: SLF001  no other way
 
 
+@pytest.fixture
+def alone(monkeypatch):
+    """The chunks that were read one by one after all."""
+    read = []
+    monkeypatch.setattr(Window, "_read_alone", lambda _self, number, *_: read.append(number))
+    return read
+
+
 @pytest.mark.parametrize(
     ("dtype", "options"), KINDS, ids=lambda of: of if isinstance(of, str) else "-".join(map(str, of.values()))
 )
 @pytest.mark.parametrize("samples", ["one", "chunky", "apart"])
-def test_windows_hold_what_tifffile_reads(tmp_path, dtype, options, samples):
+def test_windows_hold_what_tifffile_reads(tmp_path, alone, dtype, options, samples):
     shape = {"one": (83, 115), "chunky": (83, 115, 3), "apart": (3, 83, 115)}[samples]
     planar = {"one": {}, "chunky": {"planarconfig": "contig"}, "apart": {"planarconfig": "separate"}}[samples]
     colours = {} if samples == "one" else {"photometric": "rgb" if dtype == "u1" else "minisblack"}
@@ -69,10 +78,11 @@ def test_windows_hold_what_tifffile_reads(tmp_path, dtype, options, samples):
     assert reads_at_once(array)
     for window in WINDOWS:
         np.testing.assert_array_equal(array[window], expected[window], strict=True)
+    assert not alone
 
 
 @pytest.mark.parametrize("compression", ["jpeg", "webp"])
-def test_colours_stand_in_their_planes(tmp_path, compression):
+def test_colours_stand_in_their_planes(tmp_path, alone, compression):
     across = np.add.outer(np.arange(80), 2 * np.arange(96))[..., None] // 2 + np.array([0, 40, 90])
     options = {"compressionargs": {"lossless": True}} if compression == "webp" else {}
     tifffile.imwrite(
@@ -83,6 +93,7 @@ def test_colours_stand_in_their_planes(tmp_path, compression):
     assert reads_at_once(array)
     for window in (*WINDOWS, np.s_[1], np.s_[::2, 3:50, 60]):
         np.testing.assert_array_equal(array[window], expected[window], strict=True)
+    assert not alone
 
 
 def test_chunks_of_parquet_records_and_absent_ones(tmp_path):
