@@ -264,7 +264,10 @@ def place(url: str) -> Place:
     if is_chained(url):
         return Chain(url)
     path = local_path(url)
-    return Location.of(url) if path is None else LocalFile.of(path)
+    try:
+        return Location.of(url) if path is None else LocalFile.of(path)
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
+        raise JnrrdzError("a character that no name has", url=url) from error
 
 
 def require_inside(target: Place, folder: Place, allow: Sequence[str], *, name: str) -> None:

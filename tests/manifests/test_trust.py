@@ -141,7 +141,10 @@ def test_a_template_that_expands_to_another_scheme():
             trust.resolve("{{u}}/a.tif".replace("{{u}}", expanded.removesuffix("/a.tif")))
 
 
-@pytest.mark.parametrize("raw", ["a\x00.tif", "https://host.example/dir/a\n.tif", "http:///a", "http://h:99999/a"])
+NO_URLS = ["a\x00.tif", "https://host.example/dir/a\n.tif", "http:///a", "http://h:99999/a", "\ud800.tif"]
+
+
+@pytest.mark.parametrize("raw", NO_URLS)
 @pytest.mark.parametrize("manifest", [WEB, "/nowhere/refs.json"])
 def test_what_is_no_url_is_an_error_too(manifest, raw):
     with pytest.raises(JnrrdzError):
