@@ -25,7 +25,8 @@ HTTP = frozenset({"http", "https"})
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 _FILE = re.compile(r"(?:file|local):", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
+"""Control characters, and halves of surrogate pairs, which JSON can spell; Python has bytes of names as some of them."""
 _ONE_TREE = frozenset({"memory"})
 _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 _DRIVE = re.compile(r"/[A-Za-z]:(?=/|$)")
@@ -260,14 +261,11 @@ type Place = Location | LocalFile | Chain
 def place(url: str) -> Place:
     """Return where an absolute URL, or a path (from the working directory), leads."""
     if _CONTROL.search(url):
-        raise JnrrdzError("a control character in the URL", url=url)
+        raise JnrrdzError("a control character, or half of a surrogate pair, in the URL", url=url)
     if is_chained(url):
         return Chain(url)
     path = local_path(url)
-    try:
-        return Location.of(url) if path is None else LocalFile.of(path)
-    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
-        raise JnrrdzError("a character that no name has", url=url) from error
+    return Location.of(url) if path is None else LocalFile.of(path)
 
 
 def require_inside(target: Place, folder: Place, allow: Sequence[str], *, name: str) -> None:
