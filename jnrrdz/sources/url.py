@@ -26,7 +26,7 @@ HTTP = frozenset({"http", "https"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)://")
 _FILE = re.compile(r"(?:file|local):", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
-"""Control characters, and halves of surrogate pairs, which JSON can spell; Python has bytes of names as some of them."""
+"""Control characters, and halves of surrogate pairs but for those that Python has for bytes of a name."""
 _ONE_TREE = frozenset({"memory"})
 _ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
 _DRIVE = re.compile(r"/[A-Za-z]:(?=/|$)")
