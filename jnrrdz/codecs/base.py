@@ -52,7 +52,7 @@ def chunks_at_once(shape: Sequence[int], itemsize: int) -> int:
 
     zarr's own ten leave a wide machine waiting: over 20 ms they are 500 chunks a second, whatever cores there are.
     """
-    asked: int = config.get("async.concurrency")
+    asked: int = config.get("async.concurrency") or AT_ONCE  # None is as many as there are
     if asked != config.defaults[0]["async"]["concurrency"]:
         return asked
     return max(asked, min(AT_ONCE, HELD // max(math.prod(shape) * itemsize, 1)))

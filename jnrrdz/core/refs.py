@@ -264,7 +264,7 @@ class ChunkRefs:
     def part(self, first: int, stop: int) -> "ChunkRefs":
         """Return the references of the chunks from `first` to before `stop`, numbered from 0."""
         low, high = int(self.indptr[first]), int(self.indptr[stop])
-        numbers = self._inline_numbers
+        numbers = self.inline_numbers
         held = numbers[slice(*np.searchsorted(numbers, (first, stop)))].tolist() if len(numbers) else ()
         inline = {chunk - first: self.inline[chunk] for chunk in held}
         version = None if self.version is None else self.version[low:high]
@@ -272,7 +272,7 @@ class ChunkRefs:
         return ChunkRefs(self.sources, self.indptr[first : stop + 1] - low, *columns, inline, version)
 
     @cached_property
-    def _inline_numbers(self) -> Ints:
+    def inline_numbers(self) -> Ints:
         """The chunks whose bytes stand in the manifest itself, ascending."""
         return np.sort(np.fromiter(self.inline, np.int64, len(self.inline)))
 

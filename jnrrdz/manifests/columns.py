@@ -204,7 +204,8 @@ class ColumnarRefs:
         found[there] = refs.indptr[rows[there] + 1] - refs.indptr[rows[there]]
         counts = np.where((found > 1) | (refs.version is not None), -1, found)
         if refs.inline:
-            counts[there & np.isin(rows, list(refs.inline))] = -1
+            inline = refs.inline_numbers
+            counts[there & (inline[np.searchsorted(inline[:-1], rows)] == rows)] = -1
         is_one = counts == 1
         at = refs.indptr[rows[is_one]]
         source, offset, length = np.zeros((3, len(chunks)), np.int64)

@@ -103,9 +103,9 @@ class ReferencePipeline(FusedCodecPipeline):
         at_hand = getattr(getattr(batch[0][0], "store", None), "_supports_sync_io", True) if batch else True
         if at_hand or self.supports_partial_decode:
             return [batch]
-        spec, few = batch[0][1], zarr.config.get("async.concurrency")
+        spec, few = batch[0][1], zarr.config.get("async.concurrency") or len(batch)
         parts = chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize) // few
-        length = max(few, -(-len(batch) // parts))
+        length = max(few, -(-len(batch) // max(parts, 1)))
         return [batch[start : start + length] for start in range(0, len(batch), length)]
 
     def placer(self, spec: ArraySpec) -> "Placer | None":
@@ -223,7 +223,7 @@ _AT_ONCE = 1 << 20
 _MOST_AT_ONCE = 1 << 10
 """Chunks that a thread reads at once."""
 
-_REFUSALS = (JnrrdzError, ValueError, TypeError, RuntimeError, OverflowError, IndexError, KeyError, struct.error)
+_REFUSALS = (JnrrdzError, ValueError, TypeError, LookupError, RuntimeError, OverflowError, MemoryError, struct.error)
 """What decoders and numpy raise at a chunk's bytes."""
 
 type Task = tuple[int, int]
@@ -256,7 +256,7 @@ class Window:
 
     def _tasks(self, ranges: Ranges, workers: int) -> Iterator[Task]:
         """Yield runs of chunks, each of about as many bytes at the most as are read at once."""
-        ends = np.cumsum(np.maximum(ranges.length, 1))
+        ends = np.cumsum(np.where(ranges.counts == 1, np.maximum(ranges.length, 1), 1))
         total = len(ends)
         most = max(1, min(_MOST_AT_ONCE, total // (_TURNS * workers)))
         first = 0
@@ -331,5 +331,8 @@ class ReferenceArray(AsyncArray[ArrayV3Metadata]):
         axes = [Axis.of(one, size) for one, size in zip(indexer.dim_indexers, sizes, strict=True)]
         spec = ArraySpec(sizes, self.metadata.dtype, self.metadata.fill_value, self.config, prototype)
         known = [axis for axis in axes if axis is not None]
-        placer = pipeline.placer(spec) if len(known) == len(axes) else None
+        try:
+            placer = pipeline.placer(spec) if len(known) == len(axes) else None
+        except _REFUSALS:  # zarr's own way tells what is wrong, and of which chunk
+            return None
         return None if placer is None else Window(self, known, spec, placer)

@@ -276,7 +276,8 @@ class SourcePool:
             opened = self.opened(url)
             ends = offset + length
             first, last = int(offset.min()), int(ends.max())
-            if not opened.local or last > opened.source.validators.size:
+            size = opened.source.validators.size
+            if not opened.local or last > size or (offset > size - length).any():
                 return [None] * len(offset)
             if last - first <= 2 * int(length.sum()) + ranges.GAP:
                 data = memoryview(opened.source.read([(first, last)])[0])

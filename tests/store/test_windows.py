@@ -1,15 +1,19 @@
 """Windows whose chunks are read many at once hold what tifffile reads, in every kind of chunk, and errors stay told."""
 
+import json
 import os
 
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from zarr.buffer import default_buffer_prototype
 from zarr.core.indexing import BasicIndexer
 
 import jnrrdz
-from jnrrdz.errors import MalformedError
+from jnrrdz.codecs.base import chunks_at_once
+from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.manifests.columns import Ranges
 from jnrrdz.store.pipeline import Window
 
 WINDOWS = [
@@ -129,3 +133,39 @@ def test_a_damaged_chunk_is_named(tmp_path, predictor):
     array = jnrrdz.open_group(str(tmp_path / "a.json"))["data"]
     with pytest.raises(MalformedError, match="c/1/2"):
         array[...]
+
+
+HUGE = dict.fromkeys(("tile_width", "tile_height", "image_width", "image_height"), 1 << 21)
+
+
+@pytest.mark.parametrize("bent", [{"tile_width": 32}, {"compression": 12345}, HUGE], ids=["width", "scheme", "memory"])
+def test_a_codec_that_refuses_names_the_chunk(tmp_path, bent):
+    tifffile.imwrite(tmp_path / "a.tif", picture("u2", (64, 64)), tile=(16, 16), compression="zstd", predictor=2)
+    opened(tmp_path)
+    manifest = json.loads((tmp_path / "a.json").read_text())
+    array = json.loads(manifest["refs"]["data/zarr.json"])
+    array["codecs"][0]["configuration"] |= bent
+    if bent == HUGE:
+        array["shape"] = array["chunk_grid"]["configuration"]["chunk_shape"] = [1 << 21, 1 << 21]
+        manifest["refs"] = {k: v for k, v in manifest["refs"].items() if "/c/" not in k or k.endswith("c/0/0")}
+    manifest["refs"]["data/zarr.json"] = json.dumps(array)
+    (tmp_path / "a.json").write_text(json.dumps(manifest))
+    with pytest.raises(JnrrdzError) as told:
+        jnrrdz.open_group(str(tmp_path / "a.json"))["data"][:3, :3]
+    assert "a.tif" in str(told.value)
+    assert "c/0/0" in str(told.value)
+
+
+def test_a_chunk_without_a_length_does_not_end_the_bound_on_what_is_held():
+    counts = np.ones(4000, np.int64)
+    length = np.full(4000, 10 << 20)
+    counts[2000], length[2000] = -1, np.iinfo(np.int64).max  # a file to its end, which is read by itself
+    tasks = list(Window._tasks(None, Ranges(("a",), length, length, length, counts), 2))  # noqa: SLF001  no other way
+    assert [first for first, _ in tasks] == [0, *(stop for _, stop in tasks[:-1])]
+    assert tasks[-1][1] == 4000
+    assert max(int(length[first:stop][counts[first:stop] == 1].sum()) for first, stop in tasks) <= 10 << 20
+
+
+def test_zarr_may_be_told_to_fetch_without_bound():
+    with zarr.config.set({"async.concurrency": None}):
+        assert chunks_at_once((100,), 1) == 64
