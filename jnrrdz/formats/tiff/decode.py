@@ -130,9 +130,9 @@ def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:
 REVERSED = 2
 DECODERS: dict[int, Callable[..., bytes | bytearray | memoryview]] = {
     Compression.LZW: imagecodecs.lzw_decode,
-    Compression.DEFLATE: imagecodecs.zlib_decode,
-    Compression.DEFLATE_OLD: imagecodecs.zlib_decode,
-    Compression.PIXTIFF: imagecodecs.zlib_decode,
+    Compression.DEFLATE: imagecodecs.deflate_decode,
+    Compression.DEFLATE_OLD: imagecodecs.deflate_decode,
+    Compression.PIXTIFF: imagecodecs.deflate_decode,
     Compression.PACKBITS: imagecodecs.packbits_decode,
     Compression.LZMA: imagecodecs.lzma_decode,
     Compression.ZSTD: imagecodecs.zstd_decode,
