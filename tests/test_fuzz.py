@@ -32,7 +32,8 @@ FUZZ = settings(
 )
 WHOLE_BYTES = 4 << 20
 """Arrays of no more bytes are read whole, of larger ones the first and the last pixel."""
-MEMORY = 96 << 20
+MEMORY = 112 << 20
+"""Bytes at the most: what a bounded chunk takes, and the room of 8 MiB that each of two threads keeps for the next."""
 
 
 def by_gdal(**options):

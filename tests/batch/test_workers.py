@@ -105,7 +105,7 @@ def test_outcomes_that_die_with_their_worker_are_made_again(images, expected, tm
         def kill_all_when_all_is_written(outcome, _):
             seen.append(outcome.job.found.url)
             if len(seen) == 1:
-                wait_until(lambda: len(list((tmp_path / "out").glob("w*.json"))) == MANY)
+                # all of what was given out: where listing is slow, eight tasks do not hold all sources
                 wait_until(lambda: not any(client.processing().values()))
                 victims = client.run(os.getpid)
                 for victim in victims.values():
