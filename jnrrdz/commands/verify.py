@@ -29,7 +29,7 @@ from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSo
 from jnrrdz.formats.n5.attributes import ATTRIBUTES, is_dataset, parse_attributes, parse_dataset
 from jnrrdz.formats.n5.blocks import LARGEST_DOCUMENT, TreeKeys, document_key
 from jnrrdz.formats.nrrd.decode import TileCoder
-from jnrrdz.manifests.columns import ALL, ArrayRefs, Shard, of_shard, parts_of
+from jnrrdz.manifests.columns import ALL, ArrayRefs, Shard, of_shard, parts_of_shard
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.options import Access, AccessChoices, with_choices
@@ -563,7 +563,7 @@ def _all_states(manifest: Manifest, pool: SourcePool, access: Access, look: _Loo
 
 def _urls(manifest: Manifest, shard: Shard) -> Iterator[str]:
     for refs in manifest.arrays.values():
-        for _, part in parts_of(refs, shard):
+        for _, part in parts_of_shard(refs, shard):
             yield from part.spelt(part.source)[0]
 
 
@@ -574,7 +574,7 @@ def _looked_into(store: ReferenceStore, name: str, state: States, look: _Look) -
     looks: dict[str, Ranges] = {}
     for path, refs in store.manifest.arrays.items():
         looks[path] = Ranges(refs.keys, state.sizes, look.sample)
-        for first, part in parts_of(refs, look.shard):
+        for first, part in parts_of_shard(refs, look.shard):
             looks[path].look(first, part)
         findings += looks[path].all_findings()
     wanted = {
@@ -594,7 +594,7 @@ def _looked_into(store: ReferenceStore, name: str, state: States, look: _Look) -
 
 def _present(refs: ArrayRefs, shard: Shard) -> Iterator[int]:
     """Yield the chunks that are not missing."""
-    for first, part in parts_of(refs, shard):
+    for first, part in parts_of_shard(refs, shard):
         yield from (first + part.present).tolist()
 
 

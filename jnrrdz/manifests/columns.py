@@ -93,7 +93,7 @@ type Shard = tuple[int, int]
 ALL: Shard = (1, 1)
 
 
-def parts_of(refs: ArrayRefs, shard: Shard = ALL) -> Iterator[tuple[int, ChunkRefs]]:
+def parts_of_shard(refs: ArrayRefs, shard: Shard = ALL) -> Iterator[tuple[int, ChunkRefs]]:
     """Yield references some at a time, each with the number of its first chunk: all, or a shard of them.
 
     What is not in the shard is not read.
@@ -120,7 +120,7 @@ class ManifestRefs(PartedRefs):
 
     def __init__(self, refs: ArrayRefs) -> None:
         urls: dict[str, None] = {}
-        for _, part in parts_of(refs):
+        for _, part in parts_of_shard(refs):
             urls.update(dict.fromkeys(without_unused(part).sources))
         super().__init__(tuple(urls), refs.keys.chunks)
         vars(self)["_refs"] = refs

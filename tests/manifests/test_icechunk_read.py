@@ -69,14 +69,12 @@ def test_xarray_opens_a_repository_without_a_word(tmp_path):
         np.testing.assert_array_equal(tree["a/large"], seen["a/large"])
 
 
-def test_a_repository_on_s3(seaweed, bucket, monkeypatch):
-    for name in list(os.environ):
-        if name.startswith("AWS_"):
-            monkeypatch.delenv(name)
-    options = seaweed.options(client_kwargs={"region_name": "us-east-1"})
-    place = icechunk.s3_storage(
+def on_s3(seaweed, bucket, prefix):
+    """Return where Icechunk itself finds a repository on the server."""
+    options = seaweed.options()
+    return icechunk.s3_storage(
         bucket=bucket,
-        prefix="p/r.icechunk",
+        prefix=prefix,
         region="us-east-1",
         endpoint_url=seaweed.url,
         allow_http=True,
@@ -84,6 +82,14 @@ def test_a_repository_on_s3(seaweed, bucket, monkeypatch):
         access_key_id=options["key"],
         secret_access_key=options["secret"],
     )
+
+
+def test_a_repository_on_s3(seaweed, bucket, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    options = seaweed.options(client_kwargs={"region_name": "us-east-1"})
+    place = on_s3(seaweed, bucket, "p/r.icechunk")
     _, seen = committed(place)
     check(jnrrdz.open_group(f"s3://{bucket}/p/r.icechunk", storage_options=options), seen)
     with pytest.raises(JnrrdzError, match=r"p/none\.icechunk: Icechunk: "):
@@ -208,17 +214,7 @@ def published(seaweed, bucket, monkeypatch):
 
 def read_by_icechunk(seaweed, bucket, credentials):
     """Return the pixels as the page has Icechunk and zarr read them, without a call of jnrrdz."""
-    options = seaweed.options()
-    place = icechunk.s3_storage(
-        bucket=bucket,
-        prefix="refs/scene.icechunk",
-        region="us-east-1",
-        endpoint_url=seaweed.url,
-        allow_http=True,
-        force_path_style=True,
-        access_key_id=options["key"],
-        secret_access_key=options["secret"],
-    )
+    place = on_s3(seaweed, bucket, "refs/scene.icechunk")
     prefixes = list(icechunk.Repository.open(place).config.virtual_chunk_containers)
     allowed = icechunk.containers_credentials(dict.fromkeys(prefixes, credentials))
     repository = icechunk.Repository.open(place, authorize_virtual_chunk_access=allowed)
