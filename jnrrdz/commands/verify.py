@@ -23,6 +23,7 @@ import zarr
 from jnrrdz import api
 from jnrrdz.core.arrays import SHOWN, SourceRecord, html_table
 from jnrrdz.core.codecs import TILE, TileConfig
+from jnrrdz.core.pyramid import LEVEL_OFFSETS, TILE_CHECKSUMS
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
@@ -380,9 +381,6 @@ def kind_of(error: Exception, other: Kind) -> Kind:
     return "trust" if isinstance(error, UntrustedSourceError) else other
 
 
-CHECKSUMS, LEVEL_OFFSETS = "tile_checksums", "level_offsets"
-
-
 @dataclass(frozen=True)
 class Tiles:
     """The tiles of one array: which chunk begins with each, and how its bytes stand among the chunk's."""
@@ -431,7 +429,7 @@ def checksum_findings(
     store: ReferenceStore, path: str, lost: frozenset[str], sample: int | None, shard: Shard = ALL
 ) -> tuple[int, list[Finding]]:
     """Return how many tiles were compared with their checksums, and those that differ."""
-    sums = (store.manifest.documents.node(path).get("attributes") or {}).get(CHECKSUMS)
+    sums = (store.manifest.documents.node(path).get("attributes") or {}).get(TILE_CHECKSUMS)
     if not isinstance(sums, list):
         return 0, []
     tiles = Tiles.of(store, path)

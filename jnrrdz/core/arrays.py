@@ -99,15 +99,19 @@ class VirtualGroup:
         """Return every array below this group with its path."""
         return [(path, node) for path, node in self.walk() if isinstance(node, VirtualArray)]
 
-    def with_refs(self, change: Callable[[ChunkRefs], ChunkRefs]) -> "VirtualGroup":
-        """Return the same tree with other references of the same chunks."""
+    def with_arrays(self, change: Callable[[str, VirtualArray], VirtualArray], prefix: str = "") -> "VirtualGroup":
+        """Return the same tree with what `change` makes of every array and its path."""
         children: dict[str, Node] = {
-            name: child.with_refs(change)
+            name: child.with_arrays(change, f"{prefix}{name}/")
             if isinstance(child, VirtualGroup)
-            else replace(child, refs=change(child.refs))
+            else change(f"{prefix}{name}", child)
             for name, child in self.children.items()
         }
         return replace(self, children=children)
+
+    def with_refs(self, change: Callable[[ChunkRefs], ChunkRefs]) -> "VirtualGroup":
+        """Return the same tree with other references of the same chunks."""
+        return self.with_arrays(lambda _, array: replace(array, refs=change(array.refs)))
 
     def __repr__(self) -> str:
         lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in self.arrays()[:SHOWN]]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import (
     BLOSC,
     BYTES,
@@ -90,23 +90,21 @@ def standard_codecs(array: VirtualArray) -> tuple[Codec, ...]:
     return tuple(codecs)
 
 
-def with_standard_codecs(group: VirtualGroup, *, is_strict: bool = False, path: str = "") -> VirtualGroup:
+def with_standard_codecs(group: VirtualGroup, *, is_strict: bool = False) -> VirtualGroup:
     """Return a group whose arrays have codecs of Zarr's own where these are exact.
 
     `is_strict` refuses an array that has none.
     """
-    children: dict[str, Node] = {}
-    for name, child in group.children.items():
-        if isinstance(child, VirtualGroup):
-            children[name] = with_standard_codecs(child, is_strict=is_strict, path=f"{path}{name}/")
-            continue
+
+    def change(path: str, array: VirtualArray) -> VirtualArray:
         try:
-            children[name] = replace(child, codecs=standard_codecs(child))
+            return replace(array, codecs=standard_codecs(array))
         except UnrepresentableError as error:
             if is_strict:
-                raise refusal(f"{path}{name}", error) from None
-            children[name] = child
-    return replace(group, children=children)
+                raise refusal(path, error) from None
+            return array
+
+    return group.with_arrays(change)
 
 
 def refusal(path: str, error: JnrrdzError) -> UnsupportedError:

@@ -293,18 +293,9 @@ def stack_timepoints(root: VirtualGroup, url: str) -> VirtualGroup:
     if not isinstance(first, VirtualGroup) or not arrays:
         return root
     stacks = {path: _stack(path, arrays, url) for path in arrays[min(arrays)]}
-    inner = _with_arrays(first, stacks, "")
+    inner = first.with_arrays(lambda path, _: stacks[path])
     attributes = {name: value for name, value in inner.attributes.items() if name != "n5"}
     return VirtualGroup({**inner.children, **children}, {**root.attributes, **_with_time(attributes)})
-
-
-def _with_arrays(group: VirtualGroup, arrays: Arrays, prefix: str) -> VirtualGroup:
-    """Return a group with other arrays at the same paths."""
-    children: dict[str, Node] = {}
-    for name, child in group.children.items():
-        path = f"{prefix}{name}"
-        children[name] = _with_arrays(child, arrays, f"{path}/") if isinstance(child, VirtualGroup) else arrays[path]
-    return VirtualGroup(children, group.attributes)
 
 
 def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
