@@ -358,8 +358,7 @@ class ScanOptions:
 
     def changed(self) -> dict[str, Any]:
         """Return the choices that differ from the defaults, as a manifest records them."""
-        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
+        return {name: value for name, value in vars(self).items() if value != getattr(ScanOptions, name)}
 
     def whole_tiles(self) -> "ScanOptions":
         """Return the options for one range a chunk: JPEG 2000 tiles stay whole unless you ask for windows."""
@@ -408,4 +407,4 @@ def with_choices[*Records](choices: Mapping[str, Any], *records: *Records) -> tu
     if unknown := choices.keys() - set().union(*members):
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
     changes = [{name: choices[name] for name in names & choices.keys()} for names in members]
-    return tuple(replace(record, **change) for record, change in zip(every, changes, strict=True))
+    return tuple(replace(record, **change) if change else record for record, change in zip(every, changes, strict=True))

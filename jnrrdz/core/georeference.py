@@ -101,8 +101,7 @@ class Georeference:
         if self.rpc is not None:
             # rioxarray writes and reads them as JSON text
             attributes["rpcs"] = json.dumps({name.lower(): value for name, value in self.rpc.items()})
-        codecs, refs = (bytes_("little"),), ChunkRefs.empty(1)
-        return {GRID_MAPPING: VirtualArray((), np.dtype("i8"), (), codecs, refs, (), np.int64(0), attributes)}
+        return {GRID_MAPPING: replace(_SCALAR, attributes=attributes)}
 
     def group_attributes(self, shape: Shape) -> Attributes:
         """Return the conventions' attributes of a group that holds one level."""
@@ -113,6 +112,10 @@ class Georeference:
         if self.known and self.registration is not None:
             attributes["AREA_OR_POINT"] = self.registration
         return attributes
+
+
+_SCALAR = VirtualArray((), np.dtype("i8"), (), (bytes_("little"),), ChunkRefs.empty(1), (), np.int64(0))
+"""A grid mapping variable without its attributes."""
 
 
 def rpc_at(rpc: Rpc, scale: tuple[float, float], start: tuple[float, float] = (0.0, 0.0)) -> Rpc:

@@ -249,6 +249,11 @@ class ChunkRefs:
         """Number of ranges of each chunk."""
         return np.diff(self.indptr)
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether every chunk is one range."""
+        return len(self.source) == self.chunks and bool((self.counts == 1).all())
+
     @property
     def present(self) -> Ints:
         """The chunks that are not missing, ascending."""

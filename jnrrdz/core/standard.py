@@ -98,7 +98,8 @@ def with_standard_codecs(group: VirtualGroup, *, is_strict: bool = False) -> Vir
 
     def change(path: str, array: VirtualArray) -> VirtualArray:
         try:
-            return replace(array, codecs=standard_codecs(array))
+            codecs = standard_codecs(array)
+            return array if codecs == array.codecs else replace(array, codecs=codecs)
         except UnrepresentableError as error:
             if is_strict:
                 raise refusal(path, error) from None

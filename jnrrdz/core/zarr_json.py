@@ -177,6 +177,7 @@ _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 # Attributes
 
 _WHOLE = frozenset({int, bool})
+_NUMBERS = _WHOLE | {float}
 _LISTS = frozenset({list, tuple})
 
 
@@ -195,7 +196,9 @@ def json_value(value: Any, where: Where = "attributes") -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [item if type(item) in _WHOLE else json_value(item, (where, i)) for i, item in enumerate(value)]
+        if _NUMBERS.issuperset(map(type, value)) and all(map(isfinite, value)):
+            return list(value)
+        return [json_value(item, (where, i)) for i, item in enumerate(value)]
     return _scalar(value, where)
 
 

@@ -144,13 +144,12 @@ def _file_format(read: ReadAhead, url: str) -> Format:
 
 def _group(fmt: Format, options: ScanOptions, url: str, *source: Any) -> VirtualGroup:
     """Return what a format's scanner finds, its values physical where the options say so."""
-    changed = options.changed()
-    for other in FORMATS:
-        for name in other.options:
-            if name in changed and name not in fmt.options:
-                # an option that does nothing would pass for one that did
-                kind = " containers, which are directories" if other.is_directory else ""
-                raise UnsupportedError(f"{name} is for {other.name}{kind}", url=url, field=name)
+    for name in options.changed():
+        # an option that does nothing would pass for one that did
+        other = next((other for other in FORMATS if name in other.options), None)
+        if other is not None and name not in fmt.options:
+            kind = " containers, which are directories" if other.is_directory else ""
+            raise UnsupportedError(f"{name} is for {other.name}{kind}", url=url, field=name)
     try:
         group: VirtualGroup = fmt.call("scan", *source)
         if options.codecs != "proposal":

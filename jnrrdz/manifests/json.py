@@ -30,7 +30,8 @@ digest of the ETag, above 0 nanoseconds since 1970, 0 nothing).  Other readers t
 import base64
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from json import dumps as quoted
+from itertools import chain
+from json.encoder import encode_basestring_ascii as quoted
 from typing import BinaryIO
 
 import numpy as np
@@ -71,17 +72,19 @@ def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False, ke
 
 def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) -> None:
     separator = '{"version":1,"refs":{\n'
-    several = any(len(array.refs.source) > np.count_nonzero(array.refs.counts) for _, array in root.arrays())
+    arrays = [(path, array) for path, array in root.arrays() if len(array.refs.source) or array.refs.inline]
+    several = any(
+        not array.refs.is_plain and len(array.refs.source) > np.count_nonzero(array.refs.counts) for _, array in arrays
+    )
     for key, document in _documents(root, each=several and not single_range):
         stream.write(f"{separator}{quoted(key)}:{document}".encode())
         separator = ",\n"
     versions: dict[str, Ints] = {}
-    for path, array in list(root.arrays()):
-        if len(array.refs.source) or array.refs.inline:  # all of a grid mapping, say, is in its metadata
-            found = spans(array.refs, path, single_range=single_range)
-            stream.writelines(_lines(path, array, found))
-            if found.version is not None:
-                versions[path] = found.version[found.source != MISSING]
+    for path, array in arrays:  # those without a chunk, as a grid mapping, are in the metadata alone
+        found = spans(array.refs, path, single_range=single_range)
+        stream.writelines(_lines(path, array, found))
+        if found.version is not None:
+            versions[path] = found.version[found.source != MISSING]
     separator = '\n},"object_versions":{\n'
     for path, column in versions.items():
         parts = (column[first : first + BLOCK].astype("<i8") for first in range(0, len(column), BLOCK))
@@ -127,10 +130,10 @@ def _lines(path: str, array: VirtualArray, found: Spans) -> Iterator[bytes]:
     refs, grid = array.refs, array.grid
     axes = len(grid)
     opening = f",\n{quoted(f'{path}/c')[:-1]}".encode()
-    inline = np.sort(np.fromiter(refs.inline, np.int64))
+    inline = refs.inline_numbers
     for first in range(0, refs.chunks, BLOCK):
         part = found.slice(first, min(first + BLOCK, refs.chunks))
-        held = inline[slice(*np.searchsorted(inline, (first, first + BLOCK)))]
+        held = inline[slice(*np.searchsorted(inline, (first, first + BLOCK)))] if len(inline) else inline
         present = part.source != MISSING
         present[held - first] = True
         rows = np.flatnonzero(present)
@@ -182,7 +185,8 @@ def decimals(columns: Sequence[NDArray[np.integer]], between: Sequence[bytes]) -
     """Return rows of decimal numbers (none below 0), with `between[n]` before column n and the last one at the end."""
     rows = len(columns[0])
     if rows <= FEW:
-        return (b"%d".join(between) * rows) % tuple(np.column_stack(columns).ravel().tolist())
+        numbers = zip(*[column.tolist() for column in columns], strict=True)
+        return (b"%d".join(between) * rows) % tuple(chain.from_iterable(numbers))
     widths = [len(str(column.max())) for column in columns]
     # a row of this table is one place in all lines; what stands for leading zeros goes at the end
     text = np.empty((sum(widths) + sum(map(len, between)), rows), np.uint8)

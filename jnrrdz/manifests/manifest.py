@@ -159,8 +159,9 @@ def write_form(group: VirtualGroup, target: str, options: WriteOptions) -> None:
     name = options.format or format_of(target)
     if name not in FORMATS:
         raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
-    origin = {**group.origin, "single_range": True} if options.single_range and group.origin else group.origin
-    form_module(name).write(replace(group, origin=origin), target, options)
+    if options.single_range and group.origin:
+        group = replace(group, origin={**group.origin, "single_range": True})
+    form_module(name).write(group, target, options)
 
 
 # Reading

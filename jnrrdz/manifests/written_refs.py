@@ -173,6 +173,8 @@ class Spans:
 
     def slice(self, first: int, stop: int) -> "Spans":
         """Return the spans of the chunks from `first` to before `stop`, numbered from 0."""
+        if first == 0 and stop == len(self.source):
+            return self
         low, high = np.searchsorted(self.scattered, (first, stop))
         part = np.s_[first:stop]
         version = None if self.version is None else self.version[part]
@@ -184,7 +186,7 @@ def spans(refs: ChunkRefs, path: str, *, single_range: bool, before: int = 0) ->
 
     Errors number the chunks from what is `before` them.
     """
-    if len(refs.source) == refs.chunks and bool((refs.counts == 1).all()):
+    if refs.is_plain:
         found = Spans(refs.source, refs.offset, refs.length, np.empty(0, np.int64), refs.version)
     else:
         found = _gathered(refs, path, single_range=single_range, before=before)
@@ -270,6 +272,8 @@ def _refuse_mixed(refs: ChunkRefs, source: NDArray[np.int32], path: str, before:
 
 def _refuse_empty(found: Spans, refs: ChunkRefs, path: str, before: int) -> None:
     """Refuse a chunk of no bytes: no codec reads it, and readers take it for a whole file or for absent."""
+    if found.length.all():
+        return
     empty = np.flatnonzero((found.length == 0) & (found.source != MISSING))
     if len(empty):
         chunk = int(empty[0])

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,7 @@ def virtual_array(
     chunks: tuple[int, ...] = (rows, image.segment_width)
     if image.samples > 1:
         shape, chunks = (image.samples, *shape), (1 if image.separate else image.samples, *chunks)
-    nbytes = int(np.prod(chunks, dtype=object)) * dtype.itemsize
+    nbytes = prod(chunks) * dtype.itemsize
     if nbytes > MAX_CHUNK_BYTES:
         raise UnsupportedError(
             f"segments of {chunks} pixels are {nbytes} bytes each, more than {MAX_CHUNK_BYTES} are not decoded",

@@ -504,8 +504,10 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
         # as libtiff: raw strips are read whole, whatever their counts say; tiles may be cut short at the edge
         short = (lengths > 0) & (lengths < raw) & (offsets + raw <= size) & (not image.tiled)
         lengths = np.where(short, raw, np.minimum(lengths, raw))
-    ends, missing = offsets + lengths, (offsets == 0) | (lengths == 0)
-    beyond, cut = ~missing & (offsets >= size), ~missing & (ends > size)
+    missing, rest = (offsets == 0) | (lengths == 0), size - offsets
+    if (lengths <= rest).all():
+        return Segments(offsets, lengths, missing)
+    beyond, cut = ~missing & (rest <= 0), ~missing & (lengths > rest)
     if beyond.any():
         number = int(beyond.argmax())
         reason = f"the file is truncated: segment {number} begins at {offsets[number]}, and the file ends at {size}"
@@ -513,9 +515,10 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     # libtiff takes what there is of a compressed image in one piece, whose length many writers got wrong
     if cut.any() and (image.segments > 1 or image.compression == Compression.NONE):
         number = int(cut.argmax())
-        reason = f"the file is truncated: segment {number} ends at {ends[number]}, and the file ends at {size}"
+        end = int(offsets[number]) + int(lengths[number])
+        reason = f"the file is truncated: segment {number} ends at {end}, and the file ends at {size}"
         raise MalformedError(reason, offset=here, field=tags[1].name)
-    return Segments(offsets, np.minimum(lengths, size - offsets), missing)
+    return Segments(offsets, np.minimum(lengths, rest), missing)
 
 
 def _check_listed(
@@ -526,6 +529,8 @@ def _check_listed(
     A length that is 0, wherever the segment is, says that the file does not hold it, to GDAL and others too.
     Raw pixels at 0 are missing to tifffile, and to GDAL the bytes of the header.
     """
+    if count >= len(offsets) and offsets.all():
+        return
     nowhere, unlisted = (offsets == 0) & (lengths > 0), offsets[count:] > 0
     if nowhere.any():
         number = int(nowhere.argmax())
