@@ -160,7 +160,7 @@ def recorded_in(output: str, form: str, opener: Opener, options: Options) -> Rec
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
-    return None if root is None else Recorded(Documents({_ROOT: root}).sources(), _choices(root))
+    return None if root is None else Recorded(Documents({_ROOT: root}).sources(first=True), _choices(root))
 
 
 def _choices(root: bytes) -> Mapping[str, Any]:

@@ -133,7 +133,7 @@ class Facts:
         self.manifest = manifest
         documents = manifest.documents.nodes().items()
         self.nodes = {path: Node(path, document, manifest.arrays.get(path)) for path, document in documents}
-        self._sizes = {record.url: record.size for record in manifest.sources}
+        self._records = manifest.records
         self._levels: dict[str, int] = {}
         for path, node in self.nodes.items():
             layout = as_object(node.attributes.get("multiscales")).get("layout")
@@ -256,8 +256,8 @@ class Facts:
     def _length(self, url: str, offset: int, length: int) -> int | None:
         if length != WHOLE:
             return length
-        size = self._sizes.get(url)
-        return None if size is None else max(size - offset, 0)
+        record = self._records.get(url)
+        return None if record is None or record.size is None else max(record.size - offset, 0)
 
 
 def _sum(total: int | None, lengths: Iterator[int | None]) -> int | None:

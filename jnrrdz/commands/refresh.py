@@ -5,18 +5,22 @@ are as they were.
 """
 
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
-from typing import Unpack
+from typing import Any, Unpack
 
 from jnrrdz import api
 from jnrrdz.commands.verify import JOBS, states
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.concat import with_member
+from jnrrdz.core.concat import with_members
+from jnrrdz.core.large_refs import Spool
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import scanning
-from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import Manifest, manifest_form
+from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
+from jnrrdz.manifests.manifest import Manifest, form_module, manifest_form
+from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import Access, AccessChoices, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.fsspec import open_source
@@ -72,18 +76,43 @@ def refresh(
     changed = _changed(manifest, pool, jobs)
     if changed and not dry_run:
         try:
-            group = _anew(manifest, changed, reach)
+            _write(name, manifest, changed, reach)
         except JnrrdzError as error:
             raise error.at(url=name) from error.__cause__
-        form = WriteOptions(
-            manifest.form,
-            single_range=bool(group.origin.get("single_range")),
-            relative=not all(is_absolute(record.url) for record in manifest.sources),
-            overwrite=True,
-            target_options=reach.storage_options,
-        )
-        api.write(group, name, form)
     return Refreshed(name, len(manifest.sources), tuple(changed))
+
+
+def _write(name: str, manifest: Manifest, changed: Sequence[str], access: Access) -> None:
+    """Write what the manifest should say now: the files of references that changed, else all of it."""
+    origin = {name: value for name, value in manifest.documents.own().items() if name in ORIGIN}
+    form = WriteOptions(
+        manifest.form,
+        single_range=bool(origin.get("single_range")),
+        relative=not all(is_absolute(record.url) for record in manifest.sources),
+        overwrite=True,
+        target_options=access.storage_options,
+    )
+    if "concat_dim" not in origin:
+        api.write(_scanned_again(manifest, origin, access), name, form)
+        return
+    options, dim = _scan_options(origin), str(origin["concat_dim"])
+    with closing(Spool(tempfile.TemporaryFile)) as spool:
+        members: dict[str, tuple[str, VirtualGroup]] = {}
+        for url in changed:
+            place, member = _scan(manifest, url, options, access)
+            members[url] = (place, member.with_refs(spool.keep))
+        if manifest.form == "parquet" and all(_is_of_itself(*member) for member in members.values()):
+            spelt = {url: moved(member, {place: url}) for url, (place, member) in members.items()}
+            renewed = with_members(group_from_manifest(manifest, as_spelt=True), spelt, dim)
+            if form_module("parquet").renew(renewed, manifest, form):
+                return
+        group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
+        api.write(with_members(group, dict(members.values()), dim).group, name, form)
+
+
+def _is_of_itself(place: str, member: VirtualGroup) -> bool:
+    """Whether a member has no source but the one that was scanned."""
+    return not place.endswith("/") and named_urls(member) == {place}
 
 
 def _changed(manifest: Manifest, pool: SourcePool, jobs: int) -> list[str]:
@@ -92,18 +121,13 @@ def _changed(manifest: Manifest, pool: SourcePool, jobs: int) -> list[str]:
     gone = next((finding for finding in findings if finding.kind != "drift"), None)
     if gone is not None:
         raise UnrepresentableError(f"{gone.message}; it cannot be scanned again", url=gone.place)
-    trees = [record.url for record in manifest.sources if record.url.endswith("/")]
+    trees = list(manifest.trees)
     # what changed in a container is scanned with it
     return [finding.place for finding in findings if not finding.place.startswith(tuple(trees) or ("\0",))] + trees
 
 
-def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> VirtualGroup:
-    """Return what the manifest should say now."""
-    trust = manifest.trust(access.allow)
-    if trust is None:
-        raise UnsupportedError("this is a scanned image, not a manifest")
-    group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
-    origin = group.origin
+def _scan_options(origin: Mapping[str, Any]) -> ScanOptions:
+    """Return what was asked of the scan that a manifest is of."""
     if origin.get("cube"):
         raise UnrepresentableError("a cube, of whose files one changed; jnrrdz cube --overwrite makes it anew")
     asked = origin.get("options")
@@ -114,16 +138,25 @@ def _anew(manifest: Manifest, changed: Sequence[str], access: Access) -> Virtual
         is_known = name in usual and isinstance(value, bool | str)
         if not is_known or isinstance(usual[name], bool) != isinstance(value, bool):
             raise MalformedError(f"{name!r} is no choice of a scan, or {value!r} none of its values", field="options")
-    options = ScanOptions(**asked)
+    return ScanOptions(**asked)
+
+
+def _scanned_again(manifest: Manifest, origin: Mapping[str, Any], access: Access) -> VirtualGroup:
+    """Return a new scan of what a manifest is of.
+
+    The file that was named stands first, what was found beside it after it.
+    """
+    first = manifest.sources[0].url
+    _, scanned = _scan(manifest, first, _scan_options(origin), access)
+    return VirtualGroup(scanned.children, scanned.attributes, scanned.sources, origin)
+
+
+def _scan(manifest: Manifest, url: str, options: ScanOptions, access: Access) -> tuple[str, VirtualGroup]:
+    """Return where a source of a manifest is, and what is there now."""
+    trust = manifest.trust(access.allow)
+    if trust is None:
+        raise UnsupportedError("this is a scanned image, not a manifest")
+    place = trust.resolve(url)
+    place = f"{place.rstrip('/')}/" if url.endswith("/") else place
     reach = Access(access.allow, access.source_options, named_by=manifest.url or "")
-    if "concat_dim" not in origin:
-        # the file that was named stands first, what was found beside it after it
-        first = manifest.sources[0].url
-        place = trust.resolve(first)
-        scanned = scanning.scan(f"{place.rstrip('/')}/" if first.endswith("/") else place, options, reach).group
-        return VirtualGroup(scanned.children, scanned.attributes, scanned.sources, origin)
-    for url in changed:
-        place = trust.resolve(url)
-        place = f"{place.rstrip('/')}/" if url.endswith("/") else place
-        group = with_member(group, scanning.scan(place, options, reach).group, place, str(origin["concat_dim"]))
-    return group
+    return place, scanning.scan(place, options, reach).group

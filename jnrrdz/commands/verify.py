@@ -251,7 +251,7 @@ def states(  # noqa: PLR0913  which sources, and how they are asked
     the table that are looked at, where that is not all of it.
     """
     pool.warns = False  # what it would warn of is looked at here
-    trees = tuple(filter(is_folder, (record.url for record in manifest.sources)))
+    trees = manifest.trees
     # a listing tells of all that is in a tree, but HTTP has none
     listed = tuple(tree for tree in trees if origin(tree) is None) or ("\0",)
     looked_at = manifest.sources if records is None else records
@@ -289,9 +289,9 @@ def tree_states(manifest: Manifest, columns: Mapping[str, ChunkRefs], access: Ac
     """
     answers = States()
     recorded = _recorded_objects(columns)
-    records = {record.url: record for record in manifest.sources}
+    records = manifest.records
     trust = manifest.trust(access.allow)
-    for tree in filter(is_folder, records):
+    for tree in manifest.trees:
         files = {url for url in (*recorded, *records) if url.startswith(tree) and url != tree}
         new = TreeKeys()
         drifted: list[Finding] = []
@@ -367,11 +367,6 @@ def _new_objects(tree: Tree, new: TreeKeys, url: str, known: Collection[str]) ->
             yield Finding(
                 "drift", url + first, f"{len(inside):,} blocks were not there when it was scanned, this one first"
             )
-
-
-def is_folder(url: str) -> bool:
-    """Whether a table of sources names all that is below a URL."""
-    return url.endswith("/")
 
 
 def kind_of(error: Exception, other: Kind) -> Kind:
@@ -548,7 +543,7 @@ def _all_states(manifest: Manifest, pool: SourcePool, access: Access, look: _Loo
     # what is in a shard of the references is what those name
     records = manifest.sources if is_whole else of_shard(manifest.sources, look.shard) if look.drift else ()
     state = states(manifest, pool, urls, look.jobs, times=look.drift, records=records)
-    if any(is_folder(record.url) for record in manifest.sources):
+    if manifest.trees:
         if not is_whole:
             raise UnsupportedError("a container has one listing and is verified whole; leave out --shard")
         columns = {path: refs.columnar() for path, refs in manifest.arrays.items()}

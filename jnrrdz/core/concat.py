@@ -6,8 +6,9 @@ of all members; where it does not, the stack has to be made anew.  docs/decision
 and why.
 """
 
+import math
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +20,8 @@ from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, RESHAPE, TIFF_TILE, TRANSPOSE
 from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
-from jnrrdz.core.large_refs import parts_of, put_together
-from jnrrdz.core.refs import ChunkRefs, Grid
+from jnrrdz.core.large_refs import put_together
+from jnrrdz.core.refs import ChunkRefs, Grid, without_unused
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -467,41 +468,81 @@ def _own_coordinate(group: VirtualGroup, dim: str, given: Any) -> Coordinate | N
 # A member put in anew
 
 
-def with_member(stack: VirtualGroup, member: VirtualGroup, url: str, dim: str) -> VirtualGroup:
-    """Return the stack along `dim` with the chunks of the source `url` as `member` has them."""
-    fresh = {record.url: record for record in member.sources}
+@dataclass(frozen=True)
+class Renewed:
+    """A stack with members put in anew."""
+
+    group: VirtualGroup
+    runs: Mapping[str, NDArray[np.int64]]
+    """For each array that has other references now its runs of such chunks: the first one, and the one behind."""
+
+
+def with_members(stack: VirtualGroup, members: Mapping[str, VirtualGroup], dim: str) -> Renewed:
+    """Return the stack along `dim` with the chunks of some sources, by their URLs, as `members` have them."""
+    fresh = {record.url: record for member in members.values() for record in member.sources}
+    trees = {url for url in members if url.endswith("/")}
     known = {record.url for record in stack.sources}
-    kept = (record for record in stack.sources if record.url in fresh or not _is_below(record.url, {url}))
-    new = (record for record in member.sources if record.url not in known and _is_below(record.url, {url}))
+    kept = (record for record in stack.sources if record.url in fresh or not _is_below(record.url, trees))
+    new = (record for url, record in fresh.items() if url not in known and _is_below(url, trees))
     records = (*(fresh.get(record.url, record) for record in kept), *new)
-    return replace(_replaced(stack, member, "", url, dim), sources=records)
+    runs: dict[str, NDArray[np.int64]] = {}
+    return Renewed(replace(_replaced(stack, members, "", dim, runs), sources=records), runs)
 
 
-def _replaced(stack: VirtualGroup, member: VirtualGroup, path: str, url: str, dim: str) -> VirtualGroup:
-    _require_same_attributes(stack, member, path, dim)
+def _replaced(
+    stack: VirtualGroup, members: Mapping[str, VirtualGroup], path: str, dim: str, runs: dict[str, NDArray[np.int64]]
+) -> VirtualGroup:
+    for member in members.values():
+        _require_same_attributes(stack, member, path, dim)
     children: dict[str, Node] = {}
     for name, old in stack.children.items():
         here = f"{path}/{name}".lstrip("/")
-        new = member.children.get(name)
-        if isinstance(old, VirtualGroup) and isinstance(new, VirtualGroup):
-            children[name] = _replaced(old, new, here, url, dim)
-        elif isinstance(old, VirtualArray) and isinstance(new, VirtualArray):
-            children[name] = _with_chunks(old, new, here, url, dim)
-        elif any(url in array.refs.sources for _, array in VirtualGroup({"": old}).arrays()):
+        new = {url: member.children.get(name) for url, member in members.items()}
+        groups = {url: node for url, node in new.items() if isinstance(node, VirtualGroup)}
+        arrays = {url: node for url, node in new.items() if isinstance(node, VirtualArray)}
+        alike = groups if isinstance(old, VirtualGroup) else arrays
+        lacking = set(new) - set(alike)
+        if lacking and any(_holds(array.refs, frozenset(lacking)) for _, array in VirtualGroup({"": old}).arrays()):
             raise UnrepresentableError("the file as it is now has no such node; merge again", field=here)
+        if isinstance(old, VirtualGroup):
+            children[name] = _replaced(old, groups, here, dim, runs)
         else:
-            children[name] = old
+            children[name] = _with_chunks(old, arrays, here, dim, runs)
     return replace(stack, children=children)
 
 
-def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim: str) -> VirtualArray:
-    """Return an array of the stack with the member's chunks in place of those that are in the source."""
-    _require_same_attributes(old, new, path, dim)
-    tree = url if url.endswith("/") else None
-    urls = {name for name in old.refs.sources if (name.startswith(tree) if tree else name == url)}
-    if not urls:
+def _holds(refs: ChunkRefs, urls: frozenset[str]) -> bool:
+    return any(not urls.isdisjoint(without_unused(part).sources) for _, part in refs.parts_with(urls))
+
+
+def _with_chunks(
+    old: VirtualArray, members: Mapping[str, VirtualArray], path: str, dim: str, runs: dict[str, NDArray[np.int64]]
+) -> VirtualArray:
+    """Return an array of the stack with the members' chunks in place of those that are in their sources."""
+    for new in members.values():
+        _require_same_attributes(old, new, path, dim)
+    places = _places_of(old, members, dim)
+    if not places:
         return old
     axis = old.dimension_names.index(dim)
+    turn, grids, firsts = np.arange(old.grid[axis]), [old.grid], []
+    for url, found in places.items():
+        thick = _thickness(old, members[url], path, axis)
+        first = int(found.min())
+        if int(found.max()) - first + 1 != thick:
+            raise UnrepresentableError(f"its place along {dim!r} cannot be told; merge again", url=url, field=path)
+        turn[first : first + thick] = sum(grid[axis] for grid in grids) + np.arange(thick)
+        grids.append(_with_axis(old.grid, axis, thick))
+        firsts.append((first, first + thick))
+    outer, inner = math.prod(old.grid[:axis]), math.prod(old.grid[axis + 1 :])
+    starts = np.arange(outer, dtype=np.int64)[:, None, None] * old.grid[axis]
+    runs[path] = ((starts + np.array(firsts, np.int64)) * inner).reshape(-1, 2)
+    refs = put_together([old.refs, *(members[url].refs for url in places)], grids, axis, turn)
+    return replace(old, refs=refs)
+
+
+def _thickness(old: VirtualArray, new: VirtualArray, path: str, axis: int) -> int:
+    """Return how many places along the axis a member takes; one that is not like the stack is refused."""
     others = [at for at in range(len(old.shape)) if at != axis]
     has_grown = len(new.shape) < len(old.shape)
     mine = range(len(new.shape)) if has_grown else others
@@ -514,15 +555,25 @@ def _with_chunks(old: VirtualArray, new: VirtualArray, path: str, url: str, dim:
     ):
         if stacked != own:
             raise UnrepresentableError(f"{what} was {stacked}, is {own}; merge again", field=path)
-    thick = 1 if has_grown else new.grid[axis]
-    places = np.concatenate([_places(part, first, old.grid, axis, urls) for first, part in parts_of(old.refs)])
-    first = int(places.min())
-    if int(places.max()) - first + 1 != thick:
-        raise UnrepresentableError(f"its place along {dim!r} cannot be told; merge again", url=url, field=path)
-    turn = np.arange(old.grid[axis])
-    turn[first : first + thick] = old.grid[axis] + np.arange(thick)
-    grids = [old.grid, _with_axis(old.grid, axis, thick)]
-    return replace(old, refs=put_together([old.refs, new.refs], grids, axis, turn))
+    return 1 if has_grown else new.grid[axis]
+
+
+def _places_of(old: VirtualArray, urls: Collection[str], dim: str) -> dict[str, NDArray[np.int64]]:
+    """Return where along an axis the chunks of some sources are; of those that have any."""
+    trees = tuple(url for url in urls if url.endswith("/"))
+    named = {url for url in old.refs.sources if url.startswith(trees)} if trees else set()
+    found: dict[str, list[NDArray[np.int64]]] = {}
+    for first, part in old.refs.parts_with(frozenset((*named, *urls))):
+        own: dict[str, list[str]] = {}
+        for name in part.sources:
+            url = name if name in urls else next((tree for tree in trees if name.startswith(tree)), None)
+            if url is not None:
+                own.setdefault(url, []).append(name)
+        for url, names in own.items():
+            places = _places(part, first, old.grid, old.dimension_names.index(dim), names)
+            if len(places):
+                found.setdefault(url, []).append(places)
+    return {url: np.concatenate(places) for url, places in found.items()}
 
 
 def _places(part: ChunkRefs, first: int, grid: Grid, axis: int, urls: Container[str]) -> NDArray[np.int64]:

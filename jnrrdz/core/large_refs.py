@@ -35,12 +35,17 @@ def parts_of(refs: ChunkRefs, size: int = TOGETHER) -> Iterator[tuple[int, Chunk
 class PartedRefs(ChunkRefs):
     """References of which a part is in memory while somebody looks at it."""
 
-    def __init__(self, sources: Sequence[str], chunks: int) -> None:
-        vars(self).update({"sources": sources, "chunks": chunks})
+    def __init__(self, sources: Sequence[str] | None, chunks: int) -> None:
+        """Take the sources; None where they are told when somebody asks."""
+        vars(self).update({"chunks": chunks} if sources is None else {"sources": sources, "chunks": chunks})
 
     def part(self, first: int, stop: int) -> ChunkRefs:
         """Return the references of the chunks from `first` to before `stop`, numbered from 0."""
         raise NotImplementedError
+
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+        return ((first, part) for first, part in parts_of(self) if not urls.isdisjoint(part.sources))
 
     def moved(self, urls: Mapping[str, str]) -> ChunkRefs:
         """Return the references with other URLs; `urls` has one for each that `named` has."""
@@ -137,9 +142,14 @@ class JoinedRefs(PartedRefs):
         lengths = np.array([grid[axis] for grid in grids], np.int64)
         outer, inner = math.prod(grids[0][:axis]), math.prod(grids[0][axis + 1 :])
         places = int(lengths.sum()) if turn is None else len(turn)
-        super().__init__(tuple(dict.fromkeys(url for part in parts for url in part.sources)), outer * places * inner)
+        super().__init__(None, outer * places * inner)
         vars(self).update({"_parts": parts, "_lengths": lengths, "_inner": inner, "_turn": turn})
         vars(self).update({"_ends": np.cumsum(lengths), "_places": places})
+
+    @cached_property
+    def sources(self) -> Sequence[str]:
+        """The sources of all parts."""
+        return tuple(dict.fromkeys(url for part in self._parts for url in part.sources))
 
     def part(self, first: int, stop: int) -> ChunkRefs:
         """Return the references of the chunks from `first` to before `stop`, numbered from 0."""

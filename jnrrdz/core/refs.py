@@ -276,6 +276,11 @@ class ChunkRefs:
         columns = (self.source[low:high], self.offset[low:high], self.length[low:high])
         return ChunkRefs(self.sources, self.indptr[first : stop + 1] - low, *columns, inline, version)
 
+    def parts_with(self, urls: frozenset[str]) -> "Iterator[tuple[int, ChunkRefs]]":
+        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+        if not urls.isdisjoint(self.sources):
+            yield 0, self
+
     @cached_property
     def inline_numbers(self) -> Ints:
         """The chunks whose bytes stand in the manifest itself, ascending."""

@@ -6,6 +6,7 @@ one `ChunkRefs`.  Nothing here grows with the grid that a manifest declares, onl
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -79,6 +80,9 @@ class ArrayRefs(Protocol):
     def columnar(self) -> ChunkRefs:
         """Return the same in memory, with a row for each chunk of the grid."""
 
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+
     @property
     def together(self) -> int:
         """Chunks whose references are best looked at together."""
@@ -119,11 +123,18 @@ class ManifestRefs(PartedRefs):
     _refs: ArrayRefs
 
     def __init__(self, refs: ArrayRefs) -> None:
-        urls: dict[str, None] = {}
-        for _, part in parts_of_shard(refs):
-            urls.update(dict.fromkeys(without_unused(part).sources))
-        super().__init__(tuple(urls), refs.keys.chunks)
+        super().__init__(None, refs.keys.chunks)
         vars(self)["_refs"] = refs
+
+    @cached_property
+    def sources(self) -> Sequence[str]:
+        """The sources of all chunks; reads all of them."""
+        parts = (without_unused(part) for _, part in parts_of_shard(self._refs))
+        return tuple(dict.fromkeys(url for part in parts for url in part.sources))
+
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+        return self._refs.parts_with(urls)
 
     def part(self, first: int, stop: int) -> ChunkRefs:
         """Return the references of the chunks from `first` to before `stop`, numbered from 0."""
@@ -160,6 +171,10 @@ class MovedRefs:
     def columnar(self) -> ChunkRefs:
         """Return the same in memory, with a row for each chunk of the grid."""
         return self.inner.columnar()
+
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+        return self.inner.parts_with(urls)
 
     @property
     def together(self) -> int:
@@ -242,6 +257,10 @@ class ColumnarRefs:
         """Return the references with a row for each chunk of the grid."""
         refuse_many_chunks(self.keys)
         return self.refs if self.rows is None else self.part(0, self.keys.chunks)
+
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+        return self.columnar().parts_with(urls)
 
     @property
     def together(self) -> int:

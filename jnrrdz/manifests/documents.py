@@ -99,12 +99,17 @@ class Documents(dict[str, bytes]):
         own = attributes.get("jnrrdz") if isinstance(attributes, dict) else None
         return own if isinstance(own, dict) else {}
 
-    def sources(self) -> tuple[SourceRecord, ...]:
-        """Return the sources as they were when they were scanned, from the root's attribute `jnrrdz`."""
+    def sources(self, *, first: bool = False) -> tuple[SourceRecord, ...]:
+        """Return the sources as they were when they were scanned, from the root's attribute `jnrrdz`.
+
+        Of a table that is in files (`manifests.source_files`) nothing but the `first` stands there.
+        """
         table = self.own().get("sources", [])
+        if first and isinstance(table, dict):
+            return (source_record(table.get("first"), "jnrrdz.sources.first"),)
         if not isinstance(table, list):
             raise MalformedError("the table of sources is no list", field="jnrrdz.sources")
-        return tuple(_source_record(entry, f"jnrrdz.sources[{number}]") for number, entry in enumerate(table))
+        return tuple(source_record(entry, f"jnrrdz.sources[{number}]") for number, entry in enumerate(table))
 
     def require_v3(self) -> None:
         """Raise where no document is Zarr v3's."""
@@ -137,7 +142,8 @@ class Documents(dict[str, bytes]):
 _RECORD_TEXTS = {"etag": "etag", "version": "version_id", "modified": "last_modified"}
 
 
-def _source_record(entry: Any, field: str) -> SourceRecord:
+def source_record(entry: Any, field: str) -> SourceRecord:
+    """Return what an entry of a table of sources says."""
     if not isinstance(entry, dict) or not isinstance(entry.get("url"), str):
         raise MalformedError(f"{reprlib.repr(entry)} is no source with a url", field=field)
     size = entry.get("size")

@@ -37,16 +37,22 @@ type Options = Mapping[str, Any] | None
 
 
 def group_from_manifest(
-    manifest: Manifest, *, allow: Sequence[str] = (), source_options: Options = None, outline: bool = False
+    manifest: Manifest,
+    *,
+    allow: Sequence[str] = (),
+    source_options: Options = None,
+    outline: bool = False,
+    as_spelt: bool = False,
 ) -> VirtualGroup:
     """Return what a manifest describes, its sources as absolute URLs; one that it may not reach is an error.
 
     `allow` are further prefixes that it may reach.  `source_options` are fsspec's, and are needed
     only where a reference is a whole source whose size the manifest does not say.  An `outline` has neither
-    the sources nor the references of arrays with more than one axis.
+    the sources nor the references of arrays with more than one axis.  With `as_spelt` URLs are the manifest's own, and
+    references are read when somebody asks for them.
     """
     try:
-        return _Reader(manifest, allow, source_options, outline=outline).root()
+        return _Reader(manifest, allow, source_options, outline=outline, as_spelt=as_spelt).root()
     except JnrrdzError as error:
         raise error.at(url=manifest.url) from error.__cause__
 
@@ -54,11 +60,15 @@ def group_from_manifest(
 class _Reader:
     """One manifest on its way to a group."""
 
-    def __init__(self, manifest: Manifest, allow: Sequence[str], options: Options, *, outline: bool = False) -> None:
+    def __init__(
+        self, manifest: Manifest, allow: Sequence[str], options: Options, *, outline: bool, as_spelt: bool
+    ) -> None:
         self._manifest = manifest
         self._outline = outline
+        self._as_spelt = as_spelt
         self._options = options
-        self._records = {record.url: record for record in manifest.sources}
+        self._records = manifest.records
+        self._trees = manifest.trees
         # what was scanned was named by the user, as in read.pool
         self._trust = manifest.trust(allow)
         self._places: dict[str, str] = {}
@@ -79,13 +89,15 @@ class _Reader:
 
     def _table(self) -> tuple[SourceRecord, ...]:
         """Return the sources as they were scanned, in the manifest's order, then those that it does not list."""
-        trees = tuple(url for url in self._records if url.endswith("/"))
-        listed = [replace(record, url=self._place(url)) for url, record in self._records.items()]
-        inside = trees or ("\0",)
+        if self._as_spelt:
+            return tuple(self._manifest.sources)
+        listed = [replace(record, url=self._place(record.url)) for record in self._manifest.sources]
+        known = {record.url for record in self._manifest.sources}
+        inside = self._trees or ("\0",)
         others = [
             SourceRecord(place)
             for url, place in self._places.items()
-            if url not in self._records and not url.startswith(inside)
+            if url not in known and not url.startswith(inside)
         ]
         return tuple({record.url: record for record in (*listed, *others)}.values())
 
@@ -126,11 +138,9 @@ class _Reader:
 
     def _all_placed(self, refs: ArrayRefs) -> ChunkRefs:
         """Return the references of an array, read a part at a time where they are many and no files of a tree."""
-        if (
-            refs.keys.chunks <= LARGE
-            or isinstance(refs, ColumnarRefs)
-            or any(url.endswith("/") for url in self._records)
-        ):
+        if self._as_spelt:
+            return ManifestRefs(refs)
+        if refs.keys.chunks <= LARGE or isinstance(refs, ColumnarRefs) or self._trees:
             return self._placed(refs.columnar())
         every = ManifestRefs(refs)
         return ChangedRefs(every, tuple(map(self._place, every.sources)), self._placed)
@@ -153,7 +163,7 @@ class _Reader:
 
     def _tree_files(self, urls: Sequence[str]) -> GridFiles | None:
         """Return the many files of a recorded tree as columns, None where they are anything else."""
-        trees = tuple(url for url in self._records if url.endswith("/"))
+        trees = self._trees
         if len(urls) <= FEW or not trees:
             return None
         folder = common_folder(urls)
@@ -171,7 +181,7 @@ class _Reader:
     def _sizeless(self, refs: ChunkRefs) -> NDArray[np.int64]:
         """Return the ranges whose lengths have to be asked for: not those of a tree's files, which may be absent."""
         endless = np.flatnonzero(refs.length == WHOLE)
-        trees = tuple(url for url in self._records if url.endswith("/"))
+        trees = self._trees
         if not trees or not len(endless):
             return endless
         inside = np.array([url.startswith(trees) for url in refs.sources], bool)

@@ -60,8 +60,9 @@ class Manifest:
     """Metadata by key (`zarr.json`, `data/zarr.json`), and other inline values outside of arrays."""
     arrays: Mapping[str, ArrayRefs]
     """References by the array's path."""
-    sources: tuple[SourceRecord, ...] = ()
-    """The sources as they were when they were scanned, from the root attribute `jnrrdz`."""
+    sources: Sequence[SourceRecord] = ()
+    """The sources as they were when they were scanned, from the root attribute `jnrrdz`; a tuple, or read from files of
+    their own where there are many."""
     form: str | None = None
     """The format of what was loaded: `json`, `parquet` or `icechunk`."""
     own_chunks: tuple[str, Options] | None = field(default=None, repr=False)
@@ -69,12 +70,33 @@ class Manifest:
 
     __repr__ = record_repr
 
+    @property
+    def records(self) -> Mapping[str, SourceRecord]:
+        """The sources by their URLs; those of a table in files are read when they are asked for."""
+        if isinstance(self.sources, tuple):
+            return {record.url: record for record in self.sources}
+        return self.sources.records  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """The containers among the sources."""
+        if isinstance(self.sources, tuple):
+            return tuple(record.url for record in self.sources if record.url.endswith("/"))
+        return self.sources.trees  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def is_all_local(self) -> bool:
+        """Whether the table of sources has none that is not a local file."""
+        if isinstance(self.sources, tuple):
+            return all(local_path(record.url) is not None for record in self.sources)
+        return self.sources.all_local  # type: ignore[attr-defined, no-any-return]
+
     def trust(self, allow: Sequence[str] = ()) -> Trust | None:
         """Return which sources may be opened; None where it was scanned, for those were named by the user."""
         if self.url is None:
             return None
         own = None if self.own_chunks is None else self.own_chunks[0]
-        return Trust(self.url, tuple(record.url for record in self.sources), tuple(allow), own)
+        return Trust(self.url, self.records, tuple(allow), own)
 
     def array_path(self, key: str) -> str | None:
         """Return the path of the array that a key is inside of, None where it is in none."""
@@ -190,20 +212,32 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
         arrays: Mapping[str, ArrayRefs]
         try:
             if is_parquet:
-                documents, arrays = form_module("parquet", "_records").read_parquet(
+                documents, arrays, layout = form_module("parquet", "_records").read_parquet(
                     url, source, storage_options, templates
                 )
+                sources = _table(url, documents, layout, storage_options)
             else:
                 from jnrrdz.manifests.json_refs import read_json  # noqa: PLC0415  who writes one needs no msgspec
 
                 documents, arrays = read_json(source, templates)
+                sources = documents.sources()
             documents, arrays = _in_a_group(documents, arrays)
-            manifest = Manifest(url, documents, arrays, documents.sources(), "parquet" if is_parquet else "json")
+            manifest = Manifest(url, documents, arrays, sources, "parquet" if is_parquet else "json")
         except JnrrdzError as error:
             raise error.at(url=url) from error.__cause__
     if (seen.etag, seen.version, seen.modified) == (None, None, None):
         return manifest
     return _keep(state, manifest)
+
+
+def _table(url: str, documents: Documents, layout: Any, options: Options) -> Sequence[SourceRecord]:
+    """Return the sources of a Parquet manifest."""
+    table = documents.own().get("sources")
+    if not isinstance(table, dict):
+        return documents.sources()
+    from jnrrdz.manifests.source_files import SourceFiles  # noqa: PLC0415  few manifests have so many
+
+    return SourceFiles(url, table, layout, options)
 
 
 def load_outline(url: str, *, storage_options: Options = None) -> Manifest:

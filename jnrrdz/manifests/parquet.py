@@ -8,7 +8,7 @@ import base64
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.concat import Renewed
 from jnrrdz.core.cube import TIME, Extension
-from jnrrdz.core.large_refs import parts_of
 from jnrrdz.core.refs import WHOLE, ChunkRefs, in_turn, row_pointers, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import atomic
 from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.documents import METADATA, Documents, is_metadata
+from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.parquet_records import (
     BASE64,
     FOLDER_NAME,
@@ -42,12 +44,15 @@ from jnrrdz.manifests.parquet_records import (
     read_metadata,
     texts,
 )
+from jnrrdz.manifests.source_files import FILE_NAME, names_of, put_into_files
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 
 RECORD_SIZE = 100_000
 _FOLDER = ".jnrrdz-"
-_FILE_NAME = re.compile(r"(?:(?!\.{1,2}/)[^/\x00]+/)+(?:refs|ranges)\.[0-9]+\.parq")
+_FILE_NAME = re.compile(
+    rf"(?:(?!\.{{1,2}}/)[^/\x00]+/)+(?:refs|ranges)\.[0-9]+\.parq|(?:[^/\x00]+/)?{FILE_NAME.pattern}"
+)
 _NOTHING = {"shape": [0], "chunks": [1]}
 
 
@@ -62,7 +67,8 @@ def write(
     older = _older(place, overwrite=wanted.overwrite)
     with atomic.work_folder(place) as work:
         for path, array in spelt.arrays():
-            _write_records(work / path, array.refs, path, _Layout(record_size, wanted.single_range))
+            _write_records(work / path, array.refs, path, _Records(record_size, wanted.single_range))
+        put_into_files(work, metadata[ZARR_JSON])
         if older is None:
             _put_new(place, work, metadata, record_size)
         else:
@@ -120,17 +126,20 @@ def _listed(top: Any) -> set[str]:
     if not isinstance(top, dict):
         raise MalformedError("no object", field=METADATA)
     own = own_member(top)
-    names = {name for name in (*own.get("begun", ()), *own.get("older", ())) if _FILE_NAME.fullmatch(name)}
+    left = (name for member in ("begun", "older", "stale") for name in own.get(member, ()))
+    names = {name for name in left if _FILE_NAME.fullmatch(name)}
     if "metadata" not in top:
         if "begun" not in own:
             raise MalformedError("no metadata", field=METADATA)
         return names
     documents = Documents({key: dumps(node).encode() for key, node in top["metadata"].items() if is_metadata(key)})
     documents.require_v3()
-    size, folder = laid_out(top)
+    layout = laid_out(top)
+    names |= {f"{layout.over}{name}" for name in layout.moved if _FILE_NAME.fullmatch(name)}
+    names |= {f"{layout.folder}{name}" for name in names_of(documents.own())}
     for path, keys in documents.array_keys(documents).items():
-        for record in range(-(-keys.chunks // size)):
-            names |= {f"{folder}{path}/refs.{record}.parq", f"{folder}{path}/ranges.{record}.parq"}
+        for record in range(-(-keys.chunks // layout.record_size)):
+            names |= {f"{layout.folder}{path}/{kind}.{record}.parq" for kind in ("refs", "ranges")}
     return names
 
 
@@ -141,12 +150,21 @@ def _put_new(place: Place, work: Path, metadata: Mapping[str, Any], record_size:
     atomic.place_folder(work, place, METADATA, begun)
 
 
-def _replace(place: Place, work: Path, older: _Older, metadata: Mapping[str, Any], record_size: int) -> None:
+def _replace(  # noqa: PLR0913  what is there, and what is to be
+    place: Place,
+    work: Path,
+    older: _Older,
+    metadata: Mapping[str, Any],
+    record_size: int,
+    *,
+    dropped: Iterable[str] | None = None,
+) -> None:
     """Replace a manifest so that at each moment the older or the newer one is there whole.
 
     fsspec knows one name for each record, and the older manifest has it.  So the new files go to a folder of
     their own, to which a first METADATA points in a form that jnrrdz alone reads.  Only then they get fsspec's
-    names, and METADATA its form.
+    names, and METADATA its form.  What the newer manifest does not have of the older one goes; where nothing but some
+    files is `dropped`, all others stay as they are, and the newer manifest has them too.
     """
     names = atomic.files_of(work)
     strangers = sorted((older.there & set(names)) - older.listed)
@@ -154,12 +172,17 @@ def _replace(place: Place, work: Path, older: _Older, metadata: Mapping[str, Any
         message = f"{strangers[0]} is not the older manifest's, and is not replaced; remove it or name another place"
         raise JnrrdzError(message, url=place.url)
     folder = f"{_FOLDER}{secrets.token_hex(8)}"
-    own = {"folder": folder, "record_size": record_size, "older": sorted(older.listed)}
+    gone = sorted((older.listed if dropped is None else set(dropped)) - set(names))
+    own: dict[str, Any] = {"older": sorted(older.listed) if dropped is None else gone}
+    if dropped is None:
+        own |= {"folder": folder, "record_size": record_size}
+    else:
+        own |= {"over": {"folder": folder, "record_size": record_size, "files": names}}
     _put_beside(place, work, folder, older, dumps({"metadata": metadata, OWN: own}).encode())
     source = Path(place.path) / folder if place.is_local else work
     for name in names:
         place.below(name).put(source / name)
-    place.remove(sorted(older.listed - set(names)))
+    place.remove(gone)
     # where the folder cannot be removed now, the next run knows it by this
     final = {"metadata": metadata, "record_size": record_size, OWN: {"left": folder}}
     place.below(METADATA).put_bytes(dumps(final).encode())
@@ -191,6 +214,44 @@ def _put_beside(place: Place, work: Path, folder: str, older: _Older, text: byte
                 place.remove([f"{folder}/{name}" for name in names])
 
 
+# Some of its sources scanned again
+
+
+def renew(renewed: Renewed, manifest: Manifest, options: WriteOptions) -> bool:
+    """Write the records of some chunks anew, and the table of sources; what else is there stays as it is.
+
+    URLs are as the manifest spells them.  False, and nothing is written, where it is being replaced by another run, or
+    was by one that was stopped.
+    """
+    target = str(manifest.url)
+    place = atomic.locate(target, options.target_options)
+    with atomic.alone(place), atomic.work_folder(place) as work:
+        older = _older(place, overwrite=True)
+        top = {} if older is None else parse_json(older.text, field=METADATA)
+        if older is None or not set(own_member(top)) <= {"left"}:
+            return False
+        documents, _, layout = read_metadata(target, top, options.target_options)
+        if documents != manifest.documents:
+            raise JnrrdzError("another run changed it meanwhile; refresh it again", url=target)
+        arrays = dict(renewed.group.arrays())
+        for path, runs in renewed.runs.items():
+            records = _Records(layout.record_size, options.single_range, only=_records_of(runs, layout.record_size))
+            _write_records(work / path, arrays[path].refs, path, records)
+        metadata = _metadata(renewed.group.with_refs(lambda refs: ChunkRefs.empty(refs.chunks)))
+        put_into_files(work, metadata[ZARR_JSON])
+        before = _table_files(top)
+        for name in before & set(atomic.files_of(work)):
+            (work / name).unlink()
+        dropped = before - _table_files({"metadata": metadata})
+        _replace(place, work, older, metadata, layout.record_size, dropped=dropped)
+    return True
+
+
+def _records_of(runs: NDArray[np.int64], size: int) -> list[int]:
+    """Return the numbers of the records that some runs of chunks are in."""
+    return sorted({number for first, stop in runs.tolist() for number in range(first // size, -(-stop // size))})
+
+
 # More times of a cube
 
 
@@ -209,14 +270,15 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
     with atomic.alone(place), atomic.work_folder(place) as work:
         text = place.below(METADATA).read()
         top = parse_json(text, field=METADATA)
-        size, _ = laid_out(top)
-        _, older = read_metadata(target, top, options.target_options)
+        _, older, layout = read_metadata(target, top, options.target_options)
+        size = layout.record_size
         for path, array in spelt.arrays():
             if path in more.before:
                 first, refs = _behind(older[path], array, more.before[path], size)
-                _write_records(work / path, refs, path, _Layout(size, options.single_range, first))
+                _write_records(work / path, refs, path, _Records(size, options.single_range, first))
             elif TIME in array.dimension_names:
-                _write_records(work / path, array.refs, path, _Layout(size, single_range=False))
+                _write_records(work / path, array.refs, path, _Records(size, single_range=False))
+        put_into_files(work, metadata[ZARR_JSON])
         _put_behind(place, work, text, metadata)
 
 
@@ -229,30 +291,43 @@ def _behind(older: "ParquetRefs", array: VirtualArray, times: int, size: int) ->
 
 
 def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, Any]) -> None:
-    """Put records to their places, those that are new announced in METADATA, and its new form at the end."""
-    top, switch, names = parse_json(text), place.below(METADATA), atomic.files_of(work)
-    folder, listed = laid_out(top)[1], _listed(top)
-    new = sorted({f"{folder}{name}" for name in names} - listed)
+    """Put records to their places, those that are new announced in METADATA, and its new form at the end.
+
+    Files of sources that are not needed any more are there for who has read the older METADATA, until the next time.
+    """
+    top, switch = parse_json(text), place.below(METADATA)
+    layout, listed, before = laid_out(top), _listed(top), _table_files(top)
+    names = {name: layout.where(name) for name in atomic.files_of(work) if name not in before}
+    new = sorted(set(names.values()) - listed)
     if strangers := sorted(set(new) & set(place.names())):
         message = f"{strangers[0]} is not the manifest's, and is not replaced; remove it"
         raise JnrrdzError(message, url=place.url)
     own = own_member(top)
     begun = dumps({**top, OWN: {**own, "begun": [*own.get("begun", ()), *new]}}).encode()
     # what a killed run had begun and this one does not need stays known
-    left = sorted({*own.get("begun", ())} - {f"{folder}{name}" for name in names})
-    final = {**top, "metadata": metadata, OWN: {**own, "begun": left}}
+    left = sorted({*own.get("begun", ())} - set(names.values()))
+    needed = _table_files({"metadata": metadata})
+    stale = sorted(layout.where(name) for name in before - needed)
+    kept = {*stale, *map(layout.where, needed)}
+    final = {**top, "metadata": metadata, OWN: {**own, "begun": left, "stale": stale}}
     is_done = False
     try:
         switch.put_bytes(begun)
-        for name in names:
-            place.below(f"{folder}{name}").put(work / name)
+        for name, where in names.items():
+            place.below(where).put(work / name)
         switch.put_bytes(dumps(final).encode())
         is_done = True
+        place.remove(name for name in own.get("stale", ()) if _FILE_NAME.fullmatch(name) and name not in kept)
     finally:
         with suppress(JnrrdzError):  # what was wrong first is told
             if not is_done and switch.read() == begun:
                 switch.put_bytes(text)
                 place.remove(new)
+
+
+def _table_files(top: Mapping[str, Any]) -> set[str]:
+    """Return the names of the files that the table of sources is in."""
+    return set(names_of(top["metadata"][ZARR_JSON]["attributes"]["jnrrdz"]))
 
 
 def _metadata(root: VirtualGroup) -> dict[str, Any]:
@@ -267,26 +342,31 @@ def _metadata(root: VirtualGroup) -> dict[str, Any]:
     return documents | stubs
 
 
-def _write_records(folder: Path, refs: ChunkRefs, path: str, layout: "_Layout") -> None:
+def _write_records(folder: Path, refs: ChunkRefs, path: str, layout: "_Records") -> None:
     """Write references as records; no more than those of one record are looked at together."""
     folder.mkdir(parents=True)
-    for number, (first, part) in enumerate(parts_of(refs, layout.record_size), layout.before):
+    size = layout.record_size
+    for number in range(-(-refs.chunks // size)) if layout.only is None else layout.only:
+        first = number * size
+        part = refs.part(first, min(first + size, refs.chunks))
         found = spans(part, path, single_range=layout.single_range, before=first)
         table = _references(part, found, part.inline)
         if len(found.scattered):
             for field, column in zip(RANGES, _ranges(part, found), strict=True):
                 table = table.append_column(field, column)
-        _write_table(table, folder / f"refs.{number}.parq")
+        _write_table(table, folder / f"refs.{layout.before + number}.parq")
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _Records:
     """How references become records."""
 
     record_size: int
     single_range: bool
     before: int = 0
     """Records that are there already."""
+    only: Sequence[int] | None = None
+    """The records that are written; None for all."""
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:

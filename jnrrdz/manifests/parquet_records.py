@@ -28,8 +28,8 @@ import re
 import reprlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -74,6 +74,7 @@ _MOST_LISTED = 1 << 20  # records of an array whose chunks are listed
 _COLUMNS = ("path", "offset", "size", "raw")
 _MORE = (VERSION.name, *(field.name for field in RANGES))
 _TEXTS = ("path", "raw", "range_path")
+_PLACES = ("path", "range_path")
 _LISTS_READ = pa.list_(pa.int64())
 
 _FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
@@ -86,8 +87,8 @@ type Options = Mapping[str, Any] | None
 
 def read_parquet(
     url: str, source: ByteSource, options: Options, overrides: Mapping[str, str] | None = None
-) -> tuple[Documents, dict[str, "ParquetRefs"]]:
-    """Return the documents, and each array's references by its path; reads no record.
+) -> tuple[Documents, dict[str, "ParquetRefs"], "Layout"]:
+    """Return the documents, each array's references by its path, and where the files are; reads none of these.
 
     `overrides` stand for templates in its URLs.  There is no place for their values in this form; without any,
     osml-imagery-io's `base` is the folder of the manifest.
@@ -98,14 +99,14 @@ def read_parquet(
 
 def read_metadata(
     url: str, top: Any, options: Options, overrides: Mapping[str, str] | None = None
-) -> tuple[Documents, dict[str, "ParquetRefs"]]:
+) -> tuple[Documents, dict[str, "ParquetRefs"], "Layout"]:
     """Return the same of a METADATA that is read and parsed."""
     nodes = top.get("metadata") if isinstance(top, dict) else None
     if not isinstance(nodes, dict):
         if isinstance(top, dict) and "begun" in own_member(top):
             raise MalformedError("its writer was stopped, or is at work; write it again with --overwrite", url=url)
         raise MalformedError("no metadata", field=METADATA)
-    size, folder = laid_out(top)
+    layout = laid_out(top)
     every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
     # beside version 3's they are stubs for fsspec's sake, and mean nothing
     plain = {key: text for key, text in every.items() if not is_version_2(key)}
@@ -114,9 +115,10 @@ def read_metadata(
     templates = {"base": "", **(overrides or {})}
     arrays = {}
     for path, keys in documents.array_keys(documents).items():
-        place = below(url, f"{folder}{path}".rstrip("/")) if folder or path else url
-        arrays[path] = ParquetRefs(keys, place, size, options, templates)
-    return documents, arrays
+        place = below(url, f"{layout.folder}{path}".rstrip("/")) if layout.folder or path else url
+        moved = {name.removeprefix(f"{path}/"): below(url, layout.where(name)) for name in layout.moved_of(path)}
+        arrays[path] = ParquetRefs(keys, place, layout.record_size, options, templates=templates, moved=moved)
+    return documents, arrays, layout
 
 
 def own_member(top: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,33 +127,65 @@ def own_member(top: Mapping[str, Any]) -> Mapping[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
-def laid_out(top: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the record size, and the folder that the records are in while they replace others."""
+class Layout(NamedTuple):
+    """Where the files of a manifest are."""
+
+    record_size: int
+    folder: str = ""
+    """What stands before the names of all files while they replace others, with a slash at its end."""
+    over: str = ""
+    """The same of `moved`."""
+    moved: frozenset[str] = frozenset()
+    """The files that replace others while the rest stays."""
+
+    def where(self, name: str) -> str:
+        """Return the name of a file below the manifest's folder."""
+        return f"{self.over if name in self.moved else self.folder}{name}"
+
+    def moved_of(self, path: str) -> list[str]:
+        """Return those of the moved files that are in the folder of an array."""
+        return [name for name in self.moved if name.rpartition("/")[0] == path]
+
+
+def laid_out(top: Mapping[str, Any]) -> Layout:
+    """Return the record size, and the folders that files are in while they replace others."""
     own = own_member(top)
-    size, folder = own.get("record_size", top.get("record_size")), own.get("folder")
+    over = own.get("over")
+    over = over if isinstance(over, dict) else {}
+    size = over.get("record_size", own.get("record_size", top.get("record_size")))
     if type(size) is not int or not 0 < size <= _MOST_ROWS:
         raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
-    if folder is not None and not (isinstance(folder, str) and FOLDER_NAME.fullmatch(folder)):
-        raise MalformedError(f"{reprlib.repr(folder)} is no folder of records", field=METADATA)
-    return size, f"{folder}/" if folder else ""
+    folders = [own.get("folder"), over.get("folder")]
+    for folder in folders:
+        if folder is not None and not (isinstance(folder, str) and FOLDER_NAME.fullmatch(folder)):
+            raise MalformedError(f"{reprlib.repr(folder)} is no folder of records", field=METADATA)
+    every, some = (f"{folder}/" if folder else "" for folder in folders)
+    files = over.get("files", [])
+    if not isinstance(files, list) or not all(type(name) is str for name in files):
+        raise MalformedError("no list of files", field=METADATA)
+    return Layout(size, every, some, frozenset(files if some else ()))
 
 
 class ParquetRefs:
     """References in Parquet files, the last used of which stay in memory."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what the references are of, and where their files are
         self,
         keys: ChunkKeys,
         folder: str,
         record_size: int,
         options: Options,
+        *,
         templates: Mapping[str, str] | None = None,
+        moved: Mapping[str, str] | None = None,
     ) -> None:
+        """Take the folder of the records; `moved` has URLs of files that are elsewhere while they replace others."""
         self.keys = keys
         self._folder = folder
         self._record_size = record_size
         self._options = options
         self._templates = dict(templates or {})
+        self._moved = dict(moved or {})
         self._start()
 
     def _start(self) -> None:
@@ -236,9 +270,33 @@ class ParquetRefs:
             self._records[record] = found
             return found
 
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield the records that may refer to some sources, each with the number of its first chunk.
+
+        Of other records no more is read than their URLs.
+        """
+        size = self._record_size
+        for number in range(-(-self.keys.chunks // size)):
+            if self._may_hold(number, urls):
+                yield number * size, self.part(number * size, min((number + 1) * size, self.keys.chunks))
+
+    def _may_hold(self, record: int, urls: frozenset[str]) -> bool:
+        url, templates = self._place(f"refs.{record}.parq"), Templates(self._templates)
+        try:
+            table = self._table(url, _PLACES)
+            found = [] if table is None else [_dictionary_of(table, name)[1] for name in _PLACES]
+            return any(templates.expand(text.removeprefix(SCATTERED)) in urls for texts in found for text in texts)
+        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            raise MalformedError(f"not a record of references: {error}", url=url) from error
+        except JnrrdzError as error:
+            raise error.at(url=url) from None
+
+    def _place(self, name: str) -> str:
+        return self._moved.get(name) or below(self._folder, name)
+
     def _load(self, record: int) -> ColumnarRefs:
         columns = Columns(ChunkKeys((self._record_size,), "", "."))
-        url = below(self._folder, f"refs.{record}.parq")
+        url = self._place(f"refs.{record}.parq")
         try:
             table = self._table(url, (*_COLUMNS, *_MORE))
             if table is None:  # a record of missing chunks is not written
@@ -279,7 +337,7 @@ class ParquetRefs:
 
     def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
         """Return the ranges of some rows as earlier versions wrote them."""
-        url = below(self._folder, f"ranges.{record}.parq")
+        url = self._place(f"ranges.{record}.parq")
         table = self._table(url, ("chunk", "offset", "size"))
         if table is None:
             raise MalformedError("missing, although chunks of several ranges need it", url=url)
@@ -415,13 +473,14 @@ def integers(column: NDArray[np.integer], present: NDArray[np.bool_] | None = No
     return pa.Array.from_buffers(_TYPES[column.dtype], len(column), [bits, data])
 
 
-def texts(values: Iterable[str]) -> pa.Array:
-    """Return a column of texts, of at most 2 GB together."""
-    encoded = [value.encode() for value in values]
-    offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    return pa.Array.from_buffers(
-        pa.string(), len(encoded), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
-    )
+def texts(values: Iterable[str | None]) -> pa.Array:
+    """Return a column of texts, null where there is none, of at most 2 GB together."""
+    encoded = [None if value is None else value.encode() for value in values]
+    offsets = np.cumsum([0, *(len(text or b"") for text in encoded)]).astype(np.int32)
+    present = np.array([text is not None for text in encoded], bool)
+    bits = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    data = pa.py_buffer(b"".join(text or b"" for text in encoded))
+    return pa.Array.from_buffers(pa.string(), len(encoded), [bits, pa.py_buffer(offsets), data])
 
 
 def numbers[Kind: np.generic](column: pa.Array, kind: type[Kind]) -> NDArray[Kind]:

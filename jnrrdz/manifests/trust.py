@@ -3,7 +3,7 @@
 Opens nothing, but follows symbolic links.  The rules and their reasons: docs/decisions/001-sources-and-trust.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,16 +22,16 @@ _FETCHING = frozenset({"http", "https", "s3", "gs", "az", "abfs", "abfss", "oss"
 class Trust:
     """The sources of one manifest that may be opened.
 
-    `table` is the manifest's own source table as recorded; an entry that ends in a slash names all
+    `table` is the manifest's own source table as recorded, a mapping as it is; an entry that ends in a slash names all
     that is under it.  An entry of `allow` is a prefix in whole path components; `*` allows all.  What lies below
     `own` is part of the manifest itself.
     """
 
     def __init__(
-        self, manifest_url: str, table: Sequence[str] = (), allow: Sequence[str] = (), own: str | None = None
+        self, manifest_url: str, table: Collection[str] = (), allow: Sequence[str] = (), own: str | None = None
     ) -> None:
         self.manifest_url = manifest_url
-        self._table = frozenset(table)
+        self._table: Collection[str] = table if isinstance(table, Mapping) else frozenset(table)
         self._allow = tuple(allow)
         # a manifest that is a directory itself (Parquet) is held by the directory above it
         self._home = urls.place(manifest_url).parent()

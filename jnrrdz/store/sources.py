@@ -19,7 +19,7 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -103,19 +103,26 @@ class SourcePool:
         self._options = options
         self._opener = opener
         self._manifest_url = manifest.url
-        self._records = {record.url: record for record in manifest.sources}
+        self._records = manifest.records
         # what was scanned was named by the user; only what a manifest names has to be trusted first
         self._trust = manifest.trust(allow)
         self._own = manifest.own_chunks
         self._vouched: tuple[str, ...] = ()
         """Folders of sources that are known to have been seen by whoever wrote the manifest."""
         self.warns = True
-        self._trees = tuple(url for url in self._records if url.endswith("/"))
-        files = (url for url in self._records if self._trees and url.rpartition("/")[2] in _DOCUMENTS)
-        self._first = next((url for url in self._records if not url.endswith("/")), None)
-        self._documents = {url.rpartition("/")[0]: url for url in files}
+        self._trees = manifest.trees
         self._at_home = manifest.url is None or local_path(manifest.url) is not None
         self._start()
+
+    @cached_property
+    def _first(self) -> str | None:
+        return next((url for url in self._records if not url.endswith("/")), None)
+
+    @cached_property
+    def _documents(self) -> dict[str, str]:
+        """The documents of data sets in trees, by their folders."""
+        files = (url for url in self._records if url.rpartition("/")[2] in _DOCUMENTS) if self._trees else ()
+        return {url.rpartition("/")[0]: url for url in files}
 
     def _start(self) -> None:
         self._opened: dict[str, Opened] = {}
@@ -178,7 +185,7 @@ class SourcePool:
 
     def _vouches(self, url: str, path: str | None) -> bool:
         """Whether something above a source was seen: a container's metadata, or a file as it is recorded."""
-        tree = next((tree for tree in self._records if tree.endswith("/") and url.startswith(tree)), None)
+        tree = next((tree for tree in self._trees if url.startswith(tree)), None)
         if tree is not None and path is None:
             return True  # a container elsewhere has no state that could be compared
         above = [] if path is None else [f"{parent}/" for parent in Path(path).parents]
@@ -454,7 +461,7 @@ class WholeFiles:
     """Whole files of a manifest's trees, each asked for once and without asking for its size."""
 
     def __init__(self, manifest: Manifest, pool: SourcePool) -> None:
-        self._trees = tuple(record.url for record in manifest.sources if record.url.endswith("/"))
+        self._trees = manifest.trees
         self._manifest = manifest
         self._pool = pool
         self._lock = threading.Lock()

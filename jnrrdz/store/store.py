@@ -117,8 +117,9 @@ class ReferenceStore(Store):
     def __str__(self) -> str:
         if self.manifest.url:
             return hidden(self.manifest.url)
-        first, *others = (*(hidden(record.url) for record in self.manifest.sources), "")
-        return f"{first} and {len(others) - 1} more" if len(others) > 1 else first or "a group in memory"
+        sources = self.manifest.sources
+        first = hidden(sources[0].url) if sources else "a group in memory"
+        return f"{first} and {len(sources) - 1} more" if len(sources) > 1 else first
 
     def with_read_only(self, read_only: bool = False) -> Self:  # noqa: FBT001, FBT002 - zarr's signature
         """Return a new store over the same references; only a read-only one can be had."""
@@ -326,14 +327,15 @@ class ReferenceStore(Store):
         return self._sync
 
     def _all_local(self) -> bool:
-        urls = {record.url for record in self.manifest.sources}
+        sources = self.manifest.sources
+        urls = {record.url for record in sources[:1]}
         for refs in self.manifest.arrays.values():
             if isinstance(refs, ColumnarRefs):
                 urls.update(refs.refs.sources)
-            elif not self.manifest.sources:
+            elif not sources:
                 return False  # only its record files know, and they are not read for this
         try:
-            return all(map(self._pool.is_local, urls))
+            return all(map(self._pool.is_local, urls)) and self.manifest.is_all_local
         except JnrrdzError:  # a URL that will be refused when it is needed
             return False
 

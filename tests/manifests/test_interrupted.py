@@ -20,11 +20,12 @@ import jnrrdz
 from jnrrdz import api
 from jnrrdz.batches.run import batch
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
-from jnrrdz.manifests import atomic, icechunk, parquet
+from jnrrdz.manifests import atomic, icechunk, parquet, source_files
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import load
 from jnrrdz.options import WriteOptions
 from tests import writers
+from tests.manifests import many_sources
 from tests.manifests.failing import (
     FAULTS,
     REMOVALS,
@@ -259,6 +260,34 @@ def state_of_cube(at, target):
     return {2: "old", 3: "new"}[group["data"].shape[0]]
 
 
+def renewed(name, at, target):
+    """Have a stack of four files, whose table of sources is in files, and refresh it after one of them has changed."""
+    kept = source_files.MANY, source_files.ROWS
+    source_files.MANY, source_files.ROWS = 1, 2
+    try:
+        if name == "new":
+            many_sources.write_scene("..", 1, seed=1, written=2e9, gap=64)
+            jnrrdz.refresh(at(target), storage_options=at.options, source_options={}, allow=("*",))
+            return
+        for member in range(4):
+            many_sources.write_scene("..", member, written=1e9)
+        jnrrdz.merge([source(f"scene_{member:03}") for member in range(4)], "../m.json", concat_dim="t", overwrite=True)
+        form = WriteOptions(overwrite=True, target_options=at.options)
+        parquet.write(group_from_manifest(load(os.path.abspath("../m.json"))), at(target), form, record_size=3)  # noqa: PTH100  a URL's spelling
+    finally:
+        source_files.MANY, source_files.ROWS = kept
+
+
+def state_of_member(at, target):
+    """Return what the manifest says of the file that changes: its time, and where its pixels begin."""
+    manifest = load(at(target) if at.base else os.path.abspath(target), storage_options=at.options)  # noqa: PTH100  the name of a manifest
+    url = source("scene_001")
+    refs = manifest.arrays["data"].columnar()
+    begin = min(offset for chunk in range(16) for name, offset, _ in refs.ranges(chunk) if name == url)
+    assert len(manifest.sources) == len({record.url for record in manifest.sources}) == 4
+    return {("2001", 166): "old", ("2033", 230): "new"}[manifest.records[url].modified[:4], begin]
+
+
 @dataclass
 class Case:
     """A writer, and what tells whose output is there."""
@@ -284,6 +313,7 @@ CASES = {
     "refresh": Case(refreshed, "out.json", state_of_record, only_replaces=True),
     # what is up to date already is left as it is
     "refresh, parquet": Case(refreshed, "out.parquet", state_of_record, only_replaces=True, is_same_again=False),
+    "refresh, in parts": Case(renewed, "out.parquet", state_of_member, only_replaces=True, is_same_again=False),
     "cube, parquet": Case(grown, "out.parquet", state_of_cube, only_replaces=True),
     "cube, icechunk": Case(grown, "out.icechunk", state_of_cube, only_replaces=True, is_same_again=False),
     "cube, icechunk, parts": Case(
