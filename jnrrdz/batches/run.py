@@ -177,10 +177,10 @@ class Batch:
 
 def redacted_record(outcome: Outcome) -> dict[str, Any]:
     """Return a report's line, without the credentials that URLs may carry."""
-    record = outcome.record()
-    urls = {name: hidden(record[name]) for name in ("source", "output")}
-    texts = {name: redacted(value) for name, value in record.items() if isinstance(value, str)}
-    return {**record, **texts, **urls}
+    return {
+        name: hidden(value) if name in {"source", "output"} else redacted(value) if isinstance(value, str) else value
+        for name, value in outcome.record().items()
+    }
 
 
 class Jobs:

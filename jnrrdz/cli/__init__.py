@@ -141,6 +141,9 @@ def end_in_order() -> None:
 ALLOCATIONS = 100_000
 """Objects after which garbage is looked for: importing makes as many, and no garbage."""
 
+OFTEN = gc.get_threshold()
+"""How often Python looks for garbage: requests make some, 50 MB among 100,000 objects."""
+
 
 def main() -> None:
     """Run the command line."""

@@ -3,6 +3,7 @@
 A source that fails does not stop the others.  Progress goes to stderr, a line every few seconds.
 """
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
+from jnrrdz.cli import OFTEN
 from jnrrdz.cli.console import (
     ANNOTATED,
     SOME_FAILED,
@@ -224,6 +226,7 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
     if not (sources or selected["lists"] or selected["stac"]):
         raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
     console.hush_icechunk()
+    gc.set_threshold(*OFTEN)
     result = run.batch(
         (),
         output,

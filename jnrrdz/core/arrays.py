@@ -107,7 +107,7 @@ class VirtualGroup:
             else change(f"{prefix}{name}", child)
             for name, child in self.children.items()
         }
-        return replace(self, children=children)
+        return VirtualGroup(children, self.attributes, self.sources, self.origin)
 
     def with_refs(self, change: Callable[[ChunkRefs], ChunkRefs]) -> "VirtualGroup":
         """Return the same tree with other references of the same chunks."""

@@ -189,10 +189,9 @@ class ChunkRefs:
 
         `missing` marks the chunks that are absent (read as fill value); none where it is left out.
         """
-        offset = np.ascontiguousarray(np.ravel(offsets)).astype(np.int64, copy=False)
-        length = np.ascontiguousarray(np.ravel(lengths)).astype(np.int64, copy=False)
+        offset, length = (np.asarray(column, np.int64).ravel() for column in (offsets, lengths))
         indptr = np.arange(len(offset) + 1, dtype=np.int64)
-        if missing is not None and (absent := np.ravel(np.asarray(missing, bool))).any():
+        if missing is not None and (absent := np.asarray(missing, bool).ravel()).any():
             present = ~absent
             offset, length = offset[present], length[present]
             indptr = row_pointers(present)
@@ -252,7 +251,8 @@ class ChunkRefs:
     @cached_property
     def is_plain(self) -> bool:
         """Whether every chunk is one range."""
-        return len(self.source) == self.chunks and bool((self.counts == 1).all())
+        # as many ranges as chunks, and no chunk without one
+        return len(self.source) == self.chunks and bool((self.indptr[1:] != self.indptr[:-1]).all())
 
     @property
     def present(self) -> Ints:

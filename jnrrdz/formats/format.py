@@ -6,6 +6,7 @@ and imports nothing heavy for it.
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
@@ -58,8 +59,11 @@ class Format:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Return what one of the format's functions returns: `call("scan", ...)`."""
-        resolved: Callable[..., Any] = resolve_name(getattr(self, function))
-        return resolved(*arguments)
+        return _resolved(getattr(self, function))(*arguments)
+
+
+_resolved: Callable[[str], Callable[..., Any]] = cache(resolve_name)
+"""A function by its name; a batch asks for the same ones again and again."""
 
 
 @record

@@ -131,6 +131,20 @@ print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, signal.getsignal(signal
     assert shown == "True False\n"
 
 
+def test_a_batch_looks_for_garbage_as_often_as_python(cog, tmp_path):
+    code = """
+import atexit, gc
+usual = gc.get_threshold()
+atexit.register(lambda: print(gc.get_threshold() == usual))
+from jnrrdz.cli import main
+main()
+"""
+    for command, is_usual in (("batch", "True"), ("index", "False")):
+        words = [sys.executable, "-c", code, "-q", command, str(cog), "-o", f"{tmp_path}/{command}-{{stem}}.json"]
+        shown = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        assert shown.splitlines()[-1] == is_usual
+
+
 FULL = Path("/dev/full")
 
 

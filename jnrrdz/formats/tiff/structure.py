@@ -262,6 +262,9 @@ class TiffLayout:
 
     def floats(self, ifd: Ifd, tag: int) -> tuple[float, ...]:
         """Return the values of a numeric tag as floats; rationals are divided."""
+        entry = ifd.entries.get(tag)
+        if entry is not None and entry.type == FieldType.DOUBLE and entry.count <= FEW:
+            return struct.unpack(f"{self.order}{entry.count}d", self._data(ifd, entry, entry.nbytes))
         values = self.array(ifd, tag, limit=1 << 20)
         if values is None or values.dtype.kind == "S":
             return ()
