@@ -118,20 +118,22 @@ JPEG_TAIL = 1024  # writers pad their tiles
 ALPHA_TOO = 4  # PNG and WebP may leave out an opaque alpha channel, or add one
 LOSSLESS = 0xC3
 SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
+SEQUENTIAL = {0xC0, 0xC1}
+SOS = 0xDA
 STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
 
 
 def jpeg_size(data: bytes | memoryview) -> Size | None:
     """Return what a JPEG's frame header declares; None where there is no frame header."""
-    at = _frame_header(data)
+    at = _segment(data)
     if at is None:
         return None
     height, width = (int.from_bytes(data[place : place + 2], "big") for place in (at + 5, at + 7))
     return height, width, data[at + 9]
 
 
-def _frame_header(data: bytes | memoryview) -> int | None:
-    """Return where a JPEG's frame header begins."""
+def _segment(data: bytes | memoryview, markers: set[int] = SOF) -> int | None:
+    """Return where the first marker segment of some kinds begins in a JPEG, the frame header's if none are named."""
     at, end = 0, len(data) - 9
     while at < end:
         if data[at] != MARK:
@@ -141,7 +143,7 @@ def _frame_header(data: bytes | memoryview) -> int | None:
             at += 1
         elif marker in STANDALONE:
             at += 2
-        elif marker in SOF:
+        elif marker in markers:
             return at
         else:
             at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
@@ -193,7 +195,7 @@ def check_declared(compression: int, data: bytes | memoryview, height: int, widt
     if size is None:
         return None
     is_jpeg = read is jpeg_size
-    if is_jpeg and size[2] != samples and data[(_frame_header(data) or 0) + 1] == LOSSLESS:
+    if is_jpeg and size[2] != samples and data[(_segment(data) or 0) + 1] == LOSSLESS:
         # DNG has neighbours in a row as components, so that each is predicted from the next of its colour
         size = size[0], size[1] * size[2] // samples, samples
     most = samples if is_jpeg else max(samples, ALPHA_TOO)
@@ -232,11 +234,42 @@ WORD = 4
 COLOURS = 3
 
 
-def jpeg_words(
-    data: bytes | memoryview, height: int, width: int, *, tables: bytes | None, stored_as_rgb: bool
+ROWS_BELOW = 8
+"""Rows that a JPEG keeps below those that are wanted: libjpeg takes chroma from one of them."""
+
+
+def upper_rows(data: bytes | memoryview, height: int, rows: int) -> tuple[bytes | memoryview, int]:
+    """Return a JPEG whose first rows are those of the given one, and its height: the same where that saves nothing.
+
+    Its frame header declares fewer rows.  Where all components are in one sequential scan, a decoder then stops early.
+    """
+    rows += ROWS_BELOW
+    frame, scan = _segment(data), _segment(data, {SOS})
+    if rows >= height or frame is None or scan is None:
+        return data, height
+    if data[frame + 1] not in SEQUENTIAL or data[scan + 4] != data[frame + 9]:
+        return data, height
+    upper = bytearray(data)
+    struct.pack_into(">H", upper, frame + 5, rows)
+    return memoryview(upper), rows
+
+
+def jpeg_words(  # noqa: PLR0913  what a stream does not say itself
+    data: bytes | memoryview,
+    height: int,
+    width: int,
+    *,
+    tables: bytes | None,
+    stored_as_rgb: bool,
+    rows: int | None = None,
 ) -> NDArray[np.uint32]:
-    """Return the colours of a JPEG of exactly this size as words; what the decoder raises goes through."""
+    """Return the colours of a JPEG of exactly this size as words; what the decoder raises goes through.
+
+    Where no more than some rows are wanted, those below may be left out.
+    """
     colorspace: dict[str, Any] = {"colorspace": "RGB"} if stored_as_rgb else {}
+    if rows is not None:
+        data, height = upper_rows(data, height, rows)
     room = scratch(height * width * WORD + WORD)
     out = room[:-WORD].reshape(height, width, WORD)
     imagecodecs.jpeg8_decode(data, tables=tables, outcolorspace="RGBX", out=out, **colorspace)

@@ -17,6 +17,7 @@ import re
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from difflib import get_close_matches
 from typing import Any, NamedTuple, cast
 
@@ -343,6 +344,6 @@ def _tuned_array(array: "zarr.Array[Any]") -> "zarr.Array[Any]":
     dtype = metadata.data_type.to_native_dtype()
     codecs = checked(metadata.codecs, metadata.chunk_grid.chunk_shape, dtype.itemsize)
     pipeline = ReferencePipeline.from_codecs(in_c_order(codecs)).evolve_from_array_spec(spec)
-    tuned = object.__new__(ReferenceArray)  # zarr makes arrays of its own class only
-    vars(tuned).update(vars(inner), codec_pipeline=pipeline)
-    return zarr.Array(tuned)
+    tuned = copy(inner)
+    vars(tuned)["codec_pipeline"] = pipeline
+    return ReferenceArray(tuned)

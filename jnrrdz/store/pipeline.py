@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -25,12 +26,11 @@ from numpy.typing import NDArray
 from zarr.abc.codec import GetResult
 from zarr.abc.store import ByteGetter
 from zarr.codecs import BytesCodec, TransposeCodec
-from zarr.core.array import AsyncArray
 from zarr.core.array_spec import ArraySpec
-from zarr.core.buffer import BufferPrototype, NDBuffer, default_buffer_prototype
+from zarr.core.buffer import NDBuffer, default_buffer_prototype, numpy_buffer_prototype
 from zarr.core.chunk_utils import fill_value_or_default
 from zarr.core.codec_pipeline import FusedCodecPipeline, _get_pool, _resolve_max_workers
-from zarr.core.indexing import BasicIndexer, Indexer, IntDimIndexer, OrthogonalIndexer, SelectorTuple, SliceDimIndexer
+from zarr.core.indexing import BasicIndexer, IntDimIndexer, OrthogonalIndexer, SelectorTuple, SliceDimIndexer
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 
 from jnrrdz.codecs.base import chunks_at_once
@@ -144,7 +144,10 @@ def _told(batch: Sequence[Item]) -> Iterator[None]:
 
 
 def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
-    """Do work on several threads until nothing is pending; raises what the earliest that failed raised."""
+    """Do work on several threads, of which this is one, until nothing is pending.
+
+    Raises what the earliest that failed raised.
+    """
     begun: dict[int, int] = {}
 
     def drain(worker: int) -> None:
@@ -159,11 +162,17 @@ def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> No
         finally:
             pending.clear()  # where one has failed, the others stop
 
-    pool = _get_pool(workers)
-    tasks = [pool.submit(drain, worker) for worker in range(min(workers, len(pending)))]
-    wait(tasks)
-    for worker in sorted(begun, key=begun.__getitem__):
-        tasks[worker].result()
+    helpers = min(workers, len(pending)) - 1
+    tasks = [_get_pool(helpers).submit(drain, worker) for worker in range(helpers)]
+    try:
+        drain(helpers)
+        begun.pop(helpers, None)
+    finally:
+        wait([task for task in tasks if not task.cancel()])
+        for worker in sorted(begun, key=begun.__getitem__):
+            if worker == helpers:
+                break  # its error is under way
+            tasks[worker].result()
 
 
 class Placer(Protocol):
@@ -233,25 +242,28 @@ type Task = tuple[int, int]
 class Window:
     """A window of an array whose chunks are read many at once."""
 
-    def __init__(self, array: "ReferenceArray", axes: Sequence[Axis], spec: ArraySpec, placer: Placer) -> None:
+    def __init__(
+        self, array: "ReferenceArray", axes: Sequence[Axis], shape: tuple[int, ...], spec: ArraySpec, placer: Placer
+    ) -> None:
         self._store: Any = array.store_path.store
         self._array = array
         self._axes = axes
+        self._shape = shape
         self._spec = spec
         self._placer = placer
         self._leads = list(product(*(axis.within for axis in axes[:-1])))
         self._lead_places = [sum(places, ()) for places in product(*(axis.places for axis in axes[:-1]))]
 
-    def read(self, shape: tuple[int, ...], workers: int) -> NDArray[Any]:
+    def read(self) -> NDArray[Any]:
         """Return the elements of the window."""
-        out = np.empty(shape, self._spec.dtype.to_native_dtype(), order=self._array.config.order)
+        out = np.empty(self._shape, self._spec.dtype.to_native_dtype(), order=self._array.config.order)
         ranges = self._store.ranges_of(self._array.store_path.path, [axis.chunks for axis in self._axes])
+        if len(ranges.counts) == 1:
+            self._fill((0, 1), ranges, out)
+            return out
+        workers = _resolve_max_workers()
         tasks = list(self._tasks(ranges, workers))
-        if workers == 1 or len(tasks) == 1:
-            for task in tasks:
-                self._fill(task, ranges, out)
-        else:
-            _shared(lambda number: self._fill(tasks[number], ranges, out), deque(range(len(tasks))), workers)
+        _shared(lambda number: self._fill(tasks[number], ranges, out), deque(range(len(tasks))), workers)
         return out
 
     def _tasks(self, ranges: Ranges, workers: int) -> Iterator[Task]:
@@ -296,43 +308,65 @@ class Window:
         grid = np.unravel_index(number, [len(axis.chunks) for axis in self._axes])
         index = tuple(axis.chunks[int(at)] for axis, at in zip(self._axes, grid, strict=True))
         key = self._array.store_path / self._array.metadata.encode_chunk_key(index)
-        pipeline: Any = self._array.codec_pipeline
+        pipeline: Any = self._array.async_array.codec_pipeline
         whole = self._spec.prototype.nd_buffer.from_numpy_array(out)
         pipeline.read_sync([(key, self._spec, selection, where, False)], whole, max_workers=1)
 
 
-_INDEXERS = (BasicIndexer, OrthogonalIndexer)
-"""What `array[...]` and `oindex` make of selections: axes that are independent of each other."""
+class ReferenceArray(zarr.Array[ArrayV3Metadata]):
+    """An array of references that reads windows of local files many chunks at once, in the thread that asks for them.
 
+    zarr would send them to its event loop and wait for it: half a millisecond.
+    """
 
-class ReferenceArray(AsyncArray[ArrayV3Metadata]):
-    """An array of references that reads windows of local files many chunks at once."""
-
-    async def _get_selection(
-        self, indexer: Indexer, *, prototype: BufferPrototype, out: NDBuffer | None = None, fields: Any = None
+    def get_basic_selection(
+        self, selection: Any = Ellipsis, *, out: Any = None, prototype: Any = None, fields: Any = None
     ) -> Any:
-        window = None
-        if out is None and not fields and isinstance(indexer, _INDEXERS) and 0 not in (indexer.shape or (0,)):
-            window = self._window(indexer, prototype)
-        if window is None:
-            return await super()._get_selection(indexer, prototype=prototype, out=out, fields=fields)
-        return await asyncio.to_thread(window.read, indexer.shape, _resolve_max_workers())
+        """Return the elements of a window."""
+        if self._reading is not None and out is None and prototype is None and not fields:
+            window = self._window(BasicIndexer(selection, self.shape, self._chunk_grid))
+            if window is not None:
+                return window.read()
+        return super().get_basic_selection(selection, out=out, prototype=prototype, fields=fields)
 
-    def _window(self, indexer: BasicIndexer | OrthogonalIndexer, prototype: BufferPrototype) -> Window | None:
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Return the elements of a window."""
+        if self._reading is not None and out is None and prototype is None and not fields:
+            window = self._window(OrthogonalIndexer(selection, self.shape, self._chunk_grid))
+            if window is not None:
+                return window.read()
+        return super().get_orthogonal_selection(selection, out=out, fields=fields, prototype=prototype)
+
+    def _window(self, indexer: BasicIndexer | OrthogonalIndexer) -> Window | None:
         """Return a window that can be read many chunks at once; None for any other."""
-        store, pipeline, grid = self.store_path.store, self.codec_pipeline, self.metadata.chunk_grid
+        if self._reading is None or 0 in (indexer.shape or (0,)):
+            return None
+        if default_buffer_prototype() != numpy_buffer_prototype():
+            return None
+        axes = [Axis.of(*one) for one in zip(indexer.dim_indexers, self._reading[0].shape, strict=True)]
+        known = [axis for axis in axes if axis is not None]
+        return Window(self, known, indexer.shape, *self._reading) if len(known) == len(axes) else None
+
+    @cached_property
+    def _reading(self) -> tuple[ArraySpec, Placer] | None:
+        """What decodes chunks many at once; None where only zarr's own way reads them."""
+        store, pipeline, grid = self.store_path.store, self.async_array.codec_pipeline, self.metadata.chunk_grid
         if not isinstance(store, ReferenceStore) or not isinstance(pipeline, ReferencePipeline):
             return None
-        if prototype != default_buffer_prototype() or not self.config.read_missing_chunks:
+        if not isinstance(grid, RegularChunkGridMetadata) or not self.config.read_missing_chunks:
             return None
-        if not isinstance(grid, RegularChunkGridMetadata) or not store.reads_at_once(self.store_path.path):
+        if not store.reads_at_once(self.store_path.path):
             return None
-        sizes = grid.chunk_shape
-        axes = [Axis.of(one, size) for one, size in zip(indexer.dim_indexers, sizes, strict=True)]
-        spec = ArraySpec(sizes, self.metadata.dtype, self.metadata.fill_value, self.config, prototype)
-        known = [axis for axis in axes if axis is not None]
+        prototype = numpy_buffer_prototype()
+        spec = ArraySpec(grid.chunk_shape, self.metadata.dtype, self.metadata.fill_value, self.config, prototype)
         try:
-            placer = pipeline.placer(spec) if len(known) == len(axes) else None
+            placer = pipeline.placer(spec)
         except _REFUSALS:  # zarr's own way tells what is wrong, and of which chunk
             return None
-        return None if placer is None else Window(self, known, spec, placer)
+        return None if placer is None else (spec, placer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the array without its decoders, which are made again."""
+        return {"_async_array": self._async_array}

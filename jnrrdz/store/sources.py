@@ -37,11 +37,10 @@ from jnrrdz.errors import (
     UntrustedSourceWarning,
 )
 from jnrrdz.formats.n5.attributes import ATTRIBUTES
-from jnrrdz.manifests.columns import Ints
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import ByteSource, ObjectState, is_absent, since_listed, since_scanned
+from jnrrdz.sources.base import ByteSource, ObjectState, Span, is_absent, since_listed, since_scanned
 from jnrrdz.sources.local import modified_at
 from jnrrdz.sources.url import local_path
 
@@ -274,26 +273,22 @@ class SourcePool:
             return self._read(*wanted[0], expected)
         return b"".join([self._read(*one, expected) for one in wanted])
 
-    def pieces(self, url: str, offset: Ints, length: Ints) -> list[memoryview | None]:
+    def pieces(self, url: str, spans: list[Span]) -> Sequence[memoryview | None]:
         """Return pieces of a local file, near ones read at once; None for those that have to be read by themselves.
 
         That is so for pieces that are not all there, and for all where the file cannot be read: `read` says why.
         """
         try:
             opened = self.opened(url)
-            ends = offset + length
-            first, last = int(offset.min()), int(ends.max())
-            size = opened.source.validators.size
-            if not opened.local or last > size or (offset > size - length).any():
-                return [None] * len(offset)
-            if last - first <= 2 * int(length.sum()) + ranges.GAP:
+            first, last = min(spans)[0], max(stop for _, stop in spans)
+            if not opened.local or last > opened.source.validators.size:
+                return [None] * len(spans)
+            if last - first <= 2 * sum(stop - start for start, stop in spans) + ranges.GAP:
                 data = memoryview(opened.source.read([(first, last)])[0])
-                spans = zip((offset - first).tolist(), (ends - first).tolist(), strict=True)
-                return [data[start:stop] for start, stop in spans]
-            spans = zip(offset.tolist(), ends.tolist(), strict=True)
-            return [memoryview(data) for data in opened.source.read(list(spans))]
+                return [data[start - first : stop - first] for start, stop in spans]
+            return [memoryview(data) for data in opened.source.read(spans)]
         except JnrrdzError:
-            return [None] * len(offset)
+            return [None] * len(spans)
 
     def _read(self, url: str, offset: int, length: int, expected: ObjectState | None) -> bytes:
         if not length:

@@ -5,6 +5,7 @@ decided about it, and why: docs/decisions/002-reference-store.md.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
@@ -22,6 +23,7 @@ from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints, Ranges
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
+from jnrrdz.sources.base import Span
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.store.sources import Batches, Opener, SourcePool, WholeFiles
 
@@ -237,13 +239,15 @@ class ReferenceStore(Store):
     def chunks_at(self, ranges: Ranges, first: int, stop: int) -> list[memoryview | None]:
         """Return the bytes of a run of chunks, near ones read at once; None for those that `get` has to read."""
         found: list[memoryview | None] = [None] * (stop - first)
-        is_one = ranges.counts[first:stop] == 1
-        sources = ranges.source[first:stop]
-        for source in np.unique(sources[is_one]).tolist():
-            places = np.flatnonzero(is_one & (sources == source))
-            spans = ranges.offset[first + places], ranges.length[first + places]
-            pieces = self._pool.pieces(ranges.urls[source], *spans)
-            for place, piece in zip(places.tolist(), pieces, strict=True):
+        spans: defaultdict[int, dict[int, Span]] = defaultdict(dict)
+        columns = (ranges.counts, ranges.source, ranges.offset, ranges.length)
+        rows = zip(*(column[first:stop].tolist() for column in columns), strict=True)  # of few, numpy takes longer
+        for place, (count, source, offset, length) in enumerate(rows):
+            if count == 1:
+                spans[source][place] = offset, offset + length
+        for source, wanted in spans.items():
+            pieces = self._pool.pieces(ranges.urls[source], list(wanted.values()))
+            for place, piece in zip(wanted, pieces, strict=True):
                 found[place] = piece
         return found
 

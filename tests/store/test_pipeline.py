@@ -12,6 +12,7 @@ from zarr.codecs import BytesCodec, TransposeCodec
 from zarr.core.array_spec import ArrayConfig, ArraySpec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.buffer.cpu import NDBuffer
+from zarr.core.codec_pipeline import _get_pool
 from zarr.core.dtype import UInt16
 from zarr.registry import get_codec_class
 
@@ -93,6 +94,15 @@ def test_every_turn_is_taken_once(workers, count):
     done = []
     _shared(done.append, deque(range(count)), workers)
     assert sorted(done) == list(range(count))
+
+
+def test_threads_that_are_busy_elsewhere_are_not_waited_for():
+    free, done = threading.Event(), []
+    others = [_get_pool(1).submit(free.wait, 60) for _ in range(64)]
+    _shared(lambda number: done.append((number, threading.current_thread())), deque(range(5)), 2)
+    free.set()
+    assert done == [(number, threading.current_thread()) for number in range(5)]
+    assert all(other.result() for other in others)
 
 
 def test_of_two_that_fail_the_earlier_is_told_and_the_rest_are_left():

@@ -1,18 +1,21 @@
 """Windows whose chunks are read many at once hold what tifffile reads, in every kind of chunk, and errors stay told."""
 
+import io
 import json
 import os
+import pickle
 
 import numpy as np
 import pytest
 import tifffile
 import zarr
-from zarr.buffer import default_buffer_prototype
+from PIL import Image
 from zarr.core.indexing import BasicIndexer
 
 import jnrrdz
 from jnrrdz.codecs.base import chunks_at_once
 from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.formats.image_streams import upper_rows
 from jnrrdz.manifests.columns import Ranges
 from jnrrdz.store.pipeline import Window
 
@@ -55,7 +58,7 @@ def opened(tmp_path, form="json"):
 def reads_at_once(array):
     """Whether zarr is not asked for the chunks one by one."""
     indexer = BasicIndexer((slice(None),) * array.ndim, array.shape, array._chunk_grid)  # noqa: SLF001  no other way
-    return array.async_array._window(indexer, default_buffer_prototype()) is not None  # noqa: SLF001  no other way
+    return array._window(indexer) is not None  # noqa: SLF001  no other way
 
 
 @pytest.fixture
@@ -98,6 +101,46 @@ def test_colours_stand_in_their_planes(tmp_path, alone, compression):
     for window in (*WINDOWS, np.s_[1], np.s_[::2, 3:50, 60]):
         np.testing.assert_array_equal(array[window], expected[window], strict=True)
     assert not alone
+
+
+@pytest.mark.parametrize("subsampling", [(1, 1), (2, 1), (2, 2), (4, 1)])
+def test_upper_rows_of_a_jpeg_are_those_of_the_whole(tmp_path, subsampling):
+    noise = np.random.default_rng(3).integers(0, 256, (96, 96, 3)).astype("u1")
+    tifffile.imwrite(
+        tmp_path / "a.tif", noise, tile=(96, 96), compression="jpeg", photometric="rgb", subsampling=subsampling
+    )
+    expected = np.moveaxis(tifffile.imread(tmp_path / "a.tif"), -1, 0)
+    array = opened(tmp_path)
+    for stop in range(1, 97):
+        np.testing.assert_array_equal(array[:, :stop], expected[:, :stop], strict=True)
+        np.testing.assert_array_equal(array[1, stop - 1, 7:9], expected[1, stop - 1, 7:9], strict=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 3}])
+def test_a_jpeg_that_cannot_end_early_is_left_whole(options):
+    noise = np.random.default_rng(3).integers(0, 256, (96, 64, 3)).astype("u1")
+    stream = io.BytesIO()
+    Image.fromarray(noise).save(stream, "JPEG", subsampling=2, **options)
+    whole, data = np.asarray(Image.open(stream)), stream.getvalue()
+    upper, height = upper_rows(data, 96, 40)
+    assert height == (96 if "progressive" in options else 48)
+    assert len(upper) == len(data)
+    with Image.open(io.BytesIO(upper)) as image:
+        assert image.size == (64, height)
+        np.testing.assert_array_equal(np.asarray(image)[:40], whole[:40])
+    assert upper_rows(data, 96, 88) == (data, 96)  # nothing is saved
+    assert upper_rows(data[:40], 96, 8) == (data[:40], 96)
+
+
+def test_zarr_is_not_asked_for_windows(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "a.tif", picture("u2", (64, 64)), tile=(16, 16), compression="zlib")
+    array = pickle.loads(pickle.dumps(opened(tmp_path)))
+    expected = tifffile.imread(tmp_path / "a.tif")
+    monkeypatch.setattr(zarr.Array, "get_basic_selection", None)
+    monkeypatch.setattr(zarr.Array, "get_orthogonal_selection", None)
+    np.testing.assert_array_equal(array[3:20, 5:60], expected[3:20, 5:60], strict=True)
+    np.testing.assert_array_equal(array.oindex[3:20, 7], expected[3:20, 7], strict=True)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(array))[...], expected, strict=True)
 
 
 def test_chunks_of_parquet_records_and_absent_ones(tmp_path):

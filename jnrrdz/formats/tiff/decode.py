@@ -366,7 +366,8 @@ class TileDecoder:
     def place(self, data: memoryview, selection: Any, out: NDArray[Any]) -> None:
         """Put what is selected of a chunk to its place, without a copy on the way where that can be."""
         if not self._is_stream:
-            np.copyto(out, self._decoded(data)[selection], casting="unsafe")  # words to their lowest byte
+            rows = selection[-2].stop if isinstance(selection[-2], slice) else selection[-2] + 1
+            np.copyto(out, self._decoded(data, rows)[selection], casting="unsafe")  # words to their lowest byte
             return
         elements = self._streamed(data)
         if self.config.predictor == Predictor.FLOATING_POINT:
@@ -396,8 +397,11 @@ class TileDecoder:
             raise MalformedError(f"{len(flat)} bytes where {nbytes} belong")
         return np.frombuffer(flat, stored).reshape(shape)
 
-    def _decoded(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the chunk's pixels, which may be `image_streams`' words whose lowest bytes are the colours."""
+    def _decoded(self, data: bytes | memoryview, rows: int | None = None) -> NDArray[Any]:
+        """Return the chunk's pixels, which may be `image_streams`' words whose lowest bytes are the colours.
+
+        Where no more than some rows are wanted, those below may be left out.
+        """
         config = self.config
         if config.jpeg_header is not None and bytes(data[:2]) != SOI:
             data = b"".join((config.jpeg_header, data, EOI))
@@ -418,8 +422,8 @@ class TileDecoder:
                 return webp_words(data, height, width).reshape(self.shape)
             # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
             plain = config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
-            words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain)
-            return words.reshape(self.shape)
+            words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain, rows=rows)
+            return words.reshape(*self.shape[:-2], *words.shape[1:])
         except JnrrdzError:
             raise
         except DECODER_ERRORS as error:
