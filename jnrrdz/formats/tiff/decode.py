@@ -209,6 +209,9 @@ STREAMED = {
 """Schemes of streams whose decoders write to where they are told."""
 
 
+PLANES = 3
+"""Axes of chunks that are bands, rows and columns."""
+
 PREDICTED = {int(Predictor.HORIZONTAL): "ui", int(Predictor.FLOATING_POINT): "f"}
 """Kinds of elements that a predictor is for."""
 
@@ -376,6 +379,11 @@ class TileDecoder:
                 np.copyto(octets[name], np.moveaxis(plane, -1, 0).reshape(self.shape)[selection])
             return
         if self.config.predictor == Predictor.HORIZONTAL:
+            *bands, rows, columns = selection
+            if out.ndim == len(selection) <= PLANES and not columns.start:  # slices, and nothing before them is needed
+                place = np.moveaxis(out, 0, -1) if bands else out[..., np.newaxis]
+                imagecodecs.delta_decode(elements[rows, columns, *bands], axis=1, out=place)
+                return
             elements = imagecodecs.delta_decode(elements, axis=1, out=elements)
         np.copyto(out, np.moveaxis(elements, -1, 0).reshape(self.shape)[selection])
 
