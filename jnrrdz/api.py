@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jnrrdz.core.arrays import VirtualGroup, html_table
-from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.manifests.manifest import format_of, from_group, manifest_form, write_form
+from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import (
     Access,
     IndexChoices,
@@ -24,6 +23,7 @@ from jnrrdz.options import (
 )
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import is_same, local_path
+from jnrrdz.store.opened import loaded, opened
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from jnrrdz.formats.scanning import Scanned
     from jnrrdz.store.store import ReferenceStore
-
-MAGIC_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -225,52 +223,19 @@ def open_store(
     from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which no scan needs
 
     wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
-    return with_pyramids(open_stored(refs, options=wanted, access=reach), virtual_levels, downsample)
+    return with_pyramids(opened(refs, wanted, reach).store, virtual_levels, downsample)
 
 
 def open_stored(
     refs: str | os.PathLike[str] | VirtualGroup, *, options: ScanOptions | None = None, access: Access | None = None
 ) -> "ReferenceStore":
     """Return the store without computed levels: what has references, and nothing else."""
-    from jnrrdz.store.store import ReferenceStore  # noqa: PLC0415  zarr, which no scan needs
-
-    wanted, reach = options or ScanOptions(), access or Access()
-    if isinstance(refs, VirtualGroup):
-        from jnrrdz.core.physical import physical  # noqa: PLC0415  as above
-
-        group = physical(refs) if wanted.physical else refs
-        return ReferenceStore(from_group(group), source_options=reach.source_options, allow=("*",))
-    url = os.fspath(refs)
-    if manifest_form(url) is not None:
-        if changed := wanted.changed():
-            named = ", ".join(f"{name}={value!r}" for name, value in changed.items())
-            raise UnsupportedError(
-                f"a manifest is read as it was written; index its source with {named}", url=url, field=named
-            )
-        store = manifest_store(url, reach)
-        if not is_osml(store.manifest.documents.node("")):
-            return store
-        from jnrrdz.codecs.osml import adopted_documents  # noqa: PLC0415  every format's decoders
-
-        # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
-        documents = adopted_documents(store.manifest.documents, lambda path: store.source_head(path, MAGIC_BYTES))
-        return store.with_documents(documents)
-    group = _scanned(url, wanted, reach).group
-    own = reach.source_options if reach.source_options is not None else reach.storage_options
-    return ReferenceStore(from_group(group), source_options=own, allow=("*",))
+    return opened(refs, options or ScanOptions(), access or Access()).store
 
 
 def manifest_store(url: str, access: Access) -> "ReferenceStore":
     """Return the store of a manifest as its writer left it; no source is opened."""
-    from jnrrdz.store.store import open_store as open_manifest  # noqa: PLC0415  zarr, which no scan needs
-
-    return open_manifest(
-        url,
-        storage_options=access.storage_options,
-        source_options=access.source_options,
-        allow=access.allow,
-        templates=access.template_overrides,
-    )
+    return loaded(url, access).plain_store()
 
 
 def open_group(
@@ -329,7 +294,9 @@ def open_dataset(
     """
     import xarray as xr  # noqa: PLC0415  more than half of the time that a command starts in, which needs none
 
-    return xr.open_dataset(refs, engine="jnrrdz", group=group, chunks=chunks, **options)  # type: ignore[arg-type]
+    from jnrrdz.engine import JnrrdzBackend  # noqa: PLC0415  by its name, xarray would import every other engine too
+
+    return xr.open_dataset(refs, engine=JnrrdzBackend, group=group, chunks=chunks, **options)  # type: ignore[arg-type]
 
 
 def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -> "xr.DataTree":
@@ -344,4 +311,6 @@ def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -
     """
     import xarray as xr  # noqa: PLC0415  the same
 
-    return xr.open_datatree(refs, engine="jnrrdz", **options)  # type: ignore[arg-type]
+    from jnrrdz.engine import JnrrdzBackend  # noqa: PLC0415  the same
+
+    return xr.open_datatree(refs, engine=JnrrdzBackend, **options)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 It claims what it recognises by content: reference manifests with Zarr v3 metadata.  kerchunk's own v2 files are left
 to kerchunk, and image files to whoever asks for them by `engine="jnrrdz"`.  xarray imports every engine that is
-installed when it opens whatever file: zarr, and what opens manifests, is imported for those alone.
+installed when it opens whatever file: what opens manifests is imported for those alone, and zarr for their chunks.
 Interface: https://docs.xarray.dev/en/stable/internals/how-to-add-new-backend.html
 """
 
@@ -15,17 +15,18 @@ from xarray.backends import BackendEntrypoint
 
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.options import AccessChoices, ScanChoices
+from jnrrdz.options import Access, AccessChoices, ScanChoices, ScanOptions, with_choices
 from jnrrdz.redact import bare
 
 if TYPE_CHECKING:
+    from jnrrdz.store.opened import Opened
     from jnrrdz.store.store import ReferenceStore
 
+LEVELS = ("virtual_levels", "downsample")
 OPENING = (
     "options",
     "access",
-    "virtual_levels",
-    "downsample",
+    *LEVELS,
     *AccessChoices.__annotations__,
     *ScanChoices.__annotations__,
 )
@@ -71,8 +72,8 @@ class JnrrdzBackend(BackendEntrypoint):
         """Return the full-resolution image, or the group that is named; options are `open_store`'s and xarray's."""
         from jnrrdz.store.xarray import dataset  # noqa: PLC0415  see the module
 
-        store = _open(filename_or_obj, options)
-        return _named(dataset(store, group=group, drop_variables=drop_variables, **options), filename_or_obj)
+        opened = _open(filename_or_obj, options)
+        return _named(dataset(opened, group=group, drop_variables=drop_variables, **options), filename_or_obj)
 
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
@@ -80,8 +81,7 @@ class JnrrdzBackend(BackendEntrypoint):
         """Return the dataset of every group, by path; options are `open_store`'s and xarray's."""
         from jnrrdz.store.xarray import datasets  # noqa: PLC0415  see the module
 
-        store = _open(filename_or_obj, options)
-        found = datasets(store, group=group, **options)
+        found = datasets(_open(filename_or_obj, options), group=group, **options)
         return {path: _named(each, filename_or_obj) for path, each in found.items()}
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -96,11 +96,23 @@ def _named(found: xr.Dataset, filename_or_obj: Any) -> xr.Dataset:
     return found
 
 
-def _open(filename_or_obj: Any, options: dict[str, Any]) -> "ReferenceStore":
-    """Return the store, taking from the options what is for opening it."""
+def _open(filename_or_obj: Any, options: dict[str, Any]) -> "Opened | ReferenceStore":
+    """Return what is opened, taking from the options what is for opening it.
+
+    Computed levels, and what osml-imagery-io leaves out of its manifests, are a store's; zarr is imported for those.
+    """
     if not isinstance(filename_or_obj, str | os.PathLike | VirtualGroup):
         kind = type(filename_or_obj).__name__
         raise UnsupportedError(f"a {kind} where a path, a URL or a VirtualGroup is read")
-    from jnrrdz.api import open_store  # noqa: PLC0415  see the module
+    from jnrrdz.store.opened import opened  # noqa: PLC0415  see the module
 
-    return open_store(filename_or_obj, **{name: options.pop(name) for name in OPENING if name in options})
+    choices = {name: options.pop(name) for name in OPENING if name in options}
+    levels = {name: choices.pop(name) for name in LEVELS if name in choices}
+    scanned, access = choices.pop("options", None), choices.pop("access", None)
+    records = with_choices(choices, scanned or ScanOptions(), access or Access())
+    found = opened(filename_or_obj, *records)
+    if not levels and found.is_whole:
+        return found
+    from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which others do not need
+
+    return with_pyramids(found.store, levels.get("virtual_levels", 0), levels.get("downsample", "average"))

@@ -106,11 +106,12 @@ print(*sorted({UNNEEDED | {"pyproj"}!r} & set(sys.modules)))
     assert jnrrdz.open_group(tmp_path / "a.json")["data"].shape == (40, 50)
 
 
-UNOPENED = {"dask", "scipy", "aiohttp", "yarl", "tifffile", "imagecodecs", "pyproj", "jnrrdz.core.physical"}
+UNOPENED = {"dask", "scipy", "zarr", "numcodecs", "jnrrdz.store.store", "aiohttp", "yarl", "tifffile", "imagecodecs"}
+UNOPENED |= {"pyproj", "jnrrdz.core.physical"}
 UNOPENED |= {"jnrrdz.formats.scanning", "jnrrdz.formats.neighbours", "jnrrdz.manifests.in_place"}
 
 
-def test_opening_a_dataset_imports_neither_dask_nor_what_scans(tmp_path):
+def test_opening_a_dataset_imports_neither_zarr_nor_dask_nor_what_scans(tmp_path):
     pixels = np.arange(3 * 40 * 50, dtype="u2").reshape(3, 40, 50)
     place = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 300000, 0, -10, 5000000)}
     jnrrdz.index(writers.geotiff(tmp_path / "a.tif", pixels, **place), tmp_path / "a.json")
@@ -122,6 +123,16 @@ print(*sorted({UNOPENED!r} & set(sys.modules)))
 print(*(int(dataset[axis][1]) for axis in ("band", "y", "x")))
 """
     assert ran(code, str(tmp_path / "a.json")) == "\n2 4999985 300015\n"
+
+
+def test_our_own_function_asks_no_other_engine(tmp_path, images):
+    jnrrdz.index(images[0], tmp_path / "a.json")
+    code = """
+import sys, jnrrdz
+jnrrdz.open_dataset(sys.argv[1]), jnrrdz.open_datatree(sys.argv[1])
+print(*sorted({"kerchunk", "rioxarray", "zarr"} & set(sys.modules)))
+"""
+    assert ran(code, str(tmp_path / "a.json")) == "\n"
 
 
 def test_the_engine_costs_who_opens_other_files_no_zarr():

@@ -17,48 +17,13 @@ from zarr.registry import _codec_registries, get_codec_class, register_codec
 
 from jnrrdz import codecs
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import Lz4Config
+from jnrrdz.core.codecs import ARRAY_STEPS, BYTES_STEPS, CRC32C, OWN, PACKERS, PIXELS, SHARDING, Lz4Config
 from jnrrdz.core.configuration import Codec as Entry
 from jnrrdz.core.configuration import CodecSpec, is_integer, shown
 from jnrrdz.errors import MalformedError, UnsupportedError
 
-OWN: Mapping[str, str] = {
-    names.OFFSET: "OffsetCodec",
-    names.PAD: "PadCodec",
-    names.LINEAR: "LinearCodec",
-    names.RESHAPE: "ReshapeCodec",
-    names.SQUEEZE: "SqueezeCodec",
-    names.LZ4: "Lz4Codec",
-    names.N5_DEFAULT: "N5DefaultCodec",
-    names.TIFF_TILE: "TiffTileCodec",
-    names.JPEG2000: "Jpeg2000Codec",
-    names.JPEG2000_WINDOW: "Jpeg2000WindowCodec",
-    names.TILE: "JnrrdTileCodec",
-    names.JBP_BLOCK: "JbpBlockCodec",
-    names.JBP_JPEG: "JbpJpegCodec",
-    names.NITF_VQ: "NitfVqCodec",
-    f"{names.OSML}tiff-tile": "OsmlTiffTileCodec",
-    f"{names.OSML}jpeg2000": "OsmlBlocksCodec",
-    f"{names.OSML}jbp-block": "OsmlBlocksCodec",
-    f"{names.OSML}jpeg": "OsmlBlocksCodec",
-    f"{names.OSML}dted": "OsmlUnreadCodec",
-}
-"""Our classes in `jnrrdz.codecs` by the names of their codecs: what the entry points say to zarr."""
-
-CRC32C = "crc32c"
-ARRAY_STEPS = (names.TRANSPOSE, names.SCALE_OFFSET, names.CAST_VALUE, names.LINEAR, names.RESHAPE, names.SQUEEZE)
-BYTES_STEPS = (names.OFFSET, names.PAD, CRC32C, *names.FILTERS)
-PACKERS = (*names.COMPRESSORS, *(name for name in OWN if name.startswith(names.OSML)))
-"""What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
-
-SHARDING = "sharding_indexed"
 MOST_IN_A_SHARD = 1 << 20
 """Chunks of a shard: zarr makes room for each of them, whether it is there or not."""
-
-PIXELS = (names.BYTES, SHARDING, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
-"""What makes bytes of an array, and is told by the array's type how many there may be."""
-
-LISTED = frozenset((*ARRAY_STEPS, *PIXELS, *PACKERS, *BYTES_STEPS))
 
 RULE = (
     f"a manifest's arrays have, in this order, any of {', '.join(ARRAY_STEPS)}; one codec from elements to bytes; "

@@ -26,9 +26,10 @@ from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
+from jnrrdz.manifests.documents import below, choice, no_such_group
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
-from jnrrdz.store.group import below, choice, no_such_group, reference_array
+from jnrrdz.store.group import reference_array
 from jnrrdz.store.store import ReferenceStore
 
 PERCENTILES = (2.0, 98.0)
@@ -142,7 +143,7 @@ def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
     try:
         if how.group is None and (segments := _segments(store)):
             return Picture(_laid_out(store, segments, how))
-        path = choice(store).path if how.group is None else how.group.strip("/")
+        path = choice(store.manifest.documents).path if how.group is None else how.group.strip("/")
         return Picture(_upright(_drawn(store, path, how, None).rgba(how.stretch), store, path))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         # attributes are the manifest's own words: colours that are none, places that are no numbers
@@ -171,7 +172,7 @@ class _Image(Node):
     def of(cls, store: ReferenceStore, place: str) -> "_Image":
         """Return the picture among the arrays of a group: the one with the most rows and columns."""
         if not store.manifest.documents.node(place):
-            raise no_such_group(store, place)
+            raise no_such_group(store.manifest.documents, place, str(store))
         found = below(store.manifest.documents, place).items()
         images = [
             cls(path, dict(node))

@@ -25,9 +25,10 @@ from jnrrdz import api
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
+from jnrrdz.manifests.documents import choice, no_such_group
 from jnrrdz.options import Access, AccessChoices, StorageOptions
 from jnrrdz.sources.url import local_path
-from jnrrdz.store.group import ReferenceGroup, choice, no_such_group, reference_group
+from jnrrdz.store.group import ReferenceGroup, reference_group
 
 SPACE = ("x", "y", "z")
 
@@ -136,11 +137,11 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
     try:
         wanted = "" if options.group is None else options.group.strip("/")
         if options.group is None:
-            chosen = choice(store)
-            chosen.warn(store)
+            chosen = choice(store.manifest.documents)
+            chosen.warn(store.manifest.documents)
             wanted = chosen.path
         if wanted and not store.manifest.documents.node(wanted):
-            raise no_such_group(store, wanted)
+            raise no_such_group(store.manifest.documents, wanted, str(store))
         path, array = _array_at(reference_group(store), wanted)
         mapping = array.attrs.get("grid_mapping")
         group = reference_group(store, path)

@@ -26,7 +26,7 @@ from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
 from jnrrdz.records import record
-from jnrrdz.redact import bare, record_repr
+from jnrrdz.redact import bare, hidden, record_repr
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import below, local_path, without_query
@@ -69,6 +69,12 @@ class Manifest:
     """The folder of chunks that the manifest itself holds (Icechunk's native ones), and fsspec's options for it."""
 
     __repr__ = record_repr
+
+    def __str__(self) -> str:
+        if self.url:
+            return hidden(self.url)
+        first = hidden(self.sources[0].url) if self.sources else "a group in memory"
+        return f"{first} and {len(self.sources) - 1} more" if len(self.sources) > 1 else first
 
     @property
     def records(self) -> Mapping[str, SourceRecord]:

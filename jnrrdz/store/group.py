@@ -13,13 +13,10 @@ names the block in its errors.  The arrays' metadata stay as they are.
 
 import base64
 import itertools
-import re
-import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from difflib import get_close_matches
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import zarr
 from numpy.typing import NDArray
@@ -34,9 +31,8 @@ from jnrrdz.codecs.chains import checked_document, own_codec
 from jnrrdz.core import codecs as codec_n5
 from jnrrdz.core.codecs import BYTES, OFFSET, PAD
 from jnrrdz.core.configuration import CodecSpec
-from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
+from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
-from jnrrdz.manifests.documents import Documents
 from jnrrdz.store.pipeline import Item, ReferenceArray, ReferencePipeline
 from jnrrdz.store.store import ReferenceStore
 
@@ -195,82 +191,6 @@ def reference_array(store: ReferenceStore, path: str) -> "zarr.Array[Any]":
         return _tuned_array(zarr.open_array(store, path=path, mode="r", zarr_format=3))
     except (ValueError, KeyError, TypeError, OverflowError, FileNotFoundError) as error:
         raise JnrrdzError(f"not the metadata of a Zarr v3 array: {error}", url=str(store), field=path) from error
-
-
-def below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
-    """Return the documents of the nodes right below a group by their paths, in the manifest's order."""
-    depth = path.count("/") + 1 if path else 0
-    inside = f"{path}/" if path else ""
-    nodes = documents.nodes()
-    return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
-
-
-class Choice(NamedTuple):
-    """The group that is opened where none is named, and the images on the way to it that are not."""
-
-    path: str
-    others: tuple[str, ...] = ()
-
-    def warn(self, store: ReferenceStore, skipped: tuple[str, ...] = ()) -> None:
-        """Warn of what was not opened, and where there was nothing; `skipped` are folders of code that users call.
-
-        A text is said once a process, and names no file: else a loop over a thousand files would say it as often.
-        (Python's own rule forgets what it said, for xarray changes the filters of warnings while it opens.)
-        """
-        if self.others:
-            some = ", ".join(self.others[:_SHOWN]) + (", ..." if len(self.others) > _SHOWN else "")
-            text = f"{self.path} is opened, one image of {len(self.others) + 1}; the others are {some}. "
-            text += f"group={self.others[0]!r} opens another, open_datatree opens all"
-        elif not _holds_image(store.manifest.documents.nodes(), self.path):
-            text = f"the group {self.path or '/'} holds no image"
-        else:
-            return
-        if text in SAID:
-            return
-        SAID.add(text)
-        warnings.warn(text, ImageChoiceWarning, skip_file_prefixes=skipped)
-
-
-_SHOWN = 5
-SAID: set[str] = set()
-"""Texts that this process has warned with."""
-
-LABELS = re.compile(r"labels?|masks?|seg(mentation)?s?|ground_?truth|gt|predictions?|annotations?", re.IGNORECASE)
-"""Names of arrays and groups that say something of an image and are not the image."""
-
-
-def choice(store: ReferenceStore, top: str = "") -> Choice:
-    """Return which group is opened of those at and below one: the finest level of the first image."""
-    nodes, path = store.manifest.documents.nodes(), top
-    others: list[str] = []
-    while True:
-        found = below(store.manifest.documents, path)
-        arrays = [node for node in found.values() if node.get("node_type") == "array"]
-        groups = [at for at, node in found.items() if node.get("node_type") == "group" and _holds_image(nodes, at)]
-        if any(len(node.get("shape", ())) > 1 for node in arrays) or not groups:
-            return Choice(path, tuple(others))
-        # the first level that the multiscales name, else the first group that is no labelling of another
-        scales = nodes.get(path, {}).get("attributes", {}).get("multiscales", {})
-        levels = scales.get("layout", []) if isinstance(scales, dict) else []
-        named = [f"{path}/{level['asset']}".lstrip("/") for level in levels if "asset" in level]
-        ranked = sorted(groups, key=lambda at: LABELS.fullmatch(at.rpartition("/")[2]) is not None)
-        path = next((name for name in named if name in groups), ranked[0])
-        others += [at for at in ranked if at != path and at not in named]
-
-
-def _holds_image(nodes: Mapping[str, Mapping[str, Any]], path: str) -> bool:
-    """Whether an array of two axes or more stands somewhere below a group."""
-    inside = f"{path}/" if path else ""
-    return any(at.startswith(inside) and len(node.get("shape", ())) > 1 for at, node in nodes.items())
-
-
-def no_such_group(store: ReferenceStore, path: str) -> JnrrdzError:
-    """Return the error for a group that is not there: it names those that are."""
-    groups = [at for at, node in store.manifest.documents.nodes().items() if at and node.get("node_type") == "group"]
-    near = get_close_matches(path, groups, 3) or groups
-    some = ", ".join(near[:_SHOWN]) + (f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else "")
-    there = f"there {'is' if len(near) == 1 else 'are'} {some}" if groups else "the file has no groups, so name none"
-    return JnrrdzError(f"no such group; {there}", url=str(store), field=path or "/")
 
 
 def chunk_spec(metadata: ArrayV3Metadata) -> ArraySpec:

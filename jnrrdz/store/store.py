@@ -50,21 +50,6 @@ def window(byte_range: ByteRequest | None, size: int) -> tuple[int, int]:
 type Options = Mapping[str, Any] | None
 
 
-def open_store(
-    url: str,
-    *,
-    storage_options: Options = None,
-    source_options: Options = None,
-    allow: Sequence[str] = (),
-    templates: Mapping[str, str] | None = None,
-) -> "ReferenceStore":
-    """Return the store of a manifest at a path or URL; options are fsspec's, for the manifest and for its sources."""
-    manifest = load(url, storage_options=storage_options, templates=templates)
-    return ReferenceStore(
-        manifest, storage_options=storage_options, source_options=source_options, allow=allow, templates=templates
-    )
-
-
 class ReferenceStore(Store):
     """The keys of a manifest; it pickles as the manifest's URL, or as its columns if it was scanned."""
 
@@ -117,11 +102,7 @@ class ReferenceStore(Store):
         return f"ReferenceStore({str(self)!r})"
 
     def __str__(self) -> str:
-        if self.manifest.url:
-            return hidden(self.manifest.url)
-        sources = self.manifest.sources
-        first = hidden(sources[0].url) if sources else "a group in memory"
-        return f"{first} and {len(sources) - 1} more" if len(sources) > 1 else first
+        return str(self.manifest)
 
     def with_read_only(self, read_only: bool = False) -> Self:  # noqa: FBT001, FBT002 - zarr's signature
         """Return a new store over the same references; only a read-only one can be had."""

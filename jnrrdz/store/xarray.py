@@ -1,28 +1,40 @@
-"""Datasets from a reference store: which group is meant, and coordinates from the affine.
+"""Datasets of a manifest: which group is meant, its variables, and coordinates from the affine.
+
+Opening needs what documents say and no chunk, so that zarr, which takes a third of the time that xarray does, is
+imported where the first chunk is read: docs/decisions/034-imports-where-they-are-met.md.
 
 x and y are computed from the grid mapping's GeoTransform, as 1-D coordinates with an ordinary index, so that `sel`
 works by slices; no manifest holds them.  A side that is longer than any picture's has a RangeIndex instead, which is
 three numbers: a header of a hundred bytes can claim any length.  A band's coordinate is its name.
 """
 
+import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
-from xarray.backends import StoreBackendEntrypoint
-from xarray.backends.zarr import ZarrStore
+from xarray.backends import AbstractDataStore, StoreBackendEntrypoint
+from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
+from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
+from jnrrdz.core.codecs import SHARDING, chain_parts
 from jnrrdz.core.configuration import shown
 from jnrrdz.core.ome import unit_name
-from jnrrdz.errors import MalformedError
-from jnrrdz.store.group import below, choice, no_such_group, reference_group
-from jnrrdz.store.store import ReferenceStore
+from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.manifests.documents import Documents, below, choice, no_such_group
+from jnrrdz.store.opened import Opened
+
+if TYPE_CHECKING:
+    import zarr
+
+    from jnrrdz.store.store import ReferenceStore
 
 BAND = "band"
 LONGEST = 1 << 24
@@ -41,7 +53,7 @@ CALLED = (str(Path(xr.__file__).parent), str(Path(__file__).parents[1]))
 
 
 def dataset(
-    store: ReferenceStore,
+    opened: "Opened | ReferenceStore",
     *,
     group: str | None = None,
     drop_variables: str | Iterable[str] | None = None,
@@ -53,15 +65,139 @@ def dataset(
     In a tree each group is what it is.
     """
     path = "" if group is None else group.strip("/")
-    if not store.manifest.documents.node(path):
-        raise no_such_group(store, path)
+    documents = opened.manifest.documents
+    if not documents.node(path):
+        raise no_such_group(documents, path, str(opened.manifest))
     if not is_tree:
-        opened = choice(store, path)
-        opened.warn(store, CALLED)
-        path = opened.path
-    backing = ZarrStore(reference_group(store, path), mode="r")
-    found: xr.Dataset = StoreBackendEntrypoint().open_dataset(backing, drop_variables=drop_variables, **decoding)
+        chosen = choice(documents, path)
+        chosen.warn(documents, CALLED)
+        path = chosen.path
+    found: xr.Dataset = StoreBackendEntrypoint().open_dataset(
+        _backing(opened, path), drop_variables=drop_variables, **decoding
+    )
     return _with_coordinates(found)
+
+
+def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:
+    """Return the arrays of a group: of its documents where they say all that zarr would, else of zarr."""
+    variables = _variables(opened, path) if isinstance(opened, Opened) else None
+    if variables is not None:
+        return _Documents(opened.manifest.documents.node(path).get("attributes", {}), variables)
+    from jnrrdz.store.group import reference_group  # noqa: PLC0415  zarr, for what documents do not tell
+
+    store = opened.store if isinstance(opened, Opened) else opened
+    return ZarrStore(reference_group(store, path), mode="r")
+
+
+def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
+    """Return the variables of a group, None where a document has anything that is not sure to mean what it says."""
+    documents = opened.manifest.documents
+    group, names = documents.node(path), _array_names(documents, path)
+    is_plain = group.get("node_type") == "group" and group.get("zarr_format") == ZARR
+    if names is None or not is_plain or not group.keys() <= GROUP_MEMBERS:
+        return None
+    if not isinstance(group.get("attributes", {}), dict):
+        return None
+    try:
+        return {name: _variable(opened, f"{path}/{name}".lstrip("/")) for name in names}
+    except (MalformedError, UnsupportedError):
+        return None
+
+
+def _variable(opened: Opened, path: str) -> xr.Variable:
+    """Return the variable of an array as `ZarrStore` has it; its codecs are entries in place of zarr's objects."""
+    document = opened.manifest.documents.node(path)
+    facts = array_from_json(document)
+    names, parts = facts.dimension_names, chain_parts(facts.codecs)
+    if parts is None or parts[1].name == SHARDING or not document.keys() <= ARRAY_MEMBERS or None in names:
+        raise UnsupportedError("zarr has to say what this means", field=path)
+    dtype = facts.dtype.newbyteorder("<")  # as zarr has it, whatever the machine's order is
+    attributes = copy.deepcopy(dict(facts.attributes))
+    if "_FillValue" in attributes:
+        attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], dtype)
+    filters, serializer, compressors = parts
+    encoding = {
+        "chunks": facts.chunks,
+        "preferred_chunks": dict(zip(names, facts.chunks, strict=True)),
+        "compressors": tuple(codec.to_json() for codec in compressors),
+        "filters": tuple(codec.to_json() for codec in filters),
+        "shards": None,
+        "serializer": serializer.to_json(),
+        "fill_value": facts.fill_value,
+    }
+    return xr.Variable(names, LazilyIndexedArray(Chunks(opened, path, facts.shape, dtype)), attributes, encoding)
+
+
+GROUP_MEMBERS = frozenset({"attributes", "zarr_format", "node_type"})
+ARRAY_MEMBERS = GROUP_MEMBERS | {
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "dimension_names",
+    "storage_transformers",
+}
+"""Members that documents have; zarr refuses others, or takes them for what it knows."""
+
+ZARR = 3
+
+
+def _array_names(documents: Documents, path: str) -> list[str] | None:
+    """Return the names of a group's arrays in zarr's order, None where the group consolidates others than there are."""
+    names = [at.rpartition("/")[2] for at, node in below(documents, path).items() if node.get("node_type") == "array"]
+    said = parse_json(documents[f"{path}/{ZARR_JSON}".lstrip("/")]).get("consolidated_metadata")
+    if said is None:
+        return names
+    members = said.get("metadata") if isinstance(said, dict) else None
+    listed = [name for name in members if name in names] if isinstance(members, dict) else []
+    return listed if len(listed) == len(names) else None
+
+
+class _Documents(AbstractDataStore):
+    """A group as xarray decodes it."""
+
+    def __init__(self, attributes: Mapping[str, Any], variables: dict[str, xr.Variable]) -> None:
+        self._attributes, self._arrays = attributes, variables
+
+    def get_variables(self) -> dict[str, xr.Variable]:
+        return self._arrays
+
+    def get_attrs(self) -> dict[str, Any]:
+        hidden = "_nc"  # NetCDF's own, which ZarrStore leaves out
+        return {
+            name: copy.deepcopy(value)
+            for name, value in self._attributes.items()
+            if not name.lower().startswith(hidden)
+        }
+
+
+class Chunks(ZarrArrayWrapper):
+    """The elements of an array, whose zarr array is made when the first of them are read."""
+
+    __slots__ = ("_made", "_opened", "_path")
+
+    def __init__(self, opened: Opened, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._opened, self._path = opened, path
+        self._made: zarr.Array[Any] | None = None
+        self.shape, self.dtype = shape, dtype
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Chunks, (self._opened, self._path, self.shape, self.dtype)
+
+    @property
+    def _array(self) -> "zarr.Array[Any]":
+        if self._made is None:
+            from jnrrdz.store.group import reference_array  # noqa: PLC0415  zarr, which opening does not need
+
+            store = self._opened.store
+            array = reference_array(store, self._path)
+            if (array.shape, array.dtype) != (self.shape, self.dtype):  # loaded again where this was unpickled
+                message = f"the manifest changed since it was opened: {array.dtype} of {array.shape}"
+                raise JnrrdzError(message, url=str(store), field=self._path)
+            self._made = array
+        return self._made
 
 
 def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
@@ -164,7 +300,7 @@ def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
     return {"axis": axis.upper(), "standard_name": f"projection_{axis}_coordinate"} | units
 
 
-def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any) -> dict[str, xr.Dataset]:
+def datasets(opened: "Opened | ReferenceStore", *, group: str | None = None, **options: Any) -> dict[str, xr.Dataset]:
     """Return the datasets of all groups at and below one, by path."""
     top = (group or "").strip("/")
     found: dict[str, xr.Dataset] = {}
@@ -172,8 +308,8 @@ def datasets(store: ReferenceStore, *, group: str | None = None, **options: Any)
     while waiting:
         path = waiting.pop()
         waiting += [
-            child for child, node in below(store.manifest.documents, path).items() if node.get("node_type") == "group"
+            child for child, node in below(opened.manifest.documents, path).items() if node.get("node_type") == "group"
         ]
         relative = path[len(top) :].strip("/")
-        found[f"/{relative}"] = dataset(store, group=path, is_tree=True, **options)
+        found[f"/{relative}"] = dataset(opened, group=path, is_tree=True, **options)
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

@@ -19,6 +19,7 @@ from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteReques
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
+from jnrrdz import open_store
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
@@ -30,7 +31,7 @@ from jnrrdz.sources.base import GAP, Validators
 from jnrrdz.sources.local import LocalSource
 from jnrrdz.store import sources
 from jnrrdz.store.group import reference_group
-from jnrrdz.store.store import ReferenceStore, open_store
+from jnrrdz.store.store import ReferenceStore
 
 PROTOTYPE = default_buffer_prototype()
 PIPELINES = ["BatchedCodecPipeline", "FusedCodecPipeline"]
