@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core import crs_table
 from jnrrdz.core.crs_geographic import angular_unit, conversion, geocentric, geographic, shift_to_wgs84, with_ellipsoid
 from jnrrdz.core.crs_geokeys import (
     USER_DEFINED,
@@ -224,6 +225,9 @@ def _esri(keys: Keys) -> Json | None:
 
 
 def _crs(node: Json, shift: tuple[float, ...]) -> Crs:
+    known = None if shift else crs_table.entry((node.get("id") or {}).get("code", 0))
+    if known is not None and known.node == node:  # nothing that the keys say changed it
+        return Crs(known.wkt, f"EPSG:{node['id']['code']}")
     from pyproj.crs import BoundCRS  # noqa: PLC0415  # see registered()
     from pyproj.crs.coordinate_operation import ToWGS84Transformation  # noqa: PLC0415
 
@@ -248,6 +252,8 @@ def cf_attributes(crs: Crs) -> dict[str, Any]:
 
 @lru_cache(KEPT)
 def _cf_attributes(crs: Crs) -> dict[str, Any]:
+    if known := crs_table.entry_of(crs.code, crs.wkt):
+        return known.cf | {"crs_wkt": crs.wkt}
     try:
         attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
     except KeyError:  # a projection without a parameter that CF wants: the WKT says all that is known
@@ -257,12 +263,17 @@ def _cf_attributes(crs: Crs) -> dict[str, Any]:
 
 def crs_from_epsg(code: int, field: str) -> Crs:
     """Return the CRS of a code."""
+    known = crs_table.entry(code)
+    if known is not None:
+        return Crs(known.wkt, f"EPSG:{code}")
     wkt: str = made(registered("crs", code, field), field).to_wkt(version="WKT2_2019")
     return Crs(wkt, f"EPSG:{code}")
 
 
 def is_north_first(crs: Crs) -> bool:
     """Whether the register has the northing, or the latitude, before the other."""
+    if known := crs_table.entry_of(crs.code, crs.wkt):
+        return known.is_north_first
     axes = made(crs.wkt, "crs_wkt").axis_info
     return bool(axes) and axes[0].direction == "north"
 
@@ -283,6 +294,8 @@ def crs_from_wkt(wkt: str, field: str) -> Crs:
 @lru_cache(KEPT)
 def height_unit(crs: Crs) -> str | None:
     """Return the unit of the heights of a compound CRS, None for others, as GDAL has it."""
+    if crs_table.entry_of(crs.code, crs.wkt):  # which has no compound one
+        return None
     known = made(crs.wkt, "crs_wkt")
     axes = known.axis_info if known.is_compound else []
     return next((axis.unit_name for axis in axes if axis.direction in {"up", "down"}), None)

@@ -16,6 +16,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from jnrrdz.core import crs_table
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -302,6 +303,9 @@ def registered(kind: str, epsg: int, field: str) -> Json:
 
     CRS codes that EPSG does not know are looked up under ESRI, whose numbers stand in the same key.
     """
+    known = crs_table.entry(epsg) if kind == "crs" else None
+    if known is not None:
+        return known.node
     from pyproj import crs, exceptions  # noqa: PLC0415  # 0.1 s, of no use to images without a CRS
 
     maker = getattr(crs, _MAKERS[kind])
@@ -337,6 +341,19 @@ _MAKERS = {
 }
 
 
+METRE: Json = {
+    "type": "LinearUnit",
+    "name": "metre",
+    "conversion_factor": 1.0,
+    "id": {"authority": "EPSG", "code": 9001},
+}
+
+
+def _unit(epsg: int) -> Json | None:
+    """Return a unit of EPSG's; the one that nearly all files have without PROJ."""
+    return METRE if epsg == METRE["id"]["code"] else _units().get(str(epsg))
+
+
 @functools.cache
 def _units() -> dict[str, Json]:
     from pyproj.database import get_units_map  # noqa: PLC0415  # see registered()
@@ -359,7 +376,7 @@ def unit(keys: Keys, kind: str, code_key: str, size_key: str = "") -> Json | Non
     """Return the `LinearUnit` or `AngularUnit` that a key names; None where it names none."""
     epsg = code(keys, code_key)
     if epsg is not None:
-        found = _units().get(str(epsg))
+        found = _unit(epsg)
         if found is None or found["type"] != kind or found["conversion_factor"] == _SEXAGESIMAL:
             raise UnsupportedError(f"EPSG code {epsg}, which is no {kind} that numbers can be given in", field=code_key)
         return found
@@ -383,7 +400,7 @@ _UNIT_NAMES = {
 def named_unit(name: str | None) -> Json | None:
     """Return the linear unit that a citation names; None where it names none, or an unknown one."""
     epsg = _UNIT_NAMES.get((name or "").strip().lower().replace(" ", "_"))
-    return None if epsg is None else _units()[str(epsg)]
+    return None if epsg is None else _unit(epsg)
 
 
 def size_of(node: str | Json) -> float:
