@@ -8,6 +8,7 @@ Spec: docs/codecs/tiff-tile/README.md
 """
 
 import io
+import math
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -349,6 +350,7 @@ class TileDecoder:
         )
         pixel_bits = sum(config.bits_per_sample[: self.samples])
         least = min(height * -(-width * pixel_bits // 8) for height, width in self.sizes)
+        self._nbytes = math.prod(shape) * self._stored.itemsize
         self._least_bytes = 0 if self._is_ycbcr else least  # nothing is known of subsampled ones
 
     @cached_property
@@ -381,11 +383,11 @@ class TileDecoder:
         if self.config.predictor == Predictor.HORIZONTAL:
             *bands, rows, columns = selection
             if out.ndim == len(selection) <= PLANES and not columns.start:  # slices, and nothing before them is needed
-                place = np.moveaxis(out, 0, -1) if bands else out[..., np.newaxis]
+                place = out.transpose(1, 2, 0) if bands else out[..., np.newaxis]
                 imagecodecs.delta_decode(elements[rows, columns, *bands], axis=1, out=place)
                 return
             elements = imagecodecs.delta_decode(elements, axis=1, out=elements)
-        np.copyto(out, np.moveaxis(elements, -1, 0).reshape(self.shape)[selection])
+        np.copyto(out, elements.transpose(2, 0, 1).reshape(self.shape)[selection])
 
     def decode(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the chunk's pixels, short tiles padded with the fill value."""
@@ -394,16 +396,12 @@ class TileDecoder:
 
     def _streamed(self, data: memoryview) -> NDArray[Any]:
         """Return (row, column, sample) elements of a whole chunk, still predicted; data of any other are an error."""
-        config, stored = self.config, self._stored
-        shape = (config.tile_height, config.tile_width, self.samples)
-        nbytes = int(np.prod(shape)) * stored.itemsize
-        check_possible(config.compression, len(data), nbytes)
-        flat: Any = data
-        if config.compression != Compression.NONE:
-            flat = DECODERS[config.compression](data, out=scratch(nbytes))
+        scheme, nbytes = self.config.compression, self._nbytes
+        check_possible(scheme, len(data), nbytes)
+        flat: Any = data if scheme == Compression.NONE else DECODERS[scheme](data, out=scratch(nbytes))
         if len(flat) != nbytes:
             raise MalformedError(f"{len(flat)} bytes where {nbytes} belong")
-        return np.frombuffer(flat, stored).reshape(shape)
+        return np.frombuffer(flat, self._stored).reshape(*self.shape[-2:], self.samples)
 
     def _decoded(self, data: bytes | memoryview, rows: int | None = None) -> NDArray[Any]:
         """Return the chunk's pixels, which may be `image_streams`' words whose lowest bytes are the colours.
