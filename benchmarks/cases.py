@@ -189,6 +189,7 @@ def full_read(title: str, path: Path, work: Path, goal: float) -> Case:
         "decode only",
         {
             "decode only": lambda: timed(decoder.read),
+            "decode only, into a new array": lambda: timed(decoder.read_anew),
             "jnrrdz": lambda: timed(through_jnrrdz),
             "tifffile": lambda: timed(readers.tifffile_full, path),
             "rasterio": lambda: timed(readers.rasterio_full, path),
@@ -326,7 +327,7 @@ def jpeg_windows(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     path, manifest = data.jpeg_cog(sizes.jpeg), work / "windows.json"
     jnrrdz.index(str(path), str(manifest))
     array, decoder, places = finest(manifest), readers.Decoder(path), corners(sizes.jpeg)
-    image = np.moveaxis(decoder.read(), -1, 0)
+    image = np.moveaxis(decoder.read(), -1, 0)  # whole tiles: jnrrdz decodes no rows below a window
 
     def with_jnrrdz() -> None:
         for r, c in places:

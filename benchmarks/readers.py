@@ -63,6 +63,12 @@ class Decoder:
         self._read(self.tiles, threads)
         return self.out
 
+    def read_anew(self, threads: int = 2) -> NDArray[Any]:
+        """Do the same into a new array, as whoever returns one has to: the system clears its pages first."""
+        del self.out
+        self.out = np.empty(self.shape, self.dtype)
+        return self.read(threads)
+
     def read_windows(self, places: Sequence[tuple[int, int]], size: int, threads: int = 2) -> None:
         """Decode the tiles that each of some windows meets, one window after another."""
         by_place = {(where[0].start, where[1].start): (data, where) for data, where in self.tiles}
