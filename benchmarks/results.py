@@ -77,6 +77,17 @@ def keep_scale(count: int, steps: dict[str, dict[str, float]], load: list[float]
     _put("scale", str(count), load, {"steps": steps})
 
 
+def keep_forms(chunks: int, sources: int, steps: dict[str, dict[str, Any]], load: list[float]) -> None:
+    """Put what `benchmarks/merge_many.py` measured of the forms of a manifest into the file of this version."""
+    _put("forms", str(chunks), load, {"sources": sources, "forms": steps})
+
+
+def keep_opening(chunks: int, sources: int, took: dict[str, float], load: list[float]) -> None:
+    """Put what `benchmarks/opening.py` measured of one manifest into the file of this version."""
+    figures = {name: float(f"{value:.4g}") for name, value in took.items()}
+    _put("opening", str(chunks), load, {"sources": sources, "took": figures})
+
+
 def keep_wide(part: str, figures: dict[str, Any], load: list[float]) -> None:
     """Put what a part of `benchmarks/wide.py` measured and simulated into the file of this version."""
     _put("wide", part, load, {"figures": figures})
@@ -238,6 +249,80 @@ def million() -> str:
     return "\n".join([told, "", *lines, "", grown])
 
 
+STEPS = (
+    ("size, MB", "merge", "size", 1e6),
+    ("objects", "merge", "objects", 1),
+    ("merge, s of CPU", "merge", "cpu", 1),
+    ("merge, peak MB", "merge", "peak", 1),
+    ("open, s of CPU", "open", "cpu", 1),
+    ("open, peak MB", "open", "peak", 1),
+    ("open on S3, requests", "far", "open requests", 1),
+    ("open on S3, MB", "far", "open bytes", 1e6),
+    ("a window, s of CPU", "window", "cpu", 1),
+    ("a window on S3, requests", "far", "window requests", 1),
+    ("a window on S3, MB", "far", "window bytes", 1e6),
+    ("verify a hundredth, s of CPU", "part", "cpu", 1),
+    ("verify, s of CPU", "verify", "cpu", 1),
+    ("verify, peak MB", "verify", "peak", 1),
+    ("refresh of one source, s of CPU", "refresh", "cpu", 1),
+    ("refresh of one source, peak MB", "refresh", "peak", 1),
+    ("refresh of one source, files written", "refresh", "written", 1),
+)
+"""What is shown of each form: the step, the measure, and what it is divided by."""
+
+
+OPENING = (
+    ("files", "objects", 1),
+    ("size, MB", "size", 1e6),
+    ("write, s of CPU", "write cpu", 1),
+    ("write, peak MB", "peak", 1),
+    ("open, ms of CPU", "open cpu", 1e-3),
+    ("open, peak MB", "open peak", 1),
+    ("open over HTTP, requests", "open requests", 1),
+    ("open over HTTP, kB", "open bytes", 1e3),
+    ("a window, ms of CPU", "window cpu", 1e-3),
+    ("a window over HTTP, requests", "window requests", 1),
+    ("a window over HTTP, kB", "window bytes", 1e3),
+    ("open and a window, peak MB", "window peak", 1),
+)
+"""What is shown of each manifest that was opened: the measure, and what it is divided by."""
+
+
+def opening() -> str:
+    """Return what `benchmarks/opening.py` measured: few chunks of few sources beside many of many."""
+    _, kept = next(iter(results().items()))
+    runs = sorted(kept.get("opening", {}).items(), key=lambda item: int(item[0]))
+    if not runs:
+        return "Not measured yet: `python benchmarks/opening.py --keep`."
+    names = [f"{int(chunks):,} chunks, {run['sources']:,} sources" for chunks, run in runs]
+    lines = [f"| | {' | '.join(names)} |", "|---" * (len(runs) + 1) + "|"]
+    for name, measure, unit in OPENING:
+        cells = (_shown(run["took"][measure] / unit) for _, run in runs)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    told = "; ".join(f"{int(chunks):,} chunks on {_about_run(run)}" for chunks, run in runs)
+    return "\n".join([f"{kept['machine']['cores']} cores of {kept['machine']['processor']}; {told}.", "", *lines])
+
+
+def forms() -> str:
+    """Return what `benchmarks/merge_many.py` measured of Parquet and Icechunk, side by side."""
+    _, kept = next(iter(results().items()))
+    runs = sorted(kept.get("forms", {}).items(), key=lambda item: int(item[0]))
+    if not runs:
+        return "Not measured yet: `python benchmarks/merge_many.py --keep`."
+    columns = [(run, form, f"{form.title()}, {int(chunks):,} chunks") for chunks, run in runs for form in run["forms"]]
+    lines = [f"| | {' | '.join(name for _, _, name in columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for name, step, measure, unit in STEPS:
+        cells = [run["forms"][form].get(step, {}).get(measure) for run, form, _ in columns]
+        if any(cell is not None for cell in cells):
+            lines.append(f"| {name} | {' | '.join('' if cell is None else _shown(cell / unit) for cell in cells)} |")
+    told = "; ".join(f"{int(chunks):,} chunks of {run['sources']} sources on {_about_run(run)}" for chunks, run in runs)
+    return "\n".join([f"{kept['machine']['cores']} cores of {kept['machine']['processor']}; {told}.", "", *lines])
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _name_of(limit: str) -> str:
     name = limit.partition(" ")[0]
     return {"lock": "the lock", "core": "cores", "place": "how many are fetched at once"}.get(name, name)
@@ -272,7 +357,15 @@ def places() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"speed": claims, "files": files, "million": million, "wide": wide, "places": places}
+TABLES = {
+    "speed": claims,
+    "files": files,
+    "million": million,
+    "opening": opening,
+    "forms": forms,
+    "wide": wide,
+    "places": places,
+}
 
 
 def with_claims(text: str) -> str:

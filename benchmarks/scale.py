@@ -39,6 +39,9 @@ ACROSS = 10
 ON_DASK = 5000
 """Files, more or less, that dask's workers index as well."""
 
+FIRST = 100
+"""Files of a first run, which is not measured: it compiles what all steps import."""
+
 ROOM = 60_000
 """Bytes of disk for each file: itself, its manifest, its part of the cube, and as much again."""
 
@@ -122,11 +125,10 @@ def fill(server: seaweed.Seaweed, folder: Path, count: int) -> str:
 
 def run(code: str, words: list[str], variables: dict[str, str]) -> dict[str, float]:
     """Return what a step cost."""
-    compiled = {"PYTHONPYCACHEPREFIX": tempfile.gettempdir() + "/jnrrdz-scale-pycache"}
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
-        env={**own, **compiled, **variables},
+        env={**own, **variables},
         stderr=subprocess.PIPE,
         text=True,
         check=False,
@@ -151,7 +153,8 @@ def steps(server: seaweed.Seaweed, folder: Path, count: int) -> Iterator[tuple[s
     print(
         f"{count} files are there after {time.perf_counter() - start:.0f} s; load {os.getloadavg()[0]:.1f}", flush=True
     )
-    variables, told, cube = server.environment(), folder / "report.jsonl", str(folder / "cube.parquet")
+    variables = {**server.environment(), "PYTHONPYCACHEPREFIX": str(folder.parent / "compiled")}
+    told, cube = folder / "report.jsonl", str(folder / "cube.parquet")
     to = ["-o", f"{folder}/refs/{{stem}}.json", "--report", str(told)]
     cost = run(COMMAND, ["batch", f"s3://{bucket}/", *to], variables)
     yield "batch", count, cost | report(told, count)
@@ -180,7 +183,11 @@ def main() -> None:
         raise SystemExit(f"{count * ROOM >> 20} MB of disk are wanted, {free >> 20} are free; TMPDIR names another")
     load, start, kept = os.getloadavg()[0], time.perf_counter(), {}
     with tempfile.TemporaryDirectory() as work, seaweed.running(Path(work)) as server:
-        for step, files, cost in steps(server, Path(work), count):
+        for name in ("first", "all"):
+            (Path(work) / name).mkdir()
+        for step, _, _ in steps(server, Path(work) / "first", FIRST):
+            print(f"{step}: done with {FIRST} files, so that Python's code is compiled", flush=True)
+        for step, files, cost in steps(server, Path(work) / "all", count):
             kept[step] = {"files": files, **{name: float(f"{value:.4g}") for name, value in cost.items()}}
             each = f"{cost['cpu'] / files * 1000:.2f} ms CPU and {cost['seconds'] / files * 1000:.2f} ms a file"
             print(f"{step}: {kept[step]} ({each})", flush=True)

@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.tally = {"requests": 0, "bytes": 0}
             return
         time.sleep(self.server.latency)
-        path = (self.server.folder / self.path.lstrip("/")).resolve()
+        path = (self.server.folder / self.path.partition("?")[0].lstrip("/")).resolve()  # S3 clients name what they do
         if not path.is_relative_to(self.server.folder) or not path.is_file():
             self._count(b"")
             self._send(HTTPStatus.NOT_FOUND, b"")

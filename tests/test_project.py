@@ -257,7 +257,8 @@ def test_workflows_give_nothing_away():
 
 
 @pytest.mark.parametrize(
-    ("page", "tables"), [("README.md", ["claims"]), ("docs/scale.md", ["files", "million", "wide", "places"])]
+    ("page", "tables"),
+    [("README.md", ["claims"]), ("docs/scale.md", ["files", "million", "wide", "places", "opening", "forms"])],
 )
 def test_pages_tell_what_was_measured(page, tables):
     results = runpy.run_path(str(ROOT / "benchmarks" / "results.py"))
