@@ -177,6 +177,12 @@ def test_what_is_impossible_names_its_tag(tags, words):
         segments(*parsed(data))
 
 
+def test_a_segment_whose_end_is_beyond_64_bits_is_refused():
+    data = written(np.zeros((20, 20), "u1"), tile=(16, 16), compression="zlib", bigtiff=True)
+    with pytest.raises(MalformedError, match="TileByteCounts: the file is truncated: segment 0 ends at 9223372036854"):
+        segments(*parsed(changed(data, TileByteCounts=([2**63 - 1] * 4, "Q"))))
+
+
 def test_segments_that_are_not_listed_are_missing_with_a_warning():
     data = changed(written(np.zeros((20, 20), "u1"), tile=(16, 16)), ImageWidth=(4000, "I"))
     with pytest.warns(UserWarning, match="lists 4 of 500 segments"):
