@@ -20,7 +20,7 @@ from jnrrdz.core import large_refs
 from jnrrdz.core.large_refs import JoinedRefs, Spool
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.manifests import parquet
+from jnrrdz.manifests import icechunk, parquet
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import load
 from jnrrdz.manifests.parquet_records import ParquetRefs
@@ -244,9 +244,12 @@ def test_the_command_takes_a_shard():
     assert CliRunner().invoke(cli, ["verify", "all.json", "--shard", "3/2"]).exit_code == 2
 
 
+@pytest.mark.parametrize("form", ["parquet", "icechunk"])
 @pytest.mark.usefixtures("scenes", "low")
-def test_a_refresh_that_is_never_whole_in_memory():
-    out = merged("parquet")
+def test_a_refresh_of_many_references(form, monkeypatch):
+    monkeypatch.setattr(icechunk, "SPLIT", TILES)
+    monkeypatch.setattr(icechunk, "TOGETHER", 2 * TILES)  # in several commits
+    out = merged(form)
     picture(3, seed=99)
     assert len(jnrrdz.refresh(out).changed) == 1
     np.testing.assert_array_equal(xr.open_dataset(out, engine="jnrrdz")["data"], pixels_of_sources())
