@@ -19,6 +19,7 @@ from typing import Any
 
 import data
 import fsspec
+import http_windows
 import jnrrd
 import jobs
 import jpeg2000 as jp2
@@ -225,7 +226,8 @@ def counted(remote: Remote, function: Callable[[], Any]) -> tuple[Sample, Any]:
     start = time.perf_counter()
     result = function()
     seconds, tally = time.perf_counter() - start, remote.tally()
-    return Sample(seconds=seconds, requests=tally["requests"], nbytes=tally["bytes"]), result
+    under_way = tally["under_way"] / (tally["busy"] or 1)
+    return Sample(seconds=seconds, requests=tally["requests"], nbytes=tally["bytes"], under_way=under_way), result
 
 
 def windows(path: Path, work: Path) -> Case:
@@ -254,8 +256,15 @@ def windows(path: Path, work: Path) -> Case:
 
     title = f"{len(places)} windows of {WINDOW}x{WINDOW}, HTTP with {LATENCY * 1000:.0f} ms"
     contenders = {"rasterio /vsicurl": with_rasterio, "jnrrdz": with_jnrrdz}
-    # whoever reads one window after another waits for one answer at least
+    # whoever reads one window after another waits for one answer at least, lets the bytes pass and decodes them
     contenders[" a round trip a window"] = lambda: Sample(seconds=len(places) * LATENCY)
+    contenders[" the same bytes"] = lambda: http_windows.passed(path, places, WINDOW, LATENCY)
+    local = work / "local.json"
+    jnrrdz.index(str(path), str(local), overwrite=True)
+    array = finest(local)
+    contenders[" decoded from a local file"] = lambda: timed(
+        lambda: [array[r : r + WINDOW, c : c + WINDOW] for r, c in places]
+    )
     return Case(title, "rasterio /vsicurl", contenders, goals={"jnrrdz": {"requests": 1.0}})
 
 
@@ -423,8 +432,11 @@ def tiled_jnrrd(sizes: data.Sizes, work: Path) -> Iterator[Case]:
 
 def http(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield windows, the full read and the header scan of the deflate COG over HTTP."""
-    yield windows(data.deflate_cog(sizes.deflate), work)
-    yield whole_image(data.deflate_cog(sizes.deflate), work)
+    path = data.deflate_cog(sizes.deflate)
+    yield windows(path, work)
+    yield from http_windows.cases(path, work, finest, LATENCY)
+    yield whole_image(path, work)
+    yield http_windows.slow_links(path, work, finest, LATENCY)
     yield header_scan(data.deflate_cog(sizes.deflate), work)
 
 

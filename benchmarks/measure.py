@@ -21,6 +21,8 @@ class Sample:
     """The same, less what the process had before the clock started."""
     requests: int | None = None
     nbytes: int | None = None
+    under_way: float | None = None
+    """Requests under way on average, while there are any."""
 
     def best(self, other: "Sample | None") -> "Sample":
         """Return the lesser of each measure."""
@@ -86,7 +88,7 @@ def _ratios(sample: dict[str, float | None], base: dict[str, float | None]) -> d
 
 def table(rows: list[Row]) -> str:
     """Return the rows as text: each measure with its ratio to the base of its case."""
-    lines = [f"{'':28}{'time':>20}{'peak memory':>20}{'rise':>20}{'requests':>16}{'bytes':>20}"]
+    lines = [f"{'':28}{'time':>20}{'peak memory':>20}{'rise':>20}{'requests':>16}{'bytes':>20}{'under way':>18}"]
     seen = ""
     for row in rows:
         if row.case != seen:
@@ -103,6 +105,7 @@ COLUMNS = (
     ("rise", 1e6, "{:.0f} MB", 20),
     ("requests", 1.0, "{:.0f}", 16),
     ("nbytes", 1e3, "{:.0f} KB", 20),
+    ("under_way", 1.0, "{:.1f}", 18),
 )
 
 

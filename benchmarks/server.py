@@ -1,4 +1,4 @@
-"""A local HTTP server with byte ranges and a latency, that counts what is asked of it.
+"""A local HTTP server with byte ranges and a latency, that counts what is asked of it, and how much at once.
 
 It runs in a process of its own, so that
 the reader under measure keeps its interpreter lock to itself.  Ranges follow RFC 9110, section 14:
@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from pathlib import Path
 
 RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 TALLY = "/tally"
+PIECE = 1 << 16
 
 
 class Server(ThreadingHTTPServer):
@@ -29,11 +31,27 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, folder: Path, latency: float) -> None:
+    def __init__(self, folder: Path, latency: float, rate: float) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder = folder.resolve()
         self.latency = latency
-        self.tally = {"requests": 0, "bytes": 0}
+        self.rate = rate
+        self.lock = threading.Lock()
+        self.busy = 0
+        self.since = time.monotonic()
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from nothing."""
+        self.tally = {"requests": 0, "bytes": 0, "under_way": 0.0, "busy": 0.0}
+
+    def count(self, step: int) -> None:
+        """Note that a request has come or is answered: `under_way` is their time, `busy` that with one at least."""
+        with self.lock:
+            now, since = time.monotonic(), self.since
+            self.tally["under_way"] += self.busy * (now - since)
+            self.tally["busy"] += (self.busy > 0) * (now - since)
+            self.busy, self.since = self.busy + step, now
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -54,9 +72,16 @@ class Handler(BaseHTTPRequestHandler):
         """Answer with a file, a range of it, or the tally."""
         if self.path == TALLY:
             self._send(HTTPStatus.OK, json.dumps(self.server.tally).encode())
-            self.server.tally = {"requests": 0, "bytes": 0}
+            self.server.restart()
             return
-        time.sleep(self.server.latency)
+        self.server.count(1)
+        try:
+            time.sleep(self.server.latency)
+            self._serve()
+        finally:
+            self.server.count(-1)
+
+    def _serve(self) -> None:
         path = (self.server.folder / self.path.partition("?")[0].lstrip("/")).resolve()  # S3 clients name what they do
         if not path.is_relative_to(self.server.folder) or not path.is_file():
             self._count(b"")
@@ -100,7 +125,10 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        piece = PIECE if self.server.rate else len(body) or 1
+        for start in range(0, len(body), piece):
+            self.wfile.write(body[start : start + piece])
+            time.sleep(piece / self.server.rate if self.server.rate else 0)
 
 
 def _span(header: str, size: int) -> tuple[int, int] | None:
@@ -120,16 +148,16 @@ class Remote:
 
     root: str
 
-    def tally(self) -> dict[str, int]:
-        """Return requests and bytes since the last call, and start again."""
+    def tally(self) -> dict[str, float]:
+        """Return requests, bytes and seconds of answering since the last call, and start again."""
         with urllib.request.urlopen(self.root + TALLY) as answer:
             return json.load(answer)
 
 
 @contextmanager
-def serving(folder: Path, latency: float) -> Iterator[Remote]:
+def serving(folder: Path, latency: float, rate: float = 0.0) -> Iterator[Remote]:
     """Serve the folder while the context lasts."""
-    command = [sys.executable, __file__, str(folder), "--latency", str(latency)]
+    command = [sys.executable, __file__, str(folder), "--latency", str(latency), "--rate", str(rate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Remote(process.stdout.readline().strip())
@@ -142,8 +170,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--rate", type=float, default=0.0, help="bytes a second of each connection; 0 is no bound")
     options = parser.parse_args()
-    with Server(options.folder, options.latency) as server:
+    with Server(options.folder, options.latency, options.rate) as server:
         print(f"http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()
 

@@ -52,10 +52,14 @@ def chunks_at_once(shape: Sequence[int], itemsize: int) -> int:
 
     zarr's own ten leave a wide machine waiting: over 20 ms they are 500 chunks a second, whatever cores there are.
     """
+    least: int = config.defaults[0]["async"]["concurrency"]
+    return asked_at_once() or max(least, min(AT_ONCE, HELD // max(math.prod(shape) * itemsize, 1)))
+
+
+def asked_at_once() -> int | None:
+    """Return how many chunks the user told zarr to fetch at once, None where zarr's own number stands."""
     asked: int = config.get("async.concurrency") or AT_ONCE  # None is as many as there are
-    if asked != config.defaults[0]["async"]["concurrency"]:
-        return asked
-    return max(asked, min(AT_ONCE, HELD // max(math.prod(shape) * itemsize, 1)))
+    return None if asked == config.defaults[0]["async"]["concurrency"] else asked
 
 
 @dataclass(frozen=True)

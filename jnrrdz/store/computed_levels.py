@@ -45,7 +45,7 @@ from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.group import ChunkReader
-from jnrrdz.store.sources import Recent
+from jnrrdz.store.requests import Recent
 from jnrrdz.store.store import ReferenceStore, cut
 
 type Document = dict[str, Any]

@@ -1,23 +1,23 @@
-"""How chunks are read: zarr's fused pipeline on a few threads, and windows of local files many chunks at once.
+"""How chunks are read: zarr's fused pipeline on a few threads, and windows of files many chunks at once.
 
 zarr makes a key, a path, selections and a buffer for each chunk, and looks each chunk up by its key: some 30
 microseconds of Python where nothing is decoded at all.  `ReferenceArray` is told the whole window.  It takes the
-ranges of all its chunks from the manifest's columns, reads neighbours with one call, and its decoders put pixels to
-their place in the window themselves.
+ranges of all its chunks from the manifest's columns, reads neighbours with one call or request, and its decoders put
+pixels to their place in the window themselves.
 
-That way is for chunks that are one range of a local file each, behind codecs that have a `Placer`.  Any other chunk,
+That way is for chunks that are one range of a file each, behind codecs that have a `Placer`.  Any other chunk,
 and any that fails, is read in zarr's own way, whose errors name the chunk, its file and its offset.
-What was measured: docs/decisions/038-windows-at-once.md.
+What was measured: docs/decisions/038-windows-at-once.md, and for remote files 040-reading-ahead.md.
 """
 
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain, product
+from itertools import batched, chain, product
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -32,11 +32,15 @@ from zarr.core.chunk_utils import fill_value_or_default
 from zarr.core.codec_pipeline import FusedCodecPipeline, _get_pool, _resolve_max_workers
 from zarr.core.indexing import BasicIndexer, IntDimIndexer, OrthogonalIndexer, SelectorTuple, SliceDimIndexer
 from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
+from zarr.core.sync import sync
+from zarr.storage import StorePath
 
-from jnrrdz.codecs.base import chunks_at_once
+from jnrrdz.codecs.base import asked_at_once, chunks_at_once
 from jnrrdz.codecs.tiles import TileCodec
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests.columns import Ranges
+from jnrrdz.sources.base import Span
+from jnrrdz.store.requests import AHEAD, CONNECTIONS, Taker, together
 from jnrrdz.store.store import ReferenceStore
 
 if TYPE_CHECKING:
@@ -83,17 +87,10 @@ class ReferencePipeline(FusedCodecPipeline):
     ) -> tuple[GetResult, ...]:
         """Do the same from an event loop."""
         batch = list(batch_info)
+        parts = self._together(batch)
         with _told(batch):
-            reads = [
-                asyncio.ensure_future(super(ReferencePipeline, self).read(part, out, drop_axes))
-                for part in self._together(batch)
-            ]
-            try:
-                return tuple(chain.from_iterable(await asyncio.gather(*reads)))
-            finally:
-                for one in reads:  # where one has failed, the others stop
-                    one.cancel()
-                await asyncio.gather(*reads, return_exceptions=True)
+            reads = [super(ReferencePipeline, self).read(part, out, drop_axes) for part in parts]
+            return tuple(chain.from_iterable(await together(reads)))
 
     def _together(self, batch: list[Item]) -> list[list[Item]]:
         """Return the parts that are read at once: zarr fetches a few chunks of each at a time.
@@ -204,6 +201,8 @@ class PlainPlacer:
 class Axis(NamedTuple):
     """The chunks along one axis of a window: which, what of each is selected, and where that goes."""
 
+    span: Span
+    """What is selected."""
     chunks: range
     within: list[slice | int]
     places: list[tuple[slice, ...]]
@@ -214,7 +213,7 @@ class Axis(NamedTuple):
         """Return the chunks of a given size that one index or a range of them meets; None for anything else."""
         if type(indexer) is IntDimIndexer:
             chunk, at = divmod(indexer.dim_sel, size)
-            return cls(range(chunk, chunk + 1), [at], [()])
+            return cls((indexer.dim_sel, indexer.dim_sel + 1), range(chunk, chunk + 1), [at], [()])
         if type(indexer) is not SliceDimIndexer or indexer.step != 1:
             return None
         start, stop = indexer.start, indexer.stop
@@ -223,7 +222,7 @@ class Axis(NamedTuple):
         within: list[slice | int] = [
             slice(first - chunk * size, last - chunk * size) for chunk, (first, last) in zip(chunks, spans, strict=True)
         ]
-        return cls(chunks, within, [(slice(first - start, last - start),) for first, last in spans])
+        return cls((start, stop), chunks, within, [(slice(first - start, last - start),) for first, last in spans])
 
 
 _AT_ONCE = 1 << 20
@@ -256,8 +255,7 @@ class Window:
 
     def read(self) -> NDArray[Any]:
         """Return the elements of the window."""
-        out = np.empty(self._shape, self._spec.dtype.to_native_dtype(), order=self._array.config.order)
-        ranges = self._store.ranges_of(self._array.store_path.path, [axis.chunks for axis in self._axes])
+        out, ranges = self._empty(), self._ranges()
         if len(ranges.counts) == 1:
             self._fill((0, 1), ranges, out)
             return out
@@ -279,44 +277,114 @@ class Window:
             yield first, stop
             first = stop
 
+    def _empty(self) -> NDArray[Any]:
+        return np.empty(self._shape, self._spec.dtype.to_native_dtype(), order=self._array.config.order)
+
+    def _ranges(self) -> Ranges:
+        found: Ranges = self._store.ranges_of(self._array.store_path.path, [[axis.chunks for axis in self._axes]])
+        return found
+
     def _fill(self, task: Task, ranges: Ranges, out: NDArray[Any]) -> None:
         """Read, decode and place a run of chunks."""
         first, stop = task
-        lasts, last_places = self._axes[-1].within, self._axes[-1].places
-        across = len(lasts)
         counts = ranges.counts[first:stop].tolist()
         chunks = self._store.chunks_at(ranges, first, stop)
         for number, count, data in zip(range(first, stop), counts, chunks, strict=True):
-            lead, last = divmod(number, across)
-            selection = (*self._leads[lead], lasts[last])
-            where = self._lead_places[lead] + last_places[last]
             if not count:
-                out[where] = fill_value_or_default(self._spec)
-            elif data is None or not self._placed(data, selection, out[where]):
-                self._read_alone(number, selection, where, out)
+                out[self._place(number)[1]] = fill_value_or_default(self._spec)
+            elif not self._placed(number, data, out):
+                self._read_alone(number, out)
 
-    def _placed(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> bool:
+    def _place(self, number: int) -> tuple[SelectorTuple, SelectorTuple]:
+        """Return what of a chunk is selected, and where in the window that goes."""
+        lead, last = divmod(number, len(self._axes[-1].within))
+        selection = (*self._leads[lead], self._axes[-1].within[last])
+        return selection, self._lead_places[lead] + self._axes[-1].places[last]
+
+    def _placed(self, number: int, data: memoryview | None, out: NDArray[Any]) -> bool:
         """Decode a chunk to its place; whether that went well, for zarr's own way tells what is wrong, and where."""
+        selection, where = self._place(number)
         try:
-            self._placer.place(data, selection, out)
+            if data is not None:
+                self._placer.place(data, selection, out[where])
         except _REFUSALS:
             return False
-        return True
+        return data is not None
 
-    def _read_alone(self, number: int, selection: SelectorTuple, where: SelectorTuple, out: NDArray[Any]) -> None:
+    def _read_alone(self, number: int, out: NDArray[Any]) -> None:
         """Read one chunk in zarr's own way."""
-        grid = np.unravel_index(number, [len(axis.chunks) for axis in self._axes])
-        index = tuple(axis.chunks[int(at)] for axis, at in zip(self._axes, grid, strict=True))
-        key = self._array.store_path / self._array.metadata.encode_chunk_key(index)
         pipeline: Any = self._array.async_array.codec_pipeline
         whole = self._spec.prototype.nd_buffer.from_numpy_array(out)
-        pipeline.read_sync([(key, self._spec, selection, where, False)], whole, max_workers=1)
+        pipeline.read_sync([self._item(number)], whole, max_workers=1)
+
+    def _item(self, number: int) -> Item:
+        """Return a chunk as zarr's pipelines take it."""
+        key = StorePath(self._array.store_path.store, self._key(number))
+        return key, self._spec, *self._place(number), False
+
+    def _key(self, number: int) -> str:
+        """Return the key of a chunk."""
+        grid = np.unravel_index(number, [len(axis.chunks) for axis in self._axes])
+        index = tuple(axis.chunks[int(at)] for axis, at in zip(self._axes, grid, strict=True))
+        return f"{self._array.store_path.path}/{self._array.metadata.encode_chunk_key(index)}".lstrip("/")
+
+
+class RemoteWindow(Window):
+    """A window whose chunks are decoded while others are on their way."""
+
+    def read(self) -> NDArray[Any]:
+        """Return the elements of the window; requests run on zarr's loop."""
+        return sync(self._fetched())
+
+    async def _fetched(self) -> NDArray[Any]:
+        out, workers = self._empty(), _resolve_max_workers()
+        ranges = await asyncio.to_thread(self._ranges)
+        chunks = self._store.elsewhere(ranges)
+        missing = np.flatnonzero(ranges.counts == 0).tolist()
+        for number in missing:
+            out[self._place(number)[1]] = fill_value_or_default(self._spec)
+        alone = set(range(len(ranges.counts))).difference(chunks.tolist(), missing)
+        requests = asked_at_once() or 2 * CONNECTIONS  # some of them wait for a decoder
+        taker = Taker(self._taking(out, alone, workers, len(chunks)), self._key)
+        await together([self._store.each(ranges, chunks, requests, taker), self._ahead(ranges)])
+        if alone:
+            whole = self._spec.prototype.nd_buffer.from_numpy_array(out)
+            await self._array.async_array.codec_pipeline.read([self._item(number) for number in sorted(alone)], whole)
+        return out
+
+    def _taking(
+        self, out: NDArray[Any], alone: set[int], workers: int, total: int
+    ) -> Callable[[list[int], list[memoryview | None]], Awaitable[None]]:
+        """Return what decodes chunks on some threads, and notes those that have to be read in zarr's own way."""
+        pool, loop = _get_pool(workers), asyncio.get_running_loop()
+        most = max(1, min(_MOST_AT_ONCE, total // (_TURNS * workers)))
+
+        def place(part: Iterable[tuple[int, memoryview | None]]) -> list[int]:
+            return [number for number, data in part if not self._placed(number, data, out)]
+
+        async def take(numbers: list[int], pieces: list[memoryview | None]) -> None:
+            parts = batched(zip(numbers, pieces, strict=True), most)
+            for refused in await asyncio.gather(*(loop.run_in_executor(pool, place, part) for part in parts)):
+                alone.update(refused)
+
+        return take
+
+    async def _ahead(self, ranges: Ranges) -> None:
+        """Have the windows fetched that are expected after this one, where it is one of several in a row."""
+        most = AHEAD // 2 // max(int(ranges.length.sum()), 1)
+        if not most:  # such a window has all connections under way by itself
+            return
+        path, sizes = self._array.store_path.path, self._spec.shape
+        boxes = self._store.walks(path, self._array.shape).after(tuple(axis.span for axis in self._axes), most)
+        if boxes:
+            windows = [[range(a // n, -(-b // n)) for (a, b), n in zip(box, sizes, strict=True)] for box in boxes]
+            await self._store.read_ahead(path, windows)
 
 
 class ReferenceArray(zarr.Array[ArrayV3Metadata]):
-    """An array of references that reads windows of local files many chunks at once, in the thread that asks for them.
+    """An array of references that reads windows of files many chunks at once.
 
-    zarr would send them to its event loop and wait for it: half a millisecond.
+    Local files are read in the thread that asks: zarr would wait for its event loop, which takes half a millisecond.
     """
 
     def get_basic_selection(
@@ -347,7 +415,11 @@ class ReferenceArray(zarr.Array[ArrayV3Metadata]):
             return None
         axes = [Axis.of(*one) for one in zip(indexer.dim_indexers, self._reading[0].shape, strict=True)]
         known = [axis for axis in axes if axis is not None]
-        return Window(self, known, indexer.shape, *self._reading) if len(known) == len(axes) else None
+        if len(known) < len(axes):
+            return None
+        store: Any = self.store_path.store
+        kind = Window if store._supports_sync_io else RemoteWindow  # noqa: SLF001  zarr's name for it
+        return kind(self, known, indexer.shape, *self._reading)
 
     @cached_property
     def _reading(self) -> tuple[ArraySpec, Placer] | None:

@@ -1,9 +1,6 @@
 """The sources of one manifest: trusted, opened once, and still what they were when scanned.
 
-`SourcePool` waits for its bytes; `Batches` is the way not to.  Every chunk is asked for by itself; in one turn of
-the loop come as many as `chunks_at_once` of the codecs lets through, and those that are neighbours share requests.  The
-bytes of the last chunks are kept, so that windows that overlap do not fetch them twice: of remote sources only, as
-the operating system keeps the pages of local files.
+`SourcePool` waits for its bytes; `jnrrdz.store.requests` is the way not to.
 
 `WholeFiles` reads files that are referred to as a whole because nobody could list them.  Only those below a tree that
 the manifest's table of sources names may be absent, and only "not found" makes one so: its chunk is missing, and reads
@@ -16,13 +13,11 @@ import os
 import re
 import threading
 import warnings
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
@@ -315,134 +310,6 @@ def truncated(source: ByteSource, offset: int, length: int, found: int) -> Malfo
         url=source.url,
         offset=offset,
     )
-
-
-type Range = tuple[str, int, int]
-
-BUDGET = 64 << 20
-"""Bytes that are kept, for one store."""
-
-
-class Recent:
-    """Ranges and their bytes, the longest unused leaving first; safe to use from many threads."""
-
-    def __init__(self, budget: int = BUDGET) -> None:
-        self._budget = budget
-        self._held = 0
-        self._ranges: OrderedDict[Range, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, where: Range) -> bytes | None:
-        """Return the bytes of a range, None where they are not kept."""
-        with self._lock:
-            data = self._ranges.get(where)
-            if data is not None:
-                self._ranges.move_to_end(where)
-            return data
-
-    def put(self, where: Range, data: bytes) -> None:
-        """Keep the bytes of a range, as long as there is room."""
-        if len(data) > self._budget // 4:  # one large chunk is not worth all the others
-            return
-        with self._lock:
-            self._held += len(data) - len(self._ranges.pop(where, b""))
-            self._ranges[where] = data
-            while self._held > self._budget:
-                self._held -= len(self._ranges.popitem(last=False)[1])
-
-
-CONNECTIONS = 64
-"""Requests of one store under way at once."""
-
-SHARED = 4 << 20
-"""Bytes from which on what is asked for together is shared out among connections."""
-
-SHARE = 1 << 20
-"""Bytes that each of them may then bring at least."""
-
-
-class _Ask(NamedTuple):
-    url: str
-    start: int
-    stop: int
-    expected: ObjectState | None
-    answer: asyncio.Future[bytes]
-
-
-class Batches:
-    """What is asked for and not yet sent, for each event loop."""
-
-    def __init__(self, pool: SourcePool) -> None:
-        self._pool = pool
-        self._recent = Recent()
-        self._waiting: dict[asyncio.AbstractEventLoop, list[_Ask]] = {}
-        self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-        self._fetches: set[asyncio.Task[None]] = set()
-
-    def ask(self, url: str, offset: int, length: int, expected: ObjectState | None = None) -> asyncio.Future[bytes]:
-        """Return what will be the bytes of a range; the request leaves when the loop's turn is over."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bytes] = loop.create_future()
-        kept = self._recent.get((url, offset, length)) if length else b""
-        if kept is not None:
-            answer.set_result(kept)
-            return answer
-        if loop not in self._waiting:
-            self._waiting[loop] = []
-            loop.call_soon(self._flush, loop)
-        self._waiting[loop].append(_Ask(url, offset, offset + length, expected, answer))
-        return answer
-
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start a request for each run of ranges that are no more than `source.ranges.GAP` apart.
-
-        Many bytes are shared out among all connections: one that brings them all is slower than several.
-        """
-        by_url = defaultdict(list)
-        total = 0
-        for ask in self._waiting.pop(loop):
-            by_url[ask.url].append(ask)
-            total += ask.stop - ask.start
-        limit = ranges.LIMIT if total < SHARED else min(max(total // CONNECTIONS, SHARE), ranges.LIMIT)
-        free = self._free.setdefault(loop, asyncio.Semaphore(CONNECTIONS))
-        for url, asks in by_url.items():
-            for request in ranges.coalesce([(ask.start, ask.stop) for ask in asks], limit=limit):
-                served = [asks[index] for index in request.serves]
-                fetch = loop.create_task(self._fetch(url, request, served, free))
-                self._fetches.add(fetch)  # a loop does not keep its tasks alive
-                fetch.add_done_callback(partial(self._settle, served))
-
-    async def _fetch(self, url: str, request: ranges.Merged, served: Sequence[_Ask], free: asyncio.Semaphore) -> None:
-        opened = self._pool.known(url)
-        if opened is None:
-            opened = await asyncio.to_thread(self._pool.opened, url)
-        async with free:
-            (data,) = await opened.source.aread([request.span])
-        if not opened.checked:
-            # after reading: the answer has often told what would else take a request of its own
-            await asyncio.to_thread(opened.check)
-        for expected in {ask.expected for ask in served} - {None, opened.confirmed}:
-            if expected is not None:
-                await asyncio.to_thread(self._pool.confirm, opened, url, expected)
-        for ask in served:
-            piece = data[ask.start - request.start : ask.stop - request.start]
-            wanted = ask.stop - ask.start
-            if len(piece) == wanted:
-                self._recent.put((url, ask.start, wanted), piece)
-            if ask.answer.done():  # whoever asked was cancelled
-                continue
-            if len(piece) < wanted:
-                ask.answer.set_exception(truncated(opened.source, ask.start, wanted, len(piece)))
-            else:
-                ask.answer.set_result(piece)
-
-    def _settle(self, served: Sequence[_Ask], fetch: asyncio.Task[None]) -> None:
-        """Tell everybody who still waits that the request failed."""
-        self._fetches.discard(fetch)
-        error = asyncio.CancelledError() if fetch.cancelled() else fetch.exception()
-        for ask in served:
-            if error is not None and not ask.answer.done():
-                ask.answer.set_exception(error)
 
 
 _DOCUMENTS = (ATTRIBUTES, ZARR_JSON, ".zarray")

@@ -23,9 +23,10 @@ from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints, Ranges
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
-from jnrrdz.sources.base import Span
+from jnrrdz.sources.base import MOST, Span
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.store.sources import Batches, Opener, SourcePool, WholeFiles
+from jnrrdz.store.requests import Batches, Taker, Walks
+from jnrrdz.store.sources import Opener, SourcePool, WholeFiles
 
 
 def cut(data: bytes | None, byte_range: ByteRequest | None) -> bytes | None:
@@ -82,6 +83,7 @@ class ReferenceStore(Store):
         self._pool = SourcePool(manifest, options=source_options, allow=allow, opener=opener)
         self._batches = Batches(self._pool)
         self._wholes = WholeFiles(manifest, self._pool)
+        self._walks: dict[str, Walks] = {}
         self._served: dict[str, bytes | None] = {}
         self._stored: dict[str, tuple[int, int]] = {}
         self._sync: bool | None = None
@@ -204,18 +206,45 @@ class ReferenceStore(Store):
         return part
 
     def reads_at_once(self, path: str) -> bool:
-        """Whether the chunks of an array are ranges of local files that were scanned as files, not listed as trees."""
-        return path in self.manifest.arrays and not self._wholes.any and self._supports_sync_io
+        """Whether the chunks of an array are ranges of files that were scanned as files, not listed as trees."""
+        return path in self.manifest.arrays and not self._wholes.any
 
-    def ranges_of(self, path: str, chunks: Sequence[range]) -> Ranges:
-        """Return the ranges of the chunks of a window, in C order; those that are too long are left to `get`."""
+    def ranges_of(self, path: str, windows: Sequence[Sequence[range]]) -> Ranges:
+        """Return the ranges of the chunks of windows, each in C order; those that are too long are left to `get`.
+
+        A chunk of several windows counts with the first.
+        """
         refs = self.manifest.arrays[path]
-        numbers = np.zeros((), np.int64)
-        for along, stride in zip(chunks, refs.keys.strides, strict=True):
-            numbers = np.add.outer(numbers, np.arange(along.start, along.stop, dtype=np.int64) * stride)
-        found = refs.ranges_of(numbers.ravel())
+        numbers = np.concatenate([_numbers(refs, chunks) for chunks in windows])
+        if len(windows) > 1:
+            numbers = numbers[np.sort(np.unique(numbers, return_index=True)[1])]
+        found = refs.ranges_of(numbers)
         _, most = self._most(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
         return found._replace(counts=np.where(found.length > most, -1, found.counts))
+
+    def elsewhere(self, ranges: Ranges) -> Ints:
+        """Return which of some chunks are one range of a remote source each."""
+        here = np.array([self._pool.is_local(url) for url in ranges.urls], bool)
+        is_one = (ranges.counts == 1) & (ranges.length > 0) & (ranges.offset <= MOST - ranges.length)
+        return np.flatnonzero(is_one & ~here[ranges.source] if len(here) else is_one & False)
+
+    async def each(self, ranges: Ranges, chunks: Ints, workers: int, taker: Taker) -> None:
+        """Hand on the bytes of remote chunks as they come, near ones fetched together."""
+        await self._batches.each(ranges, chunks, workers, taker)
+
+    def walks(self, path: str, shape: Sequence[int]) -> Walks:
+        """Return what is known of the windows that were read of an array."""
+        return self._walks.setdefault(path, Walks(shape))
+
+    async def read_ahead(self, path: str, windows: Sequence[Sequence[range]]) -> None:
+        """Fetch the remote chunks of windows in the background."""
+        ranges = await asyncio.to_thread(self.ranges_of, path, windows)
+        self._batches.ahead(ranges, self.elsewhere(ranges))
+
+    def close(self) -> None:
+        """Give up what is read ahead."""
+        self._batches.close()
+        super().close()
 
     def chunks_at(self, ranges: Ranges, first: int, stop: int) -> list[memoryview | None]:
         """Return the bytes of a run of chunks, near ones read at once; None for those that `get` has to read."""
@@ -378,6 +407,14 @@ def checked_text(documents: Documents, key: str) -> bytes:
         own = {name: checked_document(documents.parsed(at)) for name, at in found.items() if at in documents}
         made = {**made, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": own}}
     return documents[key] if made == said else dumps(made).encode()
+
+
+def _numbers(refs: ArrayRefs, chunks: Sequence[range]) -> Ints:
+    """Return the numbers of the chunks of a window, in C order."""
+    numbers = np.zeros((), np.int64)
+    for along, stride in zip(chunks, refs.keys.strides, strict=True):
+        numbers = np.add.outer(numbers, np.arange(along.start, along.stop, dtype=np.int64) * stride)
+    return numbers.ravel()
 
 
 def _or_missing(found: list[ByteRange] | bytes) -> list[ByteRange] | bytes | None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.store.sources import Recent
+from jnrrdz.store.requests import Recent
 
 
 def test_the_longest_unused_range_leaves_first():

@@ -29,7 +29,7 @@ from jnrrdz.manifests.manifest import Manifest, from_group, load
 from jnrrdz.manifests.parquet_records import ParquetRefs
 from jnrrdz.sources.base import GAP, Validators
 from jnrrdz.sources.local import LocalSource
-from jnrrdz.store import sources
+from jnrrdz.store import requests
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore
 
@@ -318,7 +318,7 @@ def test_a_whole_read_has_all_connections_under_way(monkeypatch, most):
             under_way -= 1
 
     monkeypatch.setattr(Remote, "aread", counted)
-    monkeypatch.setattr(sources, "CONNECTIONS", most)
+    monkeypatch.setattr(requests, "CONNECTIONS", most)
     data, refs = tiled(GAP + 1)
     del refs["data/c/1/1"]
     expected = VALUES.copy()
@@ -329,8 +329,8 @@ def test_a_whole_read_has_all_connections_under_way(monkeypatch, most):
 
 
 def test_large_reads_are_shared_out(monkeypatch):
-    monkeypatch.setattr(sources, "SHARE", 2000)
-    monkeypatch.setattr(sources, "SHARED", 1000)
+    monkeypatch.setattr(requests, "SHARE", 2000)
+    monkeypatch.setattr(requests, "SHARED", 1000)
     data, refs = tiled(0)
     store, log, _ = remote_store(data, refs)
     assert np.array_equal(reference_group(store)["data"][...], VALUES)
