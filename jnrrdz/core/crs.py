@@ -122,6 +122,8 @@ def crs_from_geokeys(keys: Keys) -> Crs | None:
     What the keys say but PROJ cannot express is an `UnsupportedError`, what contradicts itself a
     `MalformedError`; both leave the pixels as readable as they are.
     """
+    if (common := _common(keys)) is not None:
+        return common
     match code(keys, _MODEL):
         case None:
             # a projected CRS with a code is one whatever the model says, and files rely on it
@@ -141,6 +143,27 @@ def crs_from_geokeys(keys: Keys) -> Crs | None:
             known = "1 (projected), 2 (geographic), 3 (geocentric)"
             raise UnsupportedError(f"model {model}, known are {known}", field=_MODEL)
     return None if horizontal is None else _crs(with_height(horizontal, keys), shift_to_wgs84(keys))
+
+
+_BESIDE = (_HEIGHT, _HEIGHT_DATUM, _HEIGHT_UNITS, "GeogTOWGS84GeoKey")
+
+
+def _common(keys: Keys) -> Crs | None:
+    """Return the CRS of the table that keys name by its code, None where they say anything else beside it.
+
+    All of a CRS is the table's or all of it is PROJ's, which may have another edition of the register.
+    """
+    model = code(keys, _MODEL)
+    name = _GEODETIC if model == 2 else _PROJECTED if model in {None, 1} else None  # noqa: PLR2004  geographic
+    epsg = None if name is None else code(keys, name)
+    known = None if epsg is None else crs_table.entry(epsg)
+    if known is None or any(keys.get(beside) is not None for beside in _BESIDE):
+        return None
+    if name == _PROJECTED and known.node["type"] == "ProjectedCRS":
+        length = _linear_unit(keys, _CITATIONS[1:])
+        if with_unit(known.node, length) is not known.node:
+            return None
+    return Crs(known.wkt, f"EPSG:{epsg}")
 
 
 def _projected(keys: Keys) -> Json:
@@ -225,9 +248,6 @@ def _esri(keys: Keys) -> Json | None:
 
 
 def _crs(node: Json, shift: tuple[float, ...]) -> Crs:
-    known = None if shift else crs_table.entry((node.get("id") or {}).get("code", 0))
-    if known is not None and known.node == node:  # nothing that the keys say changed it
-        return Crs(known.wkt, f"EPSG:{node['id']['code']}")
     from pyproj.crs import BoundCRS  # noqa: PLC0415  # see registered()
     from pyproj.crs.coordinate_operation import ToWGS84Transformation  # noqa: PLC0415
 

@@ -16,7 +16,6 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from jnrrdz.core import crs_table
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -303,9 +302,6 @@ def registered(kind: str, epsg: int, field: str) -> Json:
 
     CRS codes that EPSG does not know are looked up under ESRI, whose numbers stand in the same key.
     """
-    known = crs_table.entry(epsg) if kind == "crs" else None
-    if known is not None:
-        return known.node
     from pyproj import crs, exceptions  # noqa: PLC0415  # 0.1 s, of no use to images without a CRS
 
     maker = getattr(crs, _MAKERS[kind])

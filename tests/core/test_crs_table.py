@@ -115,3 +115,14 @@ def test_axes_in_feet_are_not_the_tables():
     feet = crs_from_geokeys(Keys(keys | {"ProjLinearUnitsGeoKey": 9002}))
     assert feet.code is None
     assert pyproj.CRS(feet.wkt).axis_info[0].unit_name == "foot"
+
+
+def test_a_height_beside_the_code_is_projs_whole(monkeypatch):
+    """Halves of two editions of the register do not fit each other: the third dimension went lost."""
+    keys = Keys({"GTModelTypeGeoKey": 1, "ProjectedCRSGeoKey": 32633, "VerticalGeoKey": 4979})
+    asked = []
+    monkeypatch.setattr(
+        crs_table, "entry", lambda epsg, entry=crs_table.entry: asked.append(epsg) or entry(epsg)._replace(node={})
+    )
+    assert len(pyproj.CRS(crs_from_geokeys(keys).wkt).axis_info) == 3
+    assert asked == [32633]
