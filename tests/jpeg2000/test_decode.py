@@ -204,6 +204,7 @@ SPOILED = {
     "cut": (lambda chunk: chunk[:-20], "are left in the chunk"),
     "no bytes": (lambda _: b"", "no tile-part"),
     "no SOT": (lambda chunk: b"\0" + chunk, "where a tile-part begins"),
+    "more tile-parts than a byte counts": (lambda chunk: chunk * 256, "more than 255 tile-parts of tile 0"),
     "another tile": (lambda chunk: chunk[:4] + b"\0\xff" + chunk[6:], "tile 255, where there are 16"),
 }
 

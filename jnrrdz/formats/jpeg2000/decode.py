@@ -128,6 +128,8 @@ SOC = b"\xff\x4f"
 REPLACED = {Marker.SIZ, Marker.TLM, Marker.PLM, Marker.PPM}
 PPM_ROOM = 65532
 MAX_PPM = 256
+MOST_PARTS = 255
+"""Tile-parts of a tile: a byte counts them."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,8 @@ def parts_of(data: bytes | memoryview, tiles: int, *, may_cut: bool = False) -> 
             raise MalformedError(f"a tile-part of {length} bytes, {len(data) - at} are left in the chunk", field="Psot")
         rank = ranks.get(tile, 0)
         ranks[tile] = rank + 1
+        if rank >= MOST_PARTS:
+            raise MalformedError(f"more than {MOST_PARTS} tile-parts of tile {tile} in a chunk", field="TPsot")
         parts.append(Part(tile, at, stop, rank, announced, is_cut))
         at = stop
     if not parts:
