@@ -177,7 +177,6 @@ _COMPACT = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 # Attributes
 
 _WHOLE = frozenset({int, bool})
-_NUMBERS = _WHOLE | {float}
 _LISTS = frozenset({list, tuple})
 
 
@@ -196,7 +195,8 @@ def json_value(value: Any, where: Where = "attributes") -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        if _NUMBERS.issuperset(map(type, value)) and all(map(isfinite, value)):
+        kinds = set(map(type, value))
+        if kinds <= _WHOLE or (kinds == {float} and all(map(isfinite, value))):
             return list(value)
         return [json_value(item, (where, i)) for i, item in enumerate(value)]
     return _scalar(value, where)

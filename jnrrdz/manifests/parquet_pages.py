@@ -25,7 +25,8 @@ _COLUMN = 3
 _PATH, _STORED, _FIRST_DATA, _FIRST_DICTIONARY = 3, 7, 9, 11
 
 # of PageHeader, and of the headers inside
-_UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_V2 = 2, 3, 5, 7, 8
+_TYPE, _UNCOMPRESSED, _COMPRESSED, _DATA, _DICTIONARY, _DATA_V2 = 1, 2, 3, 5, 7, 8
+_TYPE_DICTIONARY = 2
 _VALUES, _ENCODING, _ENCODING_V2 = 1, 2, 4
 _DELTA_BYTE_ARRAY = 7
 """Values that repeat what the one before them begins with: a page of a few bytes makes any number."""
@@ -40,8 +41,12 @@ FREE_ROWS, ROWS_OF_A_BYTE = 1 << 20, 64
 """Rows that any file may have, and for each of its bytes: a column of one value takes next to nothing."""
 
 
-def check(data: bytes) -> None:
-    """Refuse a file whose pages or rows take much more room than the file."""
+def check(data: bytes, *, most_decoded: int | None = None) -> None:
+    """Refuse a file whose pages or rows take much more room than the file.
+
+    With `most_decoded` a file's pages decode to no more bytes than that, and none is a dictionary: what is decoded
+    without one has each value as often as there are rows with it.
+    """
     length = int.from_bytes(data[-8:-4], "little")
     if data[-4:] != _MAGIC or length > len(data) - 8:
         raise MalformedError("not a Parquet file, or one that is cut off")
@@ -51,7 +56,7 @@ def check(data: bytes) -> None:
     most = FREE_ROWS + ROWS_OF_A_BYTE * len(data)
     if rows > most:
         raise UnsupportedError(f"a record of {rows} rows in {len(data)} bytes; {most} are read at most")
-    left = allowed = MOST_FREE + MOST_EXPANDED * len(data)
+    left = allowed = MOST_FREE + MOST_EXPANDED * len(data) if most_decoded is None else most_decoded
     for group in groups:
         for column in _members(group, _COLUMNS):
             told = column.get(_COLUMN)
@@ -60,6 +65,8 @@ def check(data: bytes) -> None:
             # a list has a value for each of its members: they are as many as rows may be, and taken as 8 bytes each
             is_list = isinstance(path, list) and len(path) > 1
             for header in _pages(data, told):
+                if most_decoded is not None and (header.get(_TYPE) == _TYPE_DICTIONARY or _DICTIONARY in header):
+                    raise UnsupportedError("values in a dictionary, where each stands by itself")
                 left -= _list_size(header, most) if is_list else _size(header, _number(group, _GROUP_ROWS))
                 if left < 0:
                     raise UnsupportedError(f"pages of more than {allowed} bytes in a file of {len(data)}")

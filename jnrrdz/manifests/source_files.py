@@ -47,8 +47,8 @@ FOLDER = "__sources__"
 FILE_NAME = re.compile(rf"{FOLDER}/[0-9a-f]{{16}}\.parq")
 
 _FIELD = "jnrrdz.sources"
-_MOST_ROWS = 1 << 20
-_MOST_BYTES = 1 << 28
+_MOST_ROWS = 1 << 16
+_MOST_BYTES = 1 << 26  # of a file, and of what it decodes to
 _KEPT = 16
 _TEXTS = ("url", "etag", "version_id", "last_modified")
 _SCHEMA = pa.schema(
@@ -216,7 +216,7 @@ def _read(url: str, name: str, options: Options) -> pa.Table:
     (data,) = source.read([(0, source.validators.size)])
     if _digest(data) != name:
         raise MalformedError("its bytes are not those that were written")
-    parquet_pages.check(data)
+    parquet_pages.check(data, most_decoded=_MOST_BYTES)
     return pq.ParquetFile(pa.BufferReader(data)).read(_SCHEMA.names).cast(_SCHEMA)
 
 

@@ -224,6 +224,7 @@ class Kind(enum.IntEnum):
         ((1, "é", None, np.True_), '[1,"\\u00e9",null,true]'),
         ({"a": {"b": math.nan}}, '{"a":{"b":"NaN"}}'),
         ([math.inf, -math.inf], '["Infinity","-Infinity"]'),
+        ([1.5, 10**320], f"[1.5,1{'0' * 320}]"),
         (Kind.TILE, "3"),
         (np.str_("x"), '"x"'),
     ],

@@ -4,15 +4,19 @@ import json
 import os
 import pickle
 import shutil
+import tracemalloc
+from hashlib import blake2b
 from pathlib import Path
 
 import fastparquet
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UntrustedSourceError
+from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests import parquet, parquet_records, source_files
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import load
@@ -245,6 +249,36 @@ def test_a_table_of_other_rows_than_it_tells_is_an_error(merged):
     changed(merged, lambda table: table["files"][1].__setitem__(1, 11))
     with pytest.raises(MalformedError, match="other sources than"):
         load(str(merged)).sources.find("scene_020.tif")
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [
+        (pa.array(["e" * (1 << 20)] * 200).dictionary_encode(), {"use_dictionary": ["etag"]}),
+        (pa.array(["e" * (1 << 20)] * 80 + [None] * 120), {"use_dictionary": False}),
+    ],
+    ids=["a value of many rows", "large values"],
+)
+def test_a_table_that_makes_much_of_little_is_refused_before_it_is_decoded(merged, column, written):
+    nothing = pa.nulls(200, pa.string())
+    columns = {"url": pa.array([f"scene_{row:03}.tif" for row in range(1, 201)]), "size": pa.nulls(200, pa.int64())}
+    columns |= {"etag": column, "version_id": nothing, "last_modified": nothing}
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, compression="zstd", store_schema=False, **written)
+    data = sink.getvalue().to_pybytes()
+    name = blake2b(data, digest_size=8).hexdigest()
+    (merged / "__sources__" / f"{name}.parq").write_bytes(data)
+    changed(merged, lambda table: table.update(files=[[name, 200, "scene_001.tif"]]))
+    sources, before = load(str(merged)).sources, pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnsupportedError, match=r"in a dictionary|pages of more than"):
+            sources.find("scene_005.tif")
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(data) < 1 << 16
+    assert pa.total_allocated_bytes() - before < 32 << 20
 
 
 def test_json_has_its_table_in_itself(merged, place):
