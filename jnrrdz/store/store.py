@@ -224,9 +224,17 @@ class ReferenceStore(Store):
 
     def elsewhere(self, ranges: Ranges) -> Ints:
         """Return which of some chunks are one range of a remote source each."""
-        here = np.array([self._pool.is_local(url) for url in ranges.urls], bool)
         is_one = (ranges.counts == 1) & (ranges.length > 0) & (ranges.offset <= MOST - ranges.length)
-        return np.flatnonzero(is_one & ~here[ranges.source] if len(here) else is_one & False)
+        sources = np.unique(ranges.source[is_one]).tolist()
+        remote = [source for source in sources if self._is_remote(ranges.urls[source])]
+        return np.flatnonzero(is_one & np.isin(ranges.source, remote))
+
+    def _is_remote(self, url: str) -> bool:
+        """Whether a source is remote; one whose URL is refused is not: `get` tells why, and of which chunk."""
+        try:
+            return not self._pool.is_local(url)
+        except JnrrdzError:
+            return False
 
     async def each(self, ranges: Ranges, chunks: Ints, workers: int, taker: Taker) -> None:
         """Hand on the bytes of remote chunks as they come, near ones fetched together."""
@@ -237,8 +245,11 @@ class ReferenceStore(Store):
         return self._walks.setdefault(path, Walks(shape))
 
     async def read_ahead(self, path: str, windows: Sequence[Sequence[range]]) -> None:
-        """Fetch the remote chunks of windows in the background."""
-        ranges = await asyncio.to_thread(self.ranges_of, path, windows)
+        """Fetch the remote chunks of windows in the background, unless their references cannot be read."""
+        try:
+            ranges = await asyncio.to_thread(self.ranges_of, path, windows)
+        except JnrrdzError:  # told to whoever reads such a window
+            return
         self._batches.ahead(ranges, self.elsewhere(ranges))
 
     def close(self) -> None:

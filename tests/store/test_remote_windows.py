@@ -1,5 +1,6 @@
 """Windows of remote images: pixels as tifffile reads them, few requests at once, bytes held within a bound."""
 
+import json
 import multiprocessing
 import pickle
 import subprocess
@@ -16,6 +17,7 @@ from zarr.core.sync import sync
 
 import jnrrdz
 from jnrrdz.errors import DriftError, MalformedError
+from jnrrdz.manifests import parquet
 from jnrrdz.server.running import serve
 from jnrrdz.store import pipeline, requests
 from jnrrdz.store.pipeline import PlainPlacer, RemoteWindow, Window
@@ -259,6 +261,27 @@ def test_what_cannot_be_read_ahead_is_told_where_it_is_asked_for(remote, http_se
             break
         np.testing.assert_array_equal(pixels, expected[window])
     assert "404" in told
+
+
+def test_references_that_cannot_be_read_ahead_are_no_error_of_the_window_before(remote, monkeypatch, tmp_path):
+    monkeypatch.setitem(parquet.write.__kwdefaults__, "record_size", 2 * SIDE // TILE)
+    array, expected = remote("deflate", "parquet")
+    (tmp_path / "a.parquet" / "data" / "refs.1.parq").write_bytes(b"damaged")
+    for window in in_order()[: 2 * SIDE // TILE]:
+        np.testing.assert_array_equal(array[window], expected[window])
+    with pytest.raises(MalformedError, match=r"refs\.1\.parq"):
+        array[2 * TILE :]
+
+
+def test_a_url_that_is_refused_is_an_error_of_its_chunk_only(remote, http_server, tmp_path):
+    _, expected = remote("deflate")
+    manifest = json.loads((tmp_path / "a.json").read_text())
+    manifest["refs"]["data/c/7/7"] = ["file://elsewhere/b.tif", 0, 100]
+    (tmp_path / "b.json").write_text(json.dumps(manifest))
+    array = jnrrdz.open_group(str(tmp_path / "b.json"), allow=[http_server.url])["data"]
+    np.testing.assert_array_equal(array[: 7 * TILE], expected[: 7 * TILE])
+    with pytest.raises(jnrrdz.JnrrdzError, match=r"elsewhere.*data/c/7/7"):
+        array[...]
 
 
 def test_a_store_that_is_closed_gives_up_what_it_reads_ahead(remote, http_server):
