@@ -273,7 +273,7 @@ def cf_attributes(crs: Crs) -> dict[str, Any]:
 @lru_cache(KEPT)
 def _cf_attributes(crs: Crs) -> dict[str, Any]:
     if known := crs_table.entry_of(crs.code, crs.wkt):
-        return known.cf | {"crs_wkt": crs.wkt}
+        return {"crs_wkt": crs.wkt} | known.cf  # in the order of PROJ
     try:
         attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
     except KeyError:  # a projection without a parameter that CF wants: the WKT says all that is known

@@ -80,6 +80,7 @@ def compare_answers(code):
     found = [cf_attributes(without), height_unit(without), is_north_first(without)]
     spelt = [json.loads(json.dumps([{**cf, "crs_wkt": ""}, *others])) for cf, *others in (found, answers)]
     assert spelt[0] == spelt[1]
+    assert list(spelt[0][0]) == list(spelt[1][0])  # a manifest is the same file with the table and without
 
 
 def test_another_wkt_under_a_code_is_not_the_tables():
