@@ -218,7 +218,10 @@ class ReferenceStore(Store):
         numbers = np.concatenate([_numbers(refs, chunks) for chunks in windows])
         if len(windows) > 1:
             numbers = numbers[np.sort(np.unique(numbers, return_index=True)[1])]
-        found = refs.ranges_of(numbers)
+        try:
+            found = refs.ranges_of(numbers)
+        except JnrrdzError as error:
+            raise error.at(field=path) from error.__cause__
         _, most = self._most(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
         return found._replace(counts=np.where(found.length > most, -1, found.counts))
 

@@ -269,7 +269,7 @@ def test_references_that_cannot_be_read_ahead_are_no_error_of_the_window_before(
     (tmp_path / "a.parquet" / "data" / "refs.1.parq").write_bytes(b"damaged")
     for window in in_order()[: 2 * SIDE // TILE]:
         np.testing.assert_array_equal(array[window], expected[window])
-    with pytest.raises(MalformedError, match=r"refs\.1\.parq"):
+    with pytest.raises(MalformedError, match=r"refs\.1\.parq: data: "):
         array[2 * TILE :]
 
 
