@@ -70,56 +70,6 @@ COMPRESSORS = (GZIP, ZLIB, BZ2, LZMA, ZSTD, BLOSC, LZ4)
 FILTERS = (SHUFFLE, FLETCHER32)
 """HDF5's filters that are no compressors, by Zarr's names."""
 
-OWN: Mapping[str, str] = {
-    OFFSET: "OffsetCodec",
-    PAD: "PadCodec",
-    LINEAR: "LinearCodec",
-    RESHAPE: "ReshapeCodec",
-    SQUEEZE: "SqueezeCodec",
-    LZ4: "Lz4Codec",
-    N5_DEFAULT: "N5DefaultCodec",
-    TIFF_TILE: "TiffTileCodec",
-    JPEG2000: "Jpeg2000Codec",
-    JPEG2000_WINDOW: "Jpeg2000WindowCodec",
-    TILE: "JnrrdTileCodec",
-    JBP_BLOCK: "JbpBlockCodec",
-    JBP_JPEG: "JbpJpegCodec",
-    NITF_VQ: "NitfVqCodec",
-    f"{OSML}tiff-tile": "OsmlTiffTileCodec",
-    f"{OSML}jpeg2000": "OsmlBlocksCodec",
-    f"{OSML}jbp-block": "OsmlBlocksCodec",
-    f"{OSML}jpeg": "OsmlBlocksCodec",
-    f"{OSML}dted": "OsmlUnreadCodec",
-}
-"""The classes in `jnrrdz.codecs` by the names of their codecs: what the entry points say to zarr."""
-
-CRC32C = "crc32c"
-ARRAY_STEPS = (TRANSPOSE, SCALE_OFFSET, CAST_VALUE, LINEAR, RESHAPE, SQUEEZE)
-BYTES_STEPS = (OFFSET, PAD, CRC32C, *FILTERS)
-PACKERS = (*COMPRESSORS, *(name for name in OWN if name.startswith(OSML)))
-"""What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
-
-SHARDING = "sharding_indexed"
-PIXELS = (BYTES, SHARDING, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
-"""What makes bytes of an array, and is told by the array's type how many there may be."""
-
-LISTED = frozenset((*ARRAY_STEPS, *PIXELS, *PACKERS, *BYTES_STEPS))
-"""What arrays of manifests may have."""
-
-
-def chain_parts(codecs: Sequence[CodecSpec]) -> tuple[Sequence[CodecSpec], CodecSpec, Sequence[CodecSpec]] | None:
-    """Return the steps on elements, what makes bytes, and the steps on bytes; None for a chain not of the list."""
-    at = next((number for number, codec in enumerate(codecs) if codec.name in PIXELS), None)
-    if at is None:
-        return None
-    before, pixels, after = codecs[:at], codecs[at], codecs[at + 1 :]
-    packers = sum(codec.name in PACKERS for codec in after)
-    is_listed = all(codec.name in ARRAY_STEPS for codec in before) and all(
-        codec.name in (*PACKERS, *BYTES_STEPS) for codec in after
-    )
-    return (before, pixels, after) if is_listed and packers <= (pixels.name == BYTES) else None
-
-
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CNAMES = ("lz4", "lz4hc", "blosclz", "snappy", "zlib", "zstd")
 

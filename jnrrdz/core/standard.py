@@ -5,9 +5,9 @@ compressed by a scheme that Zarr knows, `transpose`, `bytes` and a compressor sa
 read them.  Nothing is said so that is not exactly so: a chunk of another length than its pixels have, samples of
 odd bits, a predictor keep the proposal's codec.  The rules: docs/decisions/027-standard-chains.md.
 
-Who can read an array is judged here too, by its codecs, its type and its references.  What readers have was measured
-with the versions in `MEASURED`, by tests/interop/test_standard_chains.py and by hand; the table stands in
-docs/interop/readers.md.
+Which chains arrays may have at all stands first.  Who can read an array is judged here too, by its codecs, its type and
+its references.  What readers have was measured with the versions in `MEASURED`, by
+tests/interop/test_standard_chains.py and by hand; the table stands in docs/interop/readers.md.
 """
 
 import math
@@ -26,14 +26,28 @@ from jnrrdz.core.codecs import (
     BYTES,
     BZ2,
     CAST_VALUE,
+    COMPRESSORS,
+    FILTERS,
     GZIP,
     JBP_BLOCK,
+    JBP_JPEG,
+    JPEG2000,
+    JPEG2000_WINDOW,
+    LINEAR,
+    LZ4,
     LZMA,
     N5_DEFAULT,
     NITF_KINDS,
     NITF_ORDERS,
+    NITF_VQ,
+    OFFSET,
+    OSML,
+    PAD,
+    RESHAPE,
     SCALE_OFFSET,
+    SQUEEZE,
     TIFF_TILE,
+    TILE,
     TRANSPOSE,
     ZLIB,
     ZSTD,
@@ -47,6 +61,56 @@ from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
 
 type Axes = tuple[int, ...]
+
+OWN: Mapping[str, str] = {
+    OFFSET: "OffsetCodec",
+    PAD: "PadCodec",
+    LINEAR: "LinearCodec",
+    RESHAPE: "ReshapeCodec",
+    SQUEEZE: "SqueezeCodec",
+    LZ4: "Lz4Codec",
+    N5_DEFAULT: "N5DefaultCodec",
+    TIFF_TILE: "TiffTileCodec",
+    JPEG2000: "Jpeg2000Codec",
+    JPEG2000_WINDOW: "Jpeg2000WindowCodec",
+    TILE: "JnrrdTileCodec",
+    JBP_BLOCK: "JbpBlockCodec",
+    JBP_JPEG: "JbpJpegCodec",
+    NITF_VQ: "NitfVqCodec",
+    f"{OSML}tiff-tile": "OsmlTiffTileCodec",
+    f"{OSML}jpeg2000": "OsmlBlocksCodec",
+    f"{OSML}jbp-block": "OsmlBlocksCodec",
+    f"{OSML}jpeg": "OsmlBlocksCodec",
+    f"{OSML}dted": "OsmlUnreadCodec",
+}
+"""The classes in `jnrrdz.codecs` by the names of their codecs: what the entry points say to zarr."""
+
+CRC32C = "crc32c"
+ARRAY_STEPS = (TRANSPOSE, SCALE_OFFSET, CAST_VALUE, LINEAR, RESHAPE, SQUEEZE)
+BYTES_STEPS = (OFFSET, PAD, CRC32C, *FILTERS)
+PACKERS = (*COMPRESSORS, *(name for name in OWN if name.startswith(OSML)))
+"""What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
+
+SHARDING = "sharding_indexed"
+PIXELS = (BYTES, SHARDING, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
+"""What makes bytes of an array, and is told by the array's type how many there may be."""
+
+LISTED = frozenset((*ARRAY_STEPS, *PIXELS, *PACKERS, *BYTES_STEPS))
+"""What arrays of manifests may have."""
+
+
+def chain_parts(codecs: Sequence[CodecSpec]) -> tuple[Sequence[CodecSpec], CodecSpec, Sequence[CodecSpec]] | None:
+    """Return the steps on elements, what makes bytes, and the steps on bytes; None for a chain not of the list."""
+    at = next((number for number, codec in enumerate(codecs) if codec.name in PIXELS), None)
+    if at is None:
+        return None
+    before, pixels, after = codecs[:at], codecs[at], codecs[at + 1 :]
+    packers = sum(codec.name in PACKERS for codec in after)
+    is_listed = all(codec.name in ARRAY_STEPS for codec in before) and all(
+        codec.name in (*PACKERS, *BYTES_STEPS) for codec in after
+    )
+    return (before, pixels, after) if is_listed and packers <= (pixels.name == BYTES) else None
+
 
 CORE = frozenset({BYTES, TRANSPOSE, GZIP, ZSTD, BLOSC, "crc32c", "sharding_indexed"})
 """Codecs of the Zarr specification, which every reader of Zarr v3 is to have (`zstd` most have)."""

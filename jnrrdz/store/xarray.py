@@ -23,9 +23,9 @@ from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
-from jnrrdz.core.codecs import SHARDING, chain_parts
 from jnrrdz.core.configuration import shown
 from jnrrdz.core.ome import unit_name
+from jnrrdz.core.standard import SHARDING, chain_parts
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents, below, choice, no_such_group

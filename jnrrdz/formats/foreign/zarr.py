@@ -22,6 +22,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, NamedFiles, row_pointers
+from jnrrdz.core.standard import SHARDING
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, json_object, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -33,7 +34,6 @@ from jnrrdz.sources.tree import Tree, UnlistedTree
 VARIABLE = "data"
 """What an array is called that stands at the root."""
 
-SHARDING = "sharding_indexed"
 LARGEST_DOCUMENT = 1 << 26
 MOST_DOCUMENTS = 1 << 18
 DEEPEST = 64
