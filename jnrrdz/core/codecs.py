@@ -371,6 +371,9 @@ class JbpJpegConfig(Configuration):
     palette: bytes | None = field(default=None, metadata=PALETTE)
     """Red, green and blue of each value in turn: the chunk is colours and not indices."""
 
+    stored_as_rgb: bool = field(default=False, metadata=FLAG)
+    """Whether three components are red, green and blue in a stream whose markers do not name its colours."""
+
     NAME: ClassVar[str] = JBP_JPEG
 
 

@@ -82,6 +82,57 @@ def test_bands_in_one_stream_or_in_a_stream_each(make_nitf, make_mask, open_nitf
     np.testing.assert_array_equal(found, expected)
 
 
+def without_markers(stream, numbers):
+    """Return a JPEG of three components without JFIF and Adobe segments, its components numbered anew."""
+    data, at = bytearray(stream[:2]), 2
+    while stream[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
+        segment = bytearray(stream[at:end])
+        if stream[at + 1] == 0xC0:
+            segment[10::3] = bytes(numbers)
+        if stream[at + 1] not in {0xE0, 0xEE}:
+            data += segment
+        at = end
+    scan = bytearray(stream[at:])
+    scan[5:11:2] = bytes(numbers)
+    return bytes(data + scan)
+
+
+def nitf_segment(colour):
+    """Return the APP6 segment of MIL-STD-188-198A for a stream of RGB (1) or YCbCr601 (2)."""
+    content = b"NITF\0" + bytes([2, 0]) + b"P" + bytes([0, 1, 0, 1, 1, 8, 0, 1, 0, colour, 8, 1, 1, 0, 0])
+    return b"\xff\xe6" + struct.pack(">H", len(content) + 2) + content
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("RGB", None, True),
+        ("MULTI", None, True),
+        ("YCbCr601", None, False),
+        ("YCbCr601", 1, True),
+        ("RGB", 1, True),
+        ("RGB", 2, False),
+        ("RGB", 0, True),
+    ],
+)
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (0, 1, 2)])
+def test_the_colours_of_a_stream(make_nitf, open_nitf, case, numbers):
+    irep, app6, is_rgb = case
+    image = picture(16, 32, 3)
+    image[..., 2] //= 3
+    colours = "rgb" if is_rgb else "ycbcr"
+    whole = imagecodecs.jpeg8_encode(image, level=95, colorspace="rgb", outcolorspace=colours)
+    bare = without_markers(whole, numbers)
+    data = bare[:2] + (b"" if app6 is None else nitf_segment(app6)) + bare[2:]
+    path = make_nitf((data, size(16, 32, (16, 32), IC="C3", IMODE="P", NBANDS=3, IREP=irep)))
+    found = open_nitf(path)["image_0/data"][...]
+    # with its markers libjpeg knows the colours
+    np.testing.assert_array_equal(found, imagecodecs.jpeg8_decode(whole).transpose(2, 0, 1))
+    with rasterio.open(path) as gdal:
+        assert np.array_equal(gdal.read(), found) is not is_rgb  # GDAL asks neither IREP nor APP6
+
+
 @pytest.mark.parametrize(("fill", "blocks"), [(1, 1), (2, 2), (3, 1), (100, 2)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_fill_bytes_before_a_stream(make_nitf, open_nitf, fill, blocks, masked):

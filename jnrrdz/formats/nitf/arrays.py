@@ -184,7 +184,10 @@ def _block_codec(image: NitfImage) -> tuple[JbpBlockConfig, np.dtype[Any]]:
 
 def _jpeg(read: ReadAhead, image: NitfImage, mask: Mask | None, url: str) -> Stored:
     rate = image.text("COMRAT").rpartition(".")[2]
-    config = JbpJpegConfig(quality=int(rate) if rate in set("12345") else 0)
+    quality = int(rate) if rate in set("12345") else 0
+    # IREP YCbCr601 alone says that a stream holds luma and chroma (MIL-STD-2500C, table A-3)
+    has_rgb = len(image.bands) == CHANNELS and image.mode == "P" and image.text("IREP").upper() != "YCBCR601"
+    config = JbpJpegConfig(quality, stored_as_rgb=has_rgb)
     chunks = jpeg_chunks(read, image, mask)
     attributes = {}
     if block_count(image) == (len(image.bands) if image.mode == "S" else 1) and not (chunks.offset < 0).any():

@@ -293,15 +293,47 @@ def complete_stream(data: bytes, quality: int) -> bytes:
 
 def list_markers(data: bytes) -> set[int]:
     """Return the markers of the segments before the first scan's data."""
-    markers: set[int] = set()
-    at = len(SOI)
-    while at + 4 <= len(data) and data[at] == MARK and SOS not in markers:
+    return {marker for marker, _ in segments_of(data)}
+
+
+def segments_of(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield marker and content of each segment up to the first scan's header."""
+    at, marker = len(SOI), 0
+    while at + 4 <= len(data) and data[at] == MARK and marker != SOS:
         if data[at + 1] == MARK:
             at += 1
             continue
-        markers.add(data[at + 1])
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return markers
+        marker = data[at + 1]
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        yield marker, data[at + 4 : end]
+        at = end
+
+
+APP0, APP6, APP14 = 0xE0, 0xE6, 0xEE
+LIBJPEG_KNOWS = {APP0: b"JFIF\0", APP14: b"Adobe"}
+"""Segments by which libjpeg itself tells RGB from YCbCr."""
+
+NITF_SEGMENT = b"NITF\0"
+STREAM_COLOUR = 17
+"""Where a NITF segment has the colours of the stream: 0 for one band, 1 for RGB, 2 for YCbCr601."""
+
+RGB_STREAM, YCBCR_STREAM = 1, 2
+
+
+def is_stored_as_rgb(data: bytes, *, otherwise: bool) -> bool:
+    """Return whether three components are red, green and blue as stored; `otherwise` where no segment names them.
+
+    A JFIF or Adobe segment leaves it to libjpeg; next counts the NITF segment of MIL-STD-188-198A.
+    """
+    answer = otherwise
+    for marker, content in segments_of(data):
+        if marker in LIBJPEG_KNOWS and content.startswith(LIBJPEG_KNOWS[marker]):
+            return False
+        if marker == APP6 and content.startswith(NITF_SEGMENT) and len(content) > STREAM_COLOUR:
+            colours = content[STREAM_COLOUR]
+            if colours in {RGB_STREAM, YCBCR_STREAM}:
+                answer = colours == RGB_STREAM
+    return answer
 
 
 EOI = b"\xff\xd9"
@@ -343,7 +375,8 @@ class JpegDecoder:
             data = complete_stream(stream, self.config.quality)
             is_lossless = LOSSLESS in list_markers(data)
             if size[2] == COLOURS and self.dtype == np.uint8 and not is_lossless:
-                return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=False)
+                as_rgb = is_stored_as_rgb(data, otherwise=self.config.stored_as_rgb)
+                return jpeg_planes(data, size[0], size[1], tables=None, stored_as_rgb=as_rgb)
             decode = imagecodecs.ljpeg_decode if is_lossless else imagecodecs.jpeg8_decode
             return np.moveaxis(np.asarray(decode(data)).reshape(size), -1, 0)
         except DECODER_ERRORS as error:
