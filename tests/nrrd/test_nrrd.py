@@ -114,6 +114,39 @@ def test_what_stands_before_the_data(fields, wrap, detached):
     np.testing.assert_array_equal(read("a.nhdr" if detached else "a.nrrd")[...], pixels)
 
 
+@pytest.mark.parametrize("before", [b"", b"abcde"])
+def test_a_skip_from_the_end_of_what_gzip_holds(before):
+    pixels = numbers((4, 6), "<u2")
+    written("a.nrrd", header(encoding="gzip", byte_skip="-1"), gzip.compress(before + pixels.tobytes()))
+    found = read("a.nrrd")[...]
+    np.testing.assert_array_equal(found, nrrd.read("a.nrrd", index_order="C")[0])
+    np.testing.assert_array_equal(found, SimpleITK.GetArrayFromImage(SimpleITK.ReadImage("a.nrrd")))
+
+
+def test_a_skip_from_the_end_that_cannot_be_counted():
+    pixels = numbers((4, 6), "<u2")
+    written("a.nrrd", header(encoding="bzip2", byte_skip="-1"), bz2.compress(pixels.tobytes()))
+    with pytest.raises(UnsupportedError, match="bzip2, which does not record") as caught:
+        read("a.nrrd")
+    assert caught.value.field == "byte skip"
+    written("b.nrrd", header(encoding="gzip", byte_skip="-1"), gzip.compress(pixels.tobytes()[:-2]))
+    with pytest.raises(MalformedError, match="cannot become") as short:
+        read("b.nrrd")
+    assert short.value.field == "sizes"
+    # the last of two gzip members records its own length only
+    members = gzip.compress(b"abc") + gzip.compress(pixels.tobytes())
+    written("c.nrrd", header(encoding="gzip", byte_skip="-1"), members)
+    with pytest.raises(JnrrdzError):
+        read("c.nrrd")[...]
+
+
+def test_text_as_pynrrd_writes_it_is_refused_by_its_encoding():
+    nrrd.write("a.nrrd", numbers(dtype="i2"), {"encoding": "ascii"})
+    with pytest.raises(UnsupportedError, match=r"'ascii' stores numbers as text.*raw") as caught:
+        read("a.nrrd")
+    assert caught.value.field == "encoding"
+
+
 @pytest.mark.parametrize(
     ("data_file", "names", "parts"),
     [

@@ -15,13 +15,14 @@ import pytest
 
 from jnrrdz.api import index, open_group, scan
 from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.formats.nrrd.tiling import TileAxis
 from tests.nrrd.tiled_files import URI, core, keys, lines, quietly, stored, tiles_of, volume, write
 
 ARRAY = volume((10, 7))
 
 
 def refused(tmp_path, fields, start=b""):
-    (tmp_path / "a.jnrrd").write_bytes(start + lines(fields) + b"\n" + bytes(2000))
+    (tmp_path / "a.jnrrd").write_bytes(start + lines(fields) + b"\n" + bytes(192))
     with pytest.raises(JnrrdzError) as caught:
         scan(tmp_path / "a.jnrrd")
     return caught.value
@@ -99,7 +100,7 @@ def test_a_padding_value_that_the_type_has(tmp_path, kind, value):
 
 
 def test_the_same_keys_without_a_fault_are_read(tmp_path):
-    (tmp_path / "a.jnrrd").write_bytes(lines(core(ARRAY) | keys((4, 4), **GOOD)) + b"\n" + bytes(2000))
+    (tmp_path / "a.jnrrd").write_bytes(lines(core(ARRAY) | keys((4, 4), **GOOD)) + b"\n" + bytes(192))
     assert open_group(tmp_path / "a.jnrrd")["data"][:].shape == (7, 10)
 
 
@@ -259,3 +260,52 @@ def test_ranges_that_repeat_a_tile_are_refused_where_one_range_is_asked_for(tmp_
     assert [key for key, value in refs.items() if isinstance(value[1], list)]
     with pytest.raises(JnrrdzError, match="--single-range"):
         index(tmp_path / "a.jnrrd", tmp_path / "b.json", single_range=True)
+
+
+# Tiles that nothing says the place of, and overlaps that make chunks of one element
+
+
+@pytest.mark.parametrize("compression", ["raw", "zstd"])
+def test_bytes_beside_tiles_without_offsets(tmp_path, compression):
+    blobs = [stored(part, compression=compression) for _, part in tiles_of(ARRAY, (4, 4))]
+    fields = core(ARRAY) | keys((4, 4), format="contiguous")
+    if compression != "raw":
+        fields |= {"tile:compression": compression, "tile:size_table": [len(blob) for blob in blobs]}
+    path, gap = tmp_path / "a.jnrrd", b"gap!"
+
+    def read(more, before=b"", behind=b""):
+        path.write_bytes(lines(fields | more) + b"\n" + before + b"".join(blobs) + behind)
+        return open_group(path)["data"][...]
+
+    for before, behind in ((gap, b""), (b"", gap)):
+        with pytest.raises(MalformedError, match=r"4 others; .*byte_skip: -1") as caught:
+            read({}, before, behind)
+        assert caught.value.field == "tile:offset_table"
+    # numpy is the reader: the tiles are those of ARRAY wherever the header puts them
+    np.testing.assert_array_equal(read({}), ARRAY)
+    np.testing.assert_array_equal(read({"byte_skip": 4}, gap, gap), ARRAY)
+    np.testing.assert_array_equal(read({"byte_skip": -1}, gap), ARRAY)
+
+
+@pytest.mark.parametrize("is_guessed", [False, True])
+def test_an_overlap_that_makes_chunks_of_one_element(tmp_path, is_guessed, monkeypatch):
+    calls = []
+    choice = TileAxis.choice
+    monkeypatch.setattr(TileAxis, "choice", lambda axis, chunk: calls.append(chunk) or choice(axis, chunk))
+    tile, count, stored_size, start = 1 << 25, 3000, 8192, 1 << 20
+    fields = {"jnrrd": "0004", "type": "uint8", "dimension": 1, "sizes": [tile + count - 1]}
+    fields |= keys((tile,), overlap=[tile - 1], compression="zstd", format="contiguous")
+    fields["tile:offset_table"] = [start + stored_size * number for number in range(count)]
+    if not is_guessed:
+        fields["tile:size_table"] = [stored_size] * count
+    with (tmp_path / "a.jnrrd").open("wb") as file:
+        file.write(lines(fields) + b"\n")
+        file.truncate(start + stored_size * count)
+    tracemalloc.start()
+    with pytest.raises(MalformedError, match="begin 1 elements apart") as caught:
+        quietly(scan, tmp_path / "a.jnrrd")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.field == "tile:overlap"
+    assert len(calls) < 1 << 13
+    assert peak < 50 << 20

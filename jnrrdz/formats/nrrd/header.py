@@ -128,8 +128,13 @@ def checked_encoding(encoding: Any, more: Sequence[str] = ()) -> str:
     if name in known:
         return known[name]
     read = ", ".join(dict.fromkeys(known.values()))
-    text = f"{encoding}: numbers as text have no places of their own" if name in TEXT_ENCODINGS else repr(encoding)
-    raise UnsupportedError(f"{text}; {read} are read", field="encoding")
+    message = f"{encoding!r:.80}; {read} are read"
+    if name in TEXT_ENCODINGS:
+        message = (
+            f"{encoding!r} stores numbers as text, in which no number has a known byte range; "
+            f"write the array again with one of {read}, as pynrrd and `unu save -e raw` do"
+        )
+    raise UnsupportedError(message, field="encoding")
 
 
 def checked_skip(value: Any, name: str, least: int) -> int:
@@ -309,9 +314,10 @@ def read_header(read: Read) -> Header:
             header.files = [name for name in lines[number + 1 :] if name.strip()]
             break
     dtype = _dtype(header)
+    # first the encoding: numbers as text have no byte order
+    encoding = checked_encoding(header.required("encoding"))
     endian = checked_endian(header.fields.get("endian"), dtype.itemsize)
     sizes = _sizes(header, dtype.itemsize)
-    encoding = checked_encoding(header.required("encoding"))
     files = _files(header, len(sizes))
     if files is None and stop is None:
         raise MalformedError(

@@ -343,11 +343,13 @@ def jnrrd_header(document: Document, data_start: int) -> Header:
     if not isinstance(core["sizes"], list):
         raise MalformedError(f"{core['sizes']!r:.80} is no list", field="sizes")
     sizes = checked_sizes(core["sizes"], core["dimension"], dtype.itemsize)
-    encoding = "raw" if core.get("encoding") is None else core["encoding"]
+    named = "raw" if core.get("encoding") is None else core["encoding"]
+    # first the encoding: numbers as text have no byte order
+    encoding = checked_encoding(named, ("zstd", "lz4"))
     return Header(
         dtype,
         sizes,
-        checked_encoding(encoding, ("zstd", "lz4")),
+        encoding,
         checked_endian(core.get("endian"), dtype.itemsize),
         data_start,
         _files(core),

@@ -161,6 +161,8 @@ class DataFile:
     url: str
     start: int
     stop: int
+    skip: int = 0
+    """Decompressed bytes before the data."""
 
 
 @dataclass(frozen=True)
@@ -195,20 +197,44 @@ def data_files(header: Header, beside: Beside, count: int) -> list[DataFile]:
 
 
 def _data_of(read: ReadAhead, start: int, header: Header, count: int) -> DataFile:
-    size = read.size
-    if header.byte_skip < 0:
-        if header.encoding != "raw":
-            raise MalformedError("-1 counts from the end of raw data, not of compressed", field=header.byte_field)
+    size, is_raw = read.size, header.encoding == "raw"
+    if is_raw and header.byte_skip < 0:
         start = size - count
     else:
         start = _behind_lines(read, start, header)
-        start += header.byte_skip if header.encoding == "raw" else 0
+        start += header.byte_skip if is_raw else 0
     if start < 0 or start > size or (header.encoding == "raw" and start + count > size):
         message = f"{count} bytes are declared, of which {max(size - start, 0)} are there"
         is_skipped = start > size and header.byte_skip > 0
         field = header.byte_field if is_skipped else "sizes"
         raise MalformedError(message, url=read.source.url, offset=max(start, 0), field=field)
-    return DataFile(read.source.url, start, size)
+    if is_raw:
+        return DataFile(read.source.url, start, size)
+    skip = header.byte_skip
+    if skip < 0:
+        skip = _before_the_last(read, start, header, count)
+    return DataFile(read.source.url, start, size, skip)
+
+
+_LENGTH = 4
+"""Bytes of ISIZE, the last field of a gzip member: https://www.rfc-editor.org/rfc/rfc1952."""
+
+
+def _before_the_last(read: ReadAhead, start: int, header: Header, count: int) -> int:
+    """Return how many decompressed bytes precede the last `count` ones.
+
+    gzip records its decompressed length modulo 2^32; a wrong one fails where the data
+    are decompressed, because their length is checked there.
+    """
+    if header.encoding != "gzip":
+        message = (
+            f"-1 behind {header.encoding}, which does not record its decompressed length; "
+            "give the number of bytes to skip, or use raw or gzip"
+        )
+        raise UnsupportedError(message, field=header.byte_field)
+    stop = read.size
+    recorded = int.from_bytes(read(max(stop - _LENGTH, start), stop), "little")
+    return (recorded - count) % (1 << 8 * _LENGTH)
 
 
 def _behind_lines(read: ReadAhead, at: int, header: Header) -> int:
@@ -299,17 +325,22 @@ def _packed(header: Header, files: list[DataFile], per_file: int) -> Described:
     warnings.warn(f"encoding {header.encoding}: any window of it costs reading and inflating {costs}", stacklevel=2)
     for file in files:
         stored = file.stop - file.start
-        if not can_hold(header.encoding, stored, size):
-            message = f"{size} bytes are declared, which {stored} bytes of {header.encoding} cannot become"
+        if not can_hold(header.encoding, stored, file.skip + size):
+            behind = f", behind {file.skip} bytes to skip" if file.skip else ""
+            message = f"{size} bytes are declared{behind}, which {stored} bytes of {header.encoding} cannot become"
             raise MalformedError(message, url=file.url, offset=file.start, field="sizes")
     starts = np.array([file.start for file in files], np.int64)
     stops = np.array([file.stop for file in files], np.int64)
-    skipped = (codec.OffsetConfig(header.byte_skip),) if header.byte_skip else ()
+    skips = sorted({file.skip for file in files})
+    if len(skips) > 1:
+        message = f"-1 means {skips[0]} bytes in one file and {skips[-1]} in another; one number is read"
+        raise UnsupportedError(message, field=header.byte_field)
+    skipped = (codec.OffsetConfig(skips[0]),) if skips[0] else ()
     codecs: tuple[Codec, ...]
     if header.encoding in COMPRESSORS:
         codecs = (codec.bytes_(header.endian), *skipped, COMPRESSORS[header.encoding])
     elif skipped:
-        raise UnsupportedError(f"{header.byte_skip} behind {header.encoding}; 0 is read", field=header.byte_field)
+        raise UnsupportedError(f"{skips[0]} behind {header.encoding}; 0 is read", field=header.byte_field)
     else:
         codecs = (TileConfig(tuple(((size, 0),) for size in slabs.chunks), header.endian, header.encoding),)
     return slabs, codecs, _refs(files, np.arange(len(files)), starts, stops - starts)

@@ -182,13 +182,14 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         beside = Beside(read, url, neighbours, Folder(url, neighbours.allow))
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")
+        padding = fill_value(tiling, header.dtype)
         if tiling.keys["storage"] == "external":
             places = external_places(
                 tiling, header, beside, allow_missing=options.allow_missing, versions=options.object_versions
             )
         else:
             places = internal_places(tiling, header, beside)
-        return tiled_group(header, tiling, places, overviews=options.overviews)
+        return tiled_group(header, tiling, places, padding, overviews=options.overviews)
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
 
@@ -207,10 +208,9 @@ def _plain_group(header: Header, beside: Beside, name: str) -> VirtualGroup:
     return VirtualGroup({VARIABLE: array}, {name: kept(header.attributes), **meaning.single_attributes(array.shape)})
 
 
-def tiled_group(header: Header, tiling: Tiling, places: Places, *, overviews: bool) -> VirtualGroup:
+def tiled_group(header: Header, tiling: Tiling, places: Places, padding: Any, *, overviews: bool) -> VirtualGroup:
     """Return the group of a tiled header whose tiles are at these places."""
     meaning = meaning_of(header.axes, len(header.sizes))
-    padding = fill_value(tiling, header.dtype)
     keys = {name: value for name, value in tiling.keys.items() if name not in _TABLES}
     attributes = {"jnrrd": kept(header.attributes), "jnrrd_tiling": kept(keys), **_by_level(tiling)}
     if not overviews or tiling.total == 1:

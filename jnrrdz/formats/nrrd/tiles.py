@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, TileConfig
+from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, SLACK, TileConfig
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import ChunkRefs, NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -133,6 +133,16 @@ def _one_after_another(tiling: Tiling, header: Header, beside: Beside) -> Places
         message = f"missing, for tiles of {tiling.compression}; one of offset_table and size_table has to be there"
         raise tiling.error(message, "offset_table")
     (file,) = data_files(header, beside, total)
+    rest = file.stop - file.start - total
+    if rest and not (header.byte_skip or header.line_skip):
+        # they may be before the tiles as well as behind them
+        message = (
+            f"missing, where {total} bytes of tiles are followed or preceded by {rest} others; "
+            f"offsets say where the tiles are, or {header.byte_field}: -1 that they end the file"
+        )
+        error = tiling.error(message, "offset_table")
+        error.url, error.offset = file.url, file.start
+        raise error
     lengths = _lengths(tiling, header)
     return _in_one_file(file, file.start + np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths, is_guessed=False)
 
@@ -318,6 +328,14 @@ def _check_sizes(tiling: Tiling, header: Header, places: Places) -> None:
 
 def chunks_of(level: TileLevel, tiling: Tiling) -> tuple[int, ...]:
     """Return the chunk shape in C order; a grid of too many chunks is refused."""
+    kinds = math.prod(axis.choice_count for axis in level.axes)
+    if kinds > MOST_KINDS:
+        strides = " by ".join(str(axis.stride) for axis in level.axes)
+        message = (
+            f"tiles of level {level.number} begin {strides} elements apart, so that the last ones "
+            f"are {kinds} chunks; {MOST_KINDS} are the most"
+        )
+        raise tiling.error(message, "overlap")
     count = math.prod(axis.chunks for axis in level.axes)
     if count > MOST_TILES:
         raise tiling.error(f"{count} chunks of level {level.number}; {MOST_TILES} are the most", "overlap")

@@ -59,6 +59,13 @@ class TileAxis:
         return self.last if self.count == 1 else self.stride
 
     @property
+    def choice_count(self) -> int:
+        """The number of choices, which a header of a few bytes can make billions."""
+        of_last_tile = self.chunks - (self.count - 1)
+        is_like_first = self.count == 1 or self.last == self.tile
+        return of_last_tile if is_like_first else of_last_tile + 1
+
+    @property
     def choices(self) -> tuple[Choice, ...]:
         """Stored size and first element of every chunk's tile, each once."""
         return tuple(dict.fromkeys(map(self.choice, (0, *range(self.count - 1, self.chunks)))))
