@@ -14,7 +14,7 @@ import numpy as np
 
 from jnrrdz import api
 from jnrrdz.core.configuration import CodecSpec
-from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
+from jnrrdz.core.georeference import AFFINE_NUMBERS, geo_transform
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import Verdict, of_all, verdicts
 from jnrrdz.core.zarr_json import ZARR_JSON
@@ -194,11 +194,11 @@ class Facts:
 
     def affine(self, node: Node) -> list[float]:
         """Return the affine of an array as rasterio orders it, nothing where it has none."""
-        if numbers := geo_transform(self.mapping(node)):
-            c, a, b, f, d, e = numbers
-            return [a, b, c, d, e, f]
+        transform = geo_transform(self.mapping(node))
+        if transform is not None:
+            return list(transform.affine)
         found = self._group(node).get("spatial:transform")
-        if not isinstance(found, list) or len(found) != GEO_TRANSFORM:
+        if not isinstance(found, list) or len(found) != AFFINE_NUMBERS:
             return []
         return found if all(isinstance(one, int | float) for one in found) else []
 

@@ -15,7 +15,7 @@ from typing import Any, Unpack
 
 from jnrrdz.commands.facts import BANDS, PLANE, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.crs import ground
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
 from jnrrdz.redact import hidden, redacted
@@ -224,8 +224,14 @@ def moment(text: Any) -> str | None:
 
 def _place(facts: Facts, node: Node, said: Json) -> Json:
     """Return where an image lies: CRS, affine, bounds there and in degrees, control points, the sensor's model."""
-    crs, wkt, affine = facts.crs(node), facts.wkt(node), facts.affine(node)
+    crs, wkt = facts.crs(node), facts.wkt(node)
     place: Json = {}
+    affine: list[float] = []
+    refused = None
+    try:
+        affine = facts.affine(node)
+    except MalformedError as error:
+        refused = str(error)
     if crs is not None:
         place["crs"] = {"code": crs.code, "name": crs.name, "wkt": wkt or None}
     if affine:
@@ -241,6 +247,7 @@ def _place(facts: Facts, node: Node, said: Json) -> Json:
             place["degrees"] = degrees
     names = ("AREA_OR_POINT", "georeference_refused", "georeference_remark")
     texts = {name.lower(): _text(said.get(name)) for name in names}
+    texts["georeference_refused"] = texts["georeference_refused"] or refused
     rpc = as_object(said.get("rpc"))
     return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **texts})
 

@@ -24,6 +24,7 @@ from jnrrdz.api import open_stored
 from jnrrdz.commands.facts import BANDS, PLANE, Node, nitf_header, nitf_places
 from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.georeference import geo_transform
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.documents import below, choice, no_such_group
@@ -433,10 +434,10 @@ def _limits(values: Pixels, stretch: str | None) -> tuple[float, float]:
 def _upright(rgba: NDArray[np.uint8], store: ReferenceStore, path: str) -> NDArray[np.uint8]:
     """Return the picture with north up and west on the left, where the affine says otherwise."""
     mapping = store.manifest.documents.node(f"{path}/spatial_ref".lstrip("/")).get("attributes", {})
-    numbers = [float(text) for text in str(mapping.get("GeoTransform", "")).split()]
-    if len(numbers) == 6 and not numbers[2] and not numbers[4]:  # noqa: PLR2004  an affine
-        rgba = rgba[::-1] if numbers[5] > 0 else rgba
-        rgba = rgba[:, ::-1] if numbers[1] < 0 else rgba
+    transform = geo_transform(mapping)
+    if transform is not None and not transform.is_rotated:
+        rgba = rgba[::-1] if transform.row_y > 0 else rgba
+        rgba = rgba[:, ::-1] if transform.column_x < 0 else rgba
     return np.ascontiguousarray(rgba)
 
 

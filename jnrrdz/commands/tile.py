@@ -255,7 +255,7 @@ def axis_keys(pixels: Pixels) -> Keys:
     keys: Keys = [("labels", list(names)), ("kinds", [NRRD_KINDS.get(KINDS.get(name, ""), "domain") for name in names])]
     axes = pixels.attributes.get("axes")
     places = {name: _place(axes.get(name) if isinstance(axes, dict) else None) for name in names}
-    affine = geo_transform(pixels.mapping) if {"x", "y"} <= set(names) else []
+    affine = geo_transform(pixels.mapping) if {"x", "y"} <= set(names) else None
     if not affine and not any(place.is_known for place in places.values()):
         return keys
     spatial = [name for name in SPACE if name in names]

@@ -14,7 +14,7 @@ from typing import Any
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
-from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2
+from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2, geo_transform
 from jnrrdz.core.standard import STANDARD
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
@@ -46,7 +46,7 @@ PLACE_PREFIXES = ("proj:", "spatial:")
 WKT = "spatial_ref"
 """GDAL's name for `crs_wkt`."""
 
-GRID_MAPPINGS = {"grid_mapping_name", "crs_wkt", WKT, "GeoTransform"}
+GRID_MAPPINGS = {"grid_mapping_name", "crs_wkt", WKT, GEO_TRANSFORM}
 
 _WKT_NAME = re.compile(r'\s*\w+\s*\[\s*"([^"]*)"')
 
@@ -272,29 +272,21 @@ def _place(path: str, mine: Mapping[str, Any], others: Mapping[str, Any]) -> lis
         if names[0] == names[1]:
             names[0] = f"another {names[0]}"
         return [f"is in {names[0]}, not {names[1]}"]
-    affine = [_numbers(side.get("GeoTransform")) for side in said]
-    if affine[0] == affine[1]:
+    transforms = [geo_transform(side) for side in said]
+    mine_at, others_at = transforms
+    if mine_at == others_at:
         return list(_rows(path, mine, others).values())
-    if not all(affine):
-        return [_row(path, "GeoTransform", *(side.get("GeoTransform") for side in said))]
-    # GDAL's order: x origin, step of x along columns and rows, y origin, steps of y
-    steps = [[side[1], side[2], side[4], side[5]] for side in affine]
+    if mine_at is None or others_at is None:
+        return [_row(path, GEO_TRANSFORM, *(side.get(GEO_TRANSFORM) for side in said))]
+    steps = [[at.column_x, at.row_x, at.column_y, at.row_y] for at in (mine_at, others_at)]
     if steps[0] != steps[1]:
-        if any(side[2] or side[4] for side in affine):
+        if mine_at.is_rotated or others_at.is_rotated:
             return [f"is turned otherwise: steps {_shortener.repr(steps[0])}, not {_shortener.repr(steps[1])}"]
-        sizes = [f"{abs(side[1]):.15g} x {abs(side[5]):.15g}" for side in affine]
+        sizes = [f"{abs(at.column_x):.15g} x {abs(at.row_y):.15g}" for at in (mine_at, others_at)]
         return [f"has pixels of {sizes[0]}, not {sizes[1]}"] if sizes[0] != sizes[1] else ["is mirrored"]
-    axes = [(name, number) for name, number in (("x", 0), ("y", 3)) if affine[0][number] != affine[1][number]]
-    origins = (f"{name} origin {affine[0][number]:.15g}, not {affine[1][number]:.15g}" for name, number in axes)
-    return [f"lies elsewhere: {', '.join(origins)}"]
-
-
-def _numbers(text: Any) -> list[float]:
-    try:
-        numbers = [float(part) for part in str(text).split()]
-    except ValueError:
-        return []
-    return numbers if len(numbers) == GEO_TRANSFORM else []
+    origins = [("x", mine_at.x, others_at.x), ("y", mine_at.y, others_at.y)]
+    moved = (f"{name} origin {at:.15g}, not {other:.15g}" for name, at, other in origins if at != other)
+    return [f"lies elsewhere: {', '.join(moved)}"]
 
 
 _shortener = reprlib.Repr(maxstring=80, maxother=80, maxlist=8, maxdict=2, maxlevel=2)

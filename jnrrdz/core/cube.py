@@ -18,9 +18,10 @@ from jnrrdz.core.codecs import LINEAR, RESHAPE, SQUEEZE, TRANSPOSE
 from jnrrdz.core.concat import lifted, state_of
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
+from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value
-from jnrrdz.errors import UnrepresentableError
+from jnrrdz.errors import MalformedError, UnrepresentableError
 
 TIME, BAND = "time", "band"
 VARIABLE, MAPPING = "data", "spatial_ref"
@@ -36,8 +37,6 @@ chunk is filled up, so that who has opened a cube of fewer times finds them wher
 
 SHOWN = 5
 RESAMPLE = "odc-stac or rioxarray resample them, --group-by-grid gives each grid a group of its own"
-CORNER = 6
-"""Numbers of a GeoTransform."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ class _Kind:
     mapping: VirtualArray
     attributes: dict[str, Any]
     group_attributes: dict[str, Any]
-    affine: tuple[float, ...]
+    zero: GeoTransform
     """Of the grid's zero: the corner of a chunk."""
     block: int
     """Bands in a chunk."""
@@ -90,7 +89,7 @@ class _Kind:
     @property
     def resolution(self) -> str:
         """The name of a group."""
-        size = abs(self.affine[1])
+        size = abs(self.zero.column_x)
         metric = "PROJCRS" in str(self.mapping.attributes.get("crs_wkt", ""))
         return f"{size:g}{'m' if metric else 'deg'}".replace("/", "_")
 
@@ -122,15 +121,20 @@ class Cube:
     def add(self, scene: Scene) -> None:
         """Take a scene."""
         group, array, mapping = _image(scene)
-        numbers = [float(text) for text in str(mapping.attributes["GeoTransform"]).split()]
-        if len(numbers) != CORNER or numbers[2] or numbers[4] or not numbers[1] or not numbers[5]:
+        try:
+            transform = geo_transform(mapping.attributes)
+        except MalformedError as error:
+            raise error.at(url=scene.name) from error.__cause__
+        if transform is None:
+            raise UnrepresentableError("it does not say where it lies", field=scene.name)
+        if transform.is_rotated or not transform.column_x or not transform.row_y:
             raise UnrepresentableError("a rotated image, whose rows are at no one y", field=scene.name)
         bands = _bands(scene, array)
         block = array.chunks[0]
         if block not in {1, len(bands)}:
             raise UnrepresentableError(f"chunks of {block} of {len(bands)} bands", field=scene.name)
         # to a thousandth of a pixel: how far from zero the image begins, in whole chunks and in pixels beyond them
-        pixels = [round(numbers[3] / numbers[5], 3), round(numbers[0] / numbers[1], 3)]
+        pixels = [round(transform.y / transform.row_y, 3), round(transform.x / transform.column_x, 3)]
         corner = [int(place // size) for place, size in zip(pixels, array.chunks[-2:], strict=True)]
         beyond = [
             round(place - whole * size, 3) for place, whole, size in zip(pixels, corner, array.chunks[-2:], strict=True)
@@ -142,14 +146,16 @@ class Cube:
         wkt = mapping.attributes.get("crs_wkt")
         key = dumps(
             [
-                json_value([wkt, numbers[1], numbers[5], beyond, array.chunks[-2:], array.dtype.name, block]),
+                json_value(
+                    [wkt, transform.column_x, transform.row_y, beyond, array.chunks[-2:], array.dtype.name, block]
+                ),
                 [json_value(codec.to_json()) for codec in array.codecs],
                 json_value([str(array.fill_value), own.get("_FillValue"), bands if block > 1 else None]),
             ]
         )
         kind = self._kinds.get(key)
         if kind is None:
-            zero = (beyond[1] * numbers[1], numbers[1], 0.0, beyond[0] * numbers[5], 0.0, numbers[5])
+            zero = transform._replace(x=beyond[1] * transform.column_x, y=beyond[0] * transform.row_y)
             kind = self._kinds[key] = _Kind(array, mapping, dict(own), dict(group.attributes), zero, block)
         _intersect(kind.attributes, own)
         _intersect(kind.group_attributes, group.attributes, keep="spatial:")
@@ -220,7 +226,7 @@ def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
             codecs=lifted(array.codecs),
         )
     mapping = group.children.get(str(array.attributes.get("grid_mapping")))
-    if not isinstance(mapping, VirtualArray) or "GeoTransform" not in mapping.attributes:
+    if not isinstance(mapping, VirtualArray):
         raise UnrepresentableError("it does not say where it lies", field=scene.name)
     return group, array, mapping
 
@@ -254,12 +260,12 @@ def _refuse_grids(kinds: Sequence[_Kind]) -> None:
         raise UnrepresentableError(f"images in {len(systems)} coordinate systems, {shown}; {RESAMPLE}")
     seen: dict[tuple[Any, ...], _Kind] = {}
     for kind in kinds:
-        place = (kind.affine[1], kind.affine[5], kind.chunk, kind.template.dtype)
+        place = (kind.zero.column_x, kind.zero.row_y, kind.chunk, kind.template.dtype)
         other = seen.setdefault(place, kind)
-        if other is not kind and (other.affine[0], other.affine[3]) != (kind.affine[0], kind.affine[3]):
+        if other is not kind and (other.zero.x, other.zero.y) != (kind.zero.x, kind.zero.y):
             raise UnrepresentableError(
-                f"{kind.parts[0].name} lies {(kind.affine[0] - other.affine[0]) / kind.affine[1]:g} columns and "
-                f"{(kind.affine[3] - other.affine[3]) / kind.affine[5]:g} rows beside whole chunks of "
+                f"{kind.parts[0].name} lies {(kind.zero.x - other.zero.x) / kind.zero.column_x:g} columns and "
+                f"{(kind.zero.y - other.zero.y) / kind.zero.row_y:g} rows beside whole chunks of "
                 f"{other.parts[0].name}; {RESAMPLE}"
             )
 
@@ -399,10 +405,11 @@ class _Builder:
     def _place(self, first: NDArray[np.int64], shape: NDArray[np.int64]) -> tuple[VirtualArray, dict[str, Any]]:
         """Return the grid mapping and the group's attributes of the mosaic."""
         kind = self.kind
-        x, dx, _, y, _, dy = kind.affine
-        x, y = x + float(first[1] * kind.chunk[1]) * dx, y + float(first[0] * kind.chunk[0]) * dy
-        transform = " ".join(map(repr, (x, dx, 0.0, y, 0.0, dy)))
-        mapping = replace(kind.mapping, attributes={**kind.mapping.attributes, "GeoTransform": transform})
+        dx, dy = kind.zero.column_x, kind.zero.row_y
+        x = kind.zero.x + float(first[1] * kind.chunk[1]) * dx
+        y = kind.zero.y + float(first[0] * kind.chunk[0]) * dy
+        placed = {GEO_TRANSFORM: kind.zero._replace(x=x, y=y).text}
+        mapping = replace(kind.mapping, attributes={**kind.mapping.attributes, **placed})
         attributes = dict(kind.group_attributes)
         if "spatial:transform" in attributes:
             far = (x + dx * float(shape[1]), y + dy * float(shape[0]))
@@ -563,4 +570,4 @@ def _obstacle(old: _Cube, new: _Cube) -> str | None:
 
 
 def _lies(group: VirtualGroup) -> Any:
-    return group.children[MAPPING].attributes.get("GeoTransform")
+    return geo_transform(group.children[MAPPING].attributes)

@@ -8,15 +8,17 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray
 from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.configuration import shown
 from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, height_unit
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.errors import MalformedError
 from jnrrdz.records import record
 
 type Attributes = dict[str, Any]
@@ -30,8 +32,11 @@ RPC_CRS = 4326
 type Shape = tuple[int, int]
 """Rows and columns."""
 
-GEO_TRANSFORM = 6
+AFFINE_NUMBERS = 6
 """How many numbers an affine has."""
+
+GEO_TRANSFORM = "GeoTransform"
+"""The attribute of a grid mapping that holds the affine."""
 
 GRID_MAPPING = "spatial_ref"
 """The scalar variable that holds `grid_mapping`'s attributes, and what `grid_mapping` of an array names."""
@@ -163,8 +168,8 @@ def grid_mapping(crs: Crs | None, affine: Affine | None, gcps: Iterable[Sequence
     if crs is not None:
         attributes = cf_attributes(crs)
     if affine is not None:
-        a, b, c, d, e, f = (float(number) for number in affine)
-        attributes["GeoTransform"] = " ".join(repr(number) for number in (c, a, b, f, d, e))
+        a, b, c, d, e, f = affine
+        attributes[GEO_TRANSFORM] = GeoTransform(c, a, b, f, d, e).text
     points = [
         {
             "type": "Feature",
@@ -179,13 +184,57 @@ def grid_mapping(crs: Crs | None, affine: Affine | None, gcps: Iterable[Sequence
     return attributes
 
 
-def geo_transform(mapping: Mapping[str, Any]) -> list[float]:
-    """Return the six numbers of a grid mapping's `GeoTransform` in GDAL's order; nothing where they are not there."""
+class GeoTransform(NamedTuple):
+    """A grid mapping's `GeoTransform`: six finite numbers in GDAL's order, of pixel corners."""
+
+    x: float
+    column_x: float
+    """Step of x from one column to the next."""
+    row_x: float
+    y: float
+    column_y: float
+    row_y: float
+    """Step of y from one row to the next."""
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether x changes along a column, or y along a row."""
+        return bool(self.row_x or self.column_y)
+
+    @property
+    def affine(self) -> Affine:
+        """The same numbers as rasterio orders them."""
+        return (
+            self.column_x,
+            self.row_x,
+            self.x,
+            self.column_y,
+            self.row_y,
+            self.y,
+        )
+
+    @property
+    def text(self) -> str:
+        """The same numbers as the attribute has them."""
+        return " ".join(repr(float(number)) for number in self)
+
+
+def geo_transform(mapping: Mapping[str, Any]) -> GeoTransform | None:
+    """Return the `GeoTransform` of a grid mapping, None where it has no such attribute.
+
+    The attribute is text as GDAL and rioxarray write it, or a list of numbers.
+    """
+    if GEO_TRANSFORM not in mapping:
+        return None
+    value = mapping[GEO_TRANSFORM]
+    parts = value if isinstance(value, list | tuple) else str(value).split()
     try:
-        numbers = [float(text) for text in str(mapping.get("GeoTransform", "")).split()]
-    except ValueError:
-        return []
-    return numbers if len(numbers) == GEO_TRANSFORM and all(map(math.isfinite, numbers)) else []
+        numbers = [float(part) for part in parts]
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != AFFINE_NUMBERS or not all(map(math.isfinite, numbers)):
+        raise MalformedError(f"found {shown(value)}; six finite numbers are needed", field=GEO_TRANSFORM)
+    return GeoTransform(*numbers)
 
 
 def spatial(shape_yx: tuple[int, int], affine: Affine | None, crs: Crs | None, *, is_point: bool = False) -> Attributes:

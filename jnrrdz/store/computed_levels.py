@@ -29,7 +29,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
-from jnrrdz.core.georeference import MULTISCALES, geo_transform
+from jnrrdz.core.georeference import GEO_TRANSFORM, MULTISCALES, geo_transform
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
     PER_TILE,
@@ -95,10 +95,14 @@ def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, sou
     if mapping is None or mapping.get("shape") or (source.get("dimension_names") or [])[-2:] != ["y", "x"]:
         return
     attributes = dict(mapping["attributes"])
-    if affine := geo_transform(attributes):
-        c, a, b, f, d, e = affine
+    if transform := geo_transform(attributes):
         rows, columns = level.factors[-2:]
-        attributes["GeoTransform"] = " ".join(map(repr, (c, a * columns, b * rows, f, d * columns, e * rows)))
+        attributes[GEO_TRANSFORM] = transform._replace(
+            column_x=transform.column_x * columns,
+            row_x=transform.row_x * rows,
+            column_y=transform.column_y * columns,
+            row_y=transform.row_y * rows,
+        ).text
     nodes[f"{path}{level.name}/{name}/{ZARR_JSON}"] = mapping | {"attributes": attributes}
     nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"] |= {
         "grid_mapping": name,

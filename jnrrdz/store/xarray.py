@@ -23,7 +23,7 @@ from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
-from jnrrdz.core.configuration import shown
+from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import SHARDING, chain_parts
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
@@ -40,8 +40,7 @@ BAND = "band"
 LONGEST = 1 << 24
 """Places of an axis up to which its coordinate is in memory, 128 MB: `RangeIndex` finds slices by `nearest` only."""
 
-GEO_TRANSFORM = 6
-MAPPING_ATTRIBUTES = {"GeoTransform", "crs_wkt"}
+MAPPING_ATTRIBUTES = {GEO_TRANSFORM, "crs_wkt"}
 """What a grid mapping is known by where no variable names it."""
 
 SYSTEM = re.compile(r"\bCS\[")
@@ -272,14 +271,13 @@ def _bands(found: xr.Dataset) -> xr.Coordinates | None:
 
 def _axes(found: xr.Dataset, mapping: Mapping[str, Any]) -> list[xr.Coordinates]:
     """Return the coordinates of pixel centres; none for a rotated image, whose rows are at no one y."""
-    told = str(mapping.get("GeoTransform", ""))
-    try:
-        numbers = [float(text) for text in told.split()]
-    except ValueError as error:
-        raise MalformedError(f"{shown(told)} where six numbers belong", field="GeoTransform") from error
-    if len(numbers) != GEO_TRANSFORM or not np.isfinite(numbers).all() or numbers[2] or numbers[4]:
+    transform = geo_transform(mapping)
+    if transform is None or transform.is_rotated:
         return []
-    starts = {"x": (numbers[0], numbers[1]), "y": (numbers[3], numbers[5])}
+    starts = {
+        "x": (transform.x, transform.column_x),
+        "y": (transform.y, transform.row_y),
+    }
     return [
         _even(axis, found.sizes[axis], (start, step, 0.5), _meaning(axis, mapping))
         for axis, (start, step) in starts.items()

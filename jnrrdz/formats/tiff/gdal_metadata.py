@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
-from jnrrdz.core.georeference import GEO_TRANSFORM
+from jnrrdz.core.georeference import AFFINE_NUMBERS
 from jnrrdz.core.xml_tree import Element, parse_xml
 from jnrrdz.errors import MalformedError
 
@@ -117,7 +117,7 @@ def parse_pam(text: str) -> GdalMetadata:
     transform = root.text_of("GeoTransform")
     if transform is not None:
         numbers = [number for number in map(finite_number, transform.split(",")) if number is not None]
-        if len(numbers) == GEO_TRANSFORM == transform.count(",") + 1:
+        if len(numbers) == AFFINE_NUMBERS == transform.count(",") + 1:
             c, a, b, f, d, e = numbers
             metadata.affine = (a, b, c, d, e, f)
         else:
