@@ -76,8 +76,7 @@ def _position(source: ByteSource, refs: ChunkRefs, tables: bytes) -> int:
     layout = TiffLayout(ReadAhead(source), source.validators.size)
     position = None
     for top in layout.main:
-        below = (ifd for start in layout.ints(layout.ifd(top), Tag.SubIFDs) for ifd in layout.chain(start))
-        for ifd in map(layout.ifd, (top, *below)):
+        for ifd in map(layout.ifd, (top, *layout.sub_ifds(layout.ifd(top)))):
             if position is None and layout.raw(ifd, Tag.JPEGTables) == tables:
                 position = ifd.entries[Tag.JPEGTables].position
     if position is None or tables[:2] != SOI or tables[-2:] != EOI:

@@ -165,19 +165,6 @@ def test_plane_without_bytes_is_missing(tmp_path):
     np.testing.assert_array_equal(found[2], pattern(3, 16, 16)[2])
 
 
-def test_loop_of_ifds_is_refused(tmp_path):
-    path = write_pages(tmp_path / "a.tif", pattern(3, 16, 16))
-    with tifffile.TiffFile(path) as tif:
-        first, last = tif.pages[0].offset, tif.pages[2].offset
-    data = bytearray(path.read_bytes())
-    (count,) = struct.unpack("<H", data[last : last + 2])
-    data[last + 2 + count * 12 :][:4] = b""
-    data[last + 2 + count * 12 : last + 6 + count * 12] = struct.pack("<I", first)
-    path.write_bytes(data)
-    with pytest.raises(jnrrdz.MalformedError, match="loop"):
-        jnrrdz.scan(path)
-
-
 def test_a_hundred_thousand_pages_scan_in_seconds(tmp_path):
     path = tmp_path / "many.tif"
     _write_many(path, 100_000)

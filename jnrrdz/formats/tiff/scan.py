@@ -10,7 +10,8 @@ https://docs.ogc.org/is/21-026/21-026.html (Cloud Optimized GeoTIFF),
 https://gdal.org/en/stable/drivers/raster/gtiff.html#overviews
 """
 
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 
 from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.georeference import Georeference
@@ -20,7 +21,15 @@ from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
 from jnrrdz.formats.tiff.georeference import Sidecars, geo_of, sidecars_of
 from jnrrdz.formats.tiff.metadata import Meaning, expanded, meaning_of
-from jnrrdz.formats.tiff.structure import Ifd, NdpiLayout, TiffImage, TiffLayout, ndpi_layout, tiff_images
+from jnrrdz.formats.tiff.structure import (
+    Ifd,
+    NdpiLayout,
+    TiffImage,
+    TiffLayout,
+    ndpi_layout,
+    sound_image,
+    sound_images,
+)
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
@@ -85,10 +94,20 @@ class Stored:
         """Rows and columns."""
         return self.image.length, self.image.width
 
+    def leave_out(self, error: JnrrdzError, name: str = "") -> None:
+        """Note that the image cannot be read, unless it is the first of its file."""
+        offset = self.image.ifd.offset
+        if offset == self.layout.first:
+            raise error
+        self.layout.leave_out(name or f"IFD at {offset}", error)
+
 
 @dataclass
 class Picture:
     """An image, the smaller versions of it, finest first, and their transparency masks."""
+
+    name: str
+    """The group that it becomes in a file of several, by its number among the file's images."""
 
     main: Stored
     reduced: list[Stored] = field(default_factory=list)
@@ -99,18 +118,41 @@ def scan_tiff(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
     """Return the group of a TIFF: its only image, or a group for each of its images."""
     try:
         layout = TiffLayout(read, read.size)
-        series = _series_group(read, layout, url, options, neighbours)
-        if series is not None:
-            return series
-        pictures = find_pictures(layout, url, options, neighbours)
-        if not pictures:
-            raise MalformedError("no image in it", field="IFD")
-        beside = sidecars_of(url, neighbours) if options.sidecars else Sidecars()
-        if len(pictures) == 1:
-            return _picture_group(pictures[0], options, beside)
-        return _pages(pictures, options, beside)
+        group = _file_group(read, layout, url, options, neighbours)
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
+    return _with_left_out(group, layout)
+
+
+def _file_group(
+    read: ReadAhead, layout: TiffLayout, url: str, options: ScanOptions, neighbours: Neighbours
+) -> VirtualGroup:
+    series = _series_group(read, layout, url, options, neighbours)
+    if series is not None:
+        return series
+    pictures = find_pictures(layout, url, options, neighbours)
+    if not pictures:
+        raise MalformedError("no image in it", field="IFD")
+    beside = sidecars_of(url, neighbours) if options.sidecars else Sidecars()
+    if len(pictures) == 1:
+        return _picture_group(pictures[0], options, beside)
+    return _pages(pictures, options, beside)
+
+
+SHOWN = 3
+"""Directories that a warning names; the attribute `refused` has all of them."""
+
+
+def _with_left_out(group: VirtualGroup, layout: TiffLayout) -> VirtualGroup:
+    """Return the group with the attribute `refused`, after one warning of all directories left out."""
+    if not layout.left_out:
+        return group
+    reasons = [f"{name}: {reason}" for name, reason in layout.left_out.items()]
+    more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
+    warnings.warn(f"left out, not readable: {'; '.join(reasons[:SHOWN])}{more}", stacklevel=2)
+    refused = list(group.attributes.get("refused", ()))
+    refused += [{"image": name, "reason": reason} for name, reason in layout.left_out.items()]
+    return replace(group, attributes={**group.attributes, "refused": refused})
 
 
 def _series_group(
@@ -133,7 +175,10 @@ def _series_group(
     if group is None and not isinstance(layout, NdpiLayout) and layout.has_pages(2):
         from jnrrdz.formats.tiff.pages import stack_group  # noqa: PLC0415
 
-        group = stack_group(layout, url, options)
+        try:
+            group = stack_group(layout, url, options)
+        except (MalformedError, UnsupportedError):
+            return None  # one of its pages: by themselves, the others can be read
     return group
 
 
@@ -162,7 +207,12 @@ def kind_of(layout: TiffLayout, first: Ifd) -> str | None:
 def find_pictures(layout: TiffLayout, url: str, options: ScanOptions, neighbours: Neighbours) -> list[Picture]:
     """Return the pictures of a file, each with its levels and masks."""
     pictures: list[Picture] = []
-    for image in tiff_images(layout, layout.main):
+    number = 0
+    for offset in layout.main:
+        image = sound_image(layout, offset)
+        if image is None:
+            number += layout.is_page(offset)
+            continue
         stored = Stored(image, layout, url)
         if image.is_mask:
             if pictures:
@@ -170,18 +220,17 @@ def find_pictures(layout: TiffLayout, url: str, options: ScanOptions, neighbours
         elif image.is_reduced and pictures:
             pictures[-1].reduced.append(stored)
         else:
-            has_sub = options.overviews and Tag.SubIFDs in image.ifd.entries
-            starts = layout.ints(image.ifd, Tag.SubIFDs) if has_sub else ()
-            below = [each for start in starts for each in tiff_images(layout, layout.chain(start))]
+            below = sound_images(layout, layout.sub_ifds(image.ifd)) if options.overviews else []
             reduced = [Stored(each, layout, url) for each in below if each.is_reduced and not each.is_mask]
-            pictures.append(Picture(stored, reduced))
+            pictures.append(Picture(f"page_{number}", stored, reduced))
+            number += 1
     if pictures and (options.sidecars or local_path(url) is not None):
         for ending, images in ((OVERVIEWS, pictures[0].reduced), (MASKS, pictures[0].masks)):
             path = beside(url, ending)
             read = neighbours.open(path) if ending == MASKS or options.overviews else None
             if read is not None:
-                outer = TiffLayout(read, read.size)
-                images += [Stored(image, outer, path) for image in tiff_images(outer, outer.main)]
+                outer = TiffLayout(read, read.size, left_out=layout.left_out, name=ending)
+                images += [Stored(image, outer, path) for image in sound_images(outer, outer.main)]
     for picture in pictures:
         picture.reduced = _levels(picture) if options.overviews else []
     return pictures
@@ -203,24 +252,26 @@ def _levels(picture: Picture) -> list[Stored]:
 def _pages(pictures: list[Picture], options: ScanOptions, beside: Sidecars) -> VirtualGroup:
     """Return a group for each image; one that cannot be read is named in the attributes, unless it is the first."""
     children: dict[str, Node] = {}
-    refused: list[dict[str, str]] = []
-    for number, picture in enumerate(pictures):
-        name = f"page_{number}"
+    for picture in pictures:
+        # the files beside a TIFF speak of its first image
+        own = beside if picture is pictures[0] else Sidecars()
         try:
-            # the files beside a TIFF speak of its first image
-            children[name] = _picture_group(picture, options, Sidecars() if number else beside)
-        except UnsupportedError as error:
-            if number == 0:
-                raise
-            refused.append({"image": name, "reason": str(error)})
-    return VirtualGroup(children, {"refused": refused} if refused else {})
+            children[picture.name] = _picture_group(picture, options, own)
+        except (MalformedError, UnsupportedError) as error:
+            picture.main.leave_out(error, picture.name)
+    return VirtualGroup(children)
 
 
 def _picture_group(picture: Picture, options: ScanOptions, beside: Sidecars) -> VirtualGroup:
     """Return the group of one image: its variable, or a group for each level."""
     geo = geo_of(picture.main.layout, picture.main.image, beside)
     meaning = meaning_of(picture.main.layout, picture.main.image, options, beside, unit=geo.height_unit)
-    levels = [_level(picture, stored, geo, meaning) for stored in (picture.main, *picture.reduced)]
+    levels = [_level(picture, picture.main, geo, meaning)]
+    for stored in picture.reduced:
+        try:
+            levels.append(_level(picture, stored, geo, meaning))
+        except (MalformedError, UnsupportedError) as error:
+            stored.leave_out(error)
     pyramid = raster_pyramid(levels, geo.crs)
     refused = {} if geo.refused is None else {"georeference_refused": geo.refused}
     return VirtualGroup(pyramid.children, {**pyramid.attributes, **refused})
@@ -236,8 +287,11 @@ def _level(picture: Picture, stored: Stored, geo: Georeference, meaning: Meaning
     if mask is not None:  # bits, or the bytes 0 and 255
         opaque = (1 << mask.image.bits[0]) - 1
         flags = {"flag_values": [0, opaque], "flag_meanings": "transparent opaque", "standard_name": "quality_flag"}
-        children[MASK] = virtual_array(mask.layout, mask.image, mask.url, {**attributes, **flags})
-        attributes = {**attributes, "ancillary_variables": MASK}
+        try:
+            children[MASK] = virtual_array(mask.layout, mask.image, mask.url, {**attributes, **flags})
+            attributes = {**attributes, "ancillary_variables": MASK}
+        except (MalformedError, UnsupportedError) as error:
+            mask.leave_out(error)
     attributes |= meaning.array
     if is_full:
         attributes |= meaning.full

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
     ITEMSIZE,
@@ -91,7 +91,14 @@ class Ifd:
 class TiffLayout:
     """The directories of one source and the values of their tags, read on demand."""
 
-    def __init__(self, read: ReadRange, size: int) -> None:
+    def __init__(
+        self,
+        read: ReadRange,
+        size: int,
+        *,
+        left_out: dict[str, str] | None = None,
+        name: str = "",
+    ) -> None:
         self._read = read
         self._left = SHARED + SHARES * size
         self._head = head = read(0, min(HEAD, size))
@@ -99,6 +106,12 @@ class TiffLayout:
         self._ifds: dict[int, Ifd] = {}
         self.size = size
         self._segments_left = size + MAX_UNLISTED
+        self.name = name
+        """What messages call the file where it is not the one that users named."""
+
+        self.left_out = {} if left_out is None else left_out
+        """Directories that cannot be read, by name, and the reason for each; those of sidecars too."""
+
         self.has_booleans = False
         """Whether samples of one bit are true and false, as the format says that wrote the file."""
 
@@ -122,21 +135,24 @@ class TiffLayout:
     def exactly(self, start: int, length: int, field: str | int) -> bytes:
         """Return `length` bytes at `start`, or an error that names the field (or the tag, given by number)."""
         stop = start + length
-        self._left -= length
-        if 0 <= start <= stop <= len(self._head) and self._left >= 0:
+        if not 0 <= start <= stop <= self.size:
+            text = f"{length} bytes would end at {stop}, but the source has only {self.size}"
+            raise MalformedError(text, offset=start, field=_field_name(field))
+        self._charge(length, start, field)
+        if stop <= len(self._head):
             return self._head[start:stop]
-        name = name_of(Tag, field) if isinstance(field, int) else field
-        if 0 <= start <= stop <= self.size and self._left < 0:
-            text = f"directories with {SHARES} times the {self.size} bytes of the source: they share their values"
-            raise MalformedError(text, offset=start, field=name)
-        if start < 0 or length < 0 or stop > self.size:
-            raise MalformedError(
-                f"{length} bytes would end at {stop}, but the source has only {self.size}", offset=start, field=name
-            )
         data = self._read(start, stop)
         if len(data) != length:
-            raise MalformedError(f"read {len(data)} of {length} bytes", offset=start, field=name)
+            text = f"read {len(data)} of {length} bytes"
+            raise MalformedError(text, offset=start, field=_field_name(field))
         return data
+
+    def _charge(self, nbytes: int, offset: int, field: str | int) -> None:
+        """Count bytes of directories and values, and refuse more than a source of this size has."""
+        self._left -= nbytes
+        if self._left < 0:
+            text = f"directories with {SHARES} times the {self.size} bytes of the source: they share their values"
+            raise MalformedError(text, offset=offset, field=_field_name(field))
 
     def count_segments(self, number: int, offset: int) -> None:
         """Refuse more segments of all images together than a source of this size can list: they cost memory."""
@@ -154,31 +170,69 @@ class TiffLayout:
         return self.chain(self.first)
 
     def has_pages(self, least: int) -> bool:
-        """Whether so many IFDs of the main chain are no smaller versions or masks, as the first tag of each tells."""
-        smaller = SubfileType.REDUCED | SubfileType.MASK
-        count, at = 0, self.count_width
-        for stored in map(self.stored, self.main):
-            tag, value = self.number(stored[at : at + 2]), self.number(stored[at + self.entry_width - self.room :][:4])
-            count += not (tag == Tag.NewSubfileType and value & smaller)
+        """Whether at least this many IFDs of the main chain are images of their own."""
+        count = 0
+        for offset in self.main:
+            count += self.is_page(offset)
             if count >= least:
                 return True
         return False
 
+    def is_page(self, offset: int) -> bool:
+        """Whether an IFD is no smaller version and no mask, by its first tag alone."""
+        stored, at = self.stored(offset), self.count_width
+        tag = self.number(stored[at : at + 2])
+        value = self.number(stored[at + self.entry_width - self.room :][:4])
+        smaller = SubfileType.REDUCED | SubfileType.MASK
+        return not (tag == Tag.NewSubfileType and value & smaller)
+
     def chain(self, offset: int) -> list[int]:
-        """Return the offsets of the IFDs of a chain that begins at an offset, refusing loops."""
+        """Return the offsets of a chain of IFDs, which ends at the first link that leads to none."""
         seen = dict[int, None]()
         while offset:
-            if offset in seen:
-                raise MalformedError("the chain of IFDs runs in a loop", offset=offset, field="IFD")
             if len(seen) >= MAX_IFDS:
                 raise MalformedError(f"more than {MAX_IFDS} IFDs", offset=offset, field="IFD")
-            if seen and offset + self.count_width > self.size:
-                # a first image whole, and then a link to nowhere: GDAL and tifffile read the image
-                warnings.warn(f"the next IFD would begin at {offset}, the source has {self.size} bytes", stacklevel=2)
+            try:
+                stored = self._next_stored(offset, seen)
+            except MalformedError as error:
+                if not seen:
+                    raise
+                self.leave_out(f"what follows the IFD at {next(reversed(seen))}", error)
                 break
             seen[offset] = None
-            offset = self.number(self.stored(offset)[-self.link_width :])
+            offset = self.number(stored[-self.link_width :])
         return list(seen)
+
+    def _next_stored(self, offset: int, seen: Mapping[int, None]) -> bytes:
+        """Return the next IFD of a chain, as it is stored."""
+        if offset in seen:
+            raise MalformedError("the chain of IFDs runs in a loop", offset=offset, field="IFD")
+        stored = self.stored(offset)
+        self._charge(len(stored), offset, "IFD")  # many links may lead to one chain
+        return stored
+
+    def sub_ifds(self, ifd: Ifd) -> list[int]:
+        """Return the offsets of all SubIFDs of an IFD, without those that cannot be read."""
+        if Tag.SubIFDs not in ifd.entries:
+            return []
+        try:
+            starts = self.ints(ifd, Tag.SubIFDs)
+        except (MalformedError, UnsupportedError) as error:
+            self.leave_out(f"SubIFDs of the IFD at {ifd.offset}", error)
+            return []
+        offsets = dict[int, None]()
+        for start in starts:
+            try:
+                offsets |= dict.fromkeys(self.chain(start))
+            except MalformedError as error:
+                self.leave_out(f"IFD at {start}", error)
+        return list(offsets)
+
+    def leave_out(self, name: str, error: JnrrdzError) -> None:
+        """Note a directory that cannot be read, unless it is a limit of the whole file that was reached."""
+        if min(self._left, self._segments_left) < 0:
+            raise error
+        self.left_out.setdefault(f"{name} of {self.name}" if self.name else name, str(error))
 
     def stored(self, offset: int) -> bytes:
         """Return an IFD as it is stored, with the link to the next one (0 where the source ends before it)."""
@@ -288,6 +342,10 @@ class TiffLayout:
             return data.decode()
         except UnicodeDecodeError:
             return data.decode("latin-1")
+
+
+def _field_name(field: str | int) -> str:
+    return name_of(Tag, field) if isinstance(field, int) else field
 
 
 NDPI = 65420
@@ -412,10 +470,21 @@ PIXELS = (
 PER_SAMPLE = {Tag.BitsPerSample, Tag.SampleFormat}
 
 
-def tiff_images(layout: TiffLayout, offsets: Iterable[int]) -> list[TiffImage]:
-    """Return the facts of the IFDs at some offsets."""
-    ifds = [layout.ifd(offset) for offset in offsets]
-    return [tiff_image(layout, ifd) for ifd in ifds]
+def sound_image(layout: TiffLayout, offset: int) -> TiffImage | None:
+    """Return the facts of the IFD at an offset, None for a later one that cannot be read and is left out."""
+    try:
+        return tiff_image(layout, layout.ifd(offset))
+    except (MalformedError, UnsupportedError) as error:
+        if offset == layout.first:
+            raise
+        layout.leave_out(f"IFD at {offset}", error)
+        return None
+
+
+def sound_images(layout: TiffLayout, offsets: Iterable[int]) -> list[TiffImage]:
+    """Return the facts of those IFDs that can be read."""
+    images = [sound_image(layout, offset) for offset in offsets]
+    return [image for image in images if image is not None]
 
 
 def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
