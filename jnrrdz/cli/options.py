@@ -311,7 +311,7 @@ CHOICES = (
     click.option(
         "--embedded-metadata", "embedded", is_flag=True, help="Take colour profile (ICC), XMP and EXIF along."
     ),
-    click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .ovr and .msk beside SRC, local or remote."),
+    click.option("--sidecars", is_flag=True, help="Use .tfw, .aux.xml, .RPB, _RPC.TXT, .ovr, .msk next to SRC."),
     click.option(
         "--codecs",
         type=click.Choice(["auto", "proposal", "standard"]),

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rasterio.rpc import RPC
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.georeference import COUNT, rpc_from_items, rpc_from_tag
+from jnrrdz.formats.rpc_files import parse_rpc_items
+from jnrrdz.formats.tiff.georeference import COUNT, rpc_from_tag
 
 
 def test_every_number_stands_under_gdals_name(tmp_path):
@@ -29,7 +30,7 @@ def test_items_that_rasterio_spells_give_the_same_numbers(numbers):
     mine = rpc_from_tag(numbers)
     items = RPC(**{name.lower(): value for name, value in mine.items()}).to_gdal()
     zero_errors = {name: 0.0 for name in ("ERR_BIAS", "ERR_RAND") if name not in items}  # rasterio drops these
-    assert {**rpc_from_items(items), **zero_errors} == mine
+    assert {**parse_rpc_items(items), **zero_errors} == mine
 
 
 @pytest.mark.parametrize("numbers", [[], [0.0] * (COUNT - 1), [0.0] * (COUNT + 1), [math.nan] * COUNT])
@@ -45,10 +46,10 @@ def test_wrong_numbers_in_the_tag(numbers):
 def test_wrong_items(name, text):
     items = RPC(**{key.lower(): value for key, value in rpc_from_tag([1.0] * COUNT).items()}).to_gdal()
     with pytest.raises(MalformedError, match=name):
-        rpc_from_items({**items, name: text})
+        parse_rpc_items({**items, name: text})
 
 
 def test_errors_may_be_absent():
     items = RPC(**{key.lower(): value for key, value in rpc_from_tag([1.0] * COUNT).items()}).to_gdal()
     del items["ERR_BIAS"], items["ERR_RAND"]
-    assert set(rpc_from_items(items)) == set(items)
+    assert set(parse_rpc_items(items)) == set(items)

@@ -7,6 +7,7 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), T.814; docs/formats/jpe
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,7 @@ from jnrrdz.formats.jpeg2000.markers import Component, Marker, check_pieces
 from jnrrdz.formats.jpeg2000.metadata import Meaning, geo_of, meaning_of
 from jnrrdz.formats.jpeg2000.windows import Windows
 from jnrrdz.formats.neighbours import Neighbours
+from jnrrdz.formats.rpc_files import RPB, RPC_TXT, find_rpc
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path
@@ -227,14 +229,18 @@ def is_converted(codestream: Codestream, boxes: Boxes | None) -> bool:
     return colour.space == SYCC and colour.channels in IN_ORDER and is_sycc(codestream.siz.components)
 
 
-def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:  # noqa: ARG001  no file beside one is looked for yet
+def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
     """Return the group of a file: its only image, or a group for each of its images."""
     try:
         start, stop, boxes = find_codestream(read, 0, read.size)
         spans = [(start, stop)] if boxes is None else boxes.codestreams
         streams = [read_codestream(read, *span, url, options) for span in spans]
-        # what the boxes say, they say of the first one
-        images = [_image(stream, None if number else boxes, options) for number, stream in enumerate(streams)]
+        geo = _with_rpc(geo_of(boxes), url, neighbours) if options.sidecars else geo_of(boxes)
+        # boxes and files next to this one describe the first codestream
+        places = [geo, *(Georeference() for _ in streams[1:])]
+        images = [
+            _image(stream, None if number else boxes, places[number], options) for number, stream in enumerate(streams)
+        ]
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
     if len(images) == 1:
@@ -242,10 +248,16 @@ def scan_jpeg2000(read: ReadAhead, url: str, options: ScanOptions, neighbours: N
     return VirtualGroup({f"image_{number}": image for number, image in enumerate(images)})
 
 
-def _image(windows: Windows, boxes: Boxes | None, options: ScanOptions) -> VirtualGroup:
+def _with_rpc(geo: Georeference, url: str, neighbours: Neighbours) -> Georeference:
+    """Return a place with the sensor's model in a file next to the image, where there is one."""
+    rpc, reasons = find_rpc(url, neighbours, (*RPB, *RPC_TXT))
+    refused = [geo.refused, *reasons] if geo.refused else reasons
+    return replace(geo, rpc=rpc, refused="; ".join(refused) or None)
+
+
+def _image(windows: Windows, boxes: Boxes | None, geo: Georeference, options: ScanOptions) -> VirtualGroup:
     """Return the group of one codestream: its image, or one for each size that its components have."""
     codestream, siz = windows.codestream, windows.codestream.siz
-    geo = geo_of(boxes)
     full = siz.y.size(min(dy for _, dy in siz.samplings)), siz.x.size(min(dx for dx, _ in siz.samplings))
     images: dict[str, Node] = {}
     for names in codestream.component_groups:

@@ -55,6 +55,7 @@ from jnrrdz.formats.nitf.header import (
 )
 from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_value, parse_colours, parse_image
 from jnrrdz.formats.nitf.tre import Tre, base64_text, describe_tre, split_tres
+from jnrrdz.formats.rpc_files import RPC_TXT, find_rpc
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.url import local_path
@@ -235,6 +236,8 @@ class File:
     extras: Extras
     tres: Sequence[Tre]
     """The extensions of the file header."""
+    rpc: Rpc | None = None
+    """The sensor's model of the first image in a file next to this one, which goes before its extensions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +266,10 @@ class Image:
 def scan_nitf(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
     """Return the group of a NITF: a group for each image segment, `image_0`, `image_1` and so on."""
     try:
-        attributes, images = read_file(read, url, options)
+        rpc, refused = find_rpc(url, neighbours, RPC_TXT) if options.sidecars else (None, [])
+        attributes, images = read_file(read, url, options, rpc)
+        if refused:
+            attributes["metadata_refused"] = [*attributes.get("metadata_refused", ()), *refused]
         first = images.get(FIRST_IMAGE)
         if first is not None and options.overviews and (options.sidecars or local_path(url) is not None):
             first.levels.extend(rset_levels(first, url, options, neighbours))
@@ -272,7 +278,9 @@ def scan_nitf(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
         raise error.at(url=url) from error.__cause__
 
 
-def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str, Any], dict[str, Image]]:
+def read_file(
+    read: ReadAhead, url: str, options: ScanOptions, rpc: Rpc | None = None
+) -> tuple[dict[str, Any], dict[str, Image]]:
     """Return what a file says of itself, and its images; one that cannot be read is named, unless none can."""
     layout = parse_nitf(read, read.size)
     segments = layout.of("image")
@@ -282,7 +290,7 @@ def read_file(read: ReadAhead, url: str, options: ScanOptions) -> tuple[dict[str
     extras = read_extras(read, layout, notes)
     attributes = file_attributes(read, layout, extras.of_file(), notes)
     # what is wrong with the extensions is among the notes
-    file = File(read, url, options, layout, extras, split_tres(layout.tres + extras.of_file(), []))
+    file = File(read, url, options, layout, extras, split_tres(layout.tres + extras.of_file(), []), rpc)
     parsed: list[NitfImage] = []
     images: dict[str, Image] = {}
     failures: list[tuple[str, JnrrdzError]] = []
@@ -317,7 +325,9 @@ def read_image(file: File, members: Sequence[NitfImage]) -> Image:
         tres,
         file.layout.version is NITF20,
     )
-    geo = find_georeference(whole_image(members), _rpc(tres, notes), sources)
+    is_first = image.segment.number == 0
+    rpc = file.rpc if is_first and file.rpc is not None else _rpc(tres, notes)
+    geo = find_georeference(whole_image(members), rpc, sources)
     if len(members) > 1:
         attributes["segments"] = [member.segment.number for member in members]
     levels, components = _levels(file, members)

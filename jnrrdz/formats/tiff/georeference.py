@@ -1,9 +1,10 @@
-"""Where a TIFF lies on the Earth: its tags, and the files beside it (`.aux.xml` and world files).
+"""Where a TIFF lies on the Earth: its tags, and the files beside it (`.aux.xml`, world files, RPC files).
 
 What stands beside the file goes before its own tags, as GDAL has it; a world file counts only where nothing
-else gives an affine.  The files are looked for only when asked: each costs a request where nothing is there.
+else gives an affine, and RPCs of an `.aux.xml` only where neither the tag nor an RPC file has some.  The files
+are looked for only when asked: each costs a request where nothing is there.
 What cannot be understood never costs the pixels: it is named in an attribute and a warning.
-Rational polynomial coefficients are 92 doubles in a tag of their own, or GDAL's text items beside the file.
+Rational polynomial coefficients are 92 doubles in a tag of their own, or text beside the file.
 Spec: https://docs.ogc.org/is/19-008r4/19-008r4.html (GeoTIFF), http://geotiff.maptools.org/rpc_prop.html,
 https://gdal.org/en/stable/drivers/raster/wld.html,
 https://gdal.org/en/stable/user/raster_data_model.html#pam-gdal-persistent-auxiliary-metadata
@@ -11,7 +12,7 @@ https://gdal.org/en/stable/user/raster_data_model.html#pam-gdal-persistent-auxil
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -21,30 +22,12 @@ from jnrrdz.core.georeference import Georeference, Rpc
 from jnrrdz.core.xml_tree import MAX_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.neighbours import Neighbours, beside
-from jnrrdz.formats.tiff.gdal_metadata import PAM, GdalMetadata, finite_number, parse_pam
+from jnrrdz.formats.rpc_files import POLYNOMIALS, RPB, RPC_TXT, SINGLE, TERMS, find_rpc, parse_rpc_items
+from jnrrdz.formats.tiff.gdal_metadata import PAM, GdalMetadata, parse_pam
 from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 
-SINGLE = (
-    "ERR_BIAS",
-    "ERR_RAND",
-    "LINE_OFF",
-    "SAMP_OFF",
-    "LAT_OFF",
-    "LONG_OFF",
-    "HEIGHT_OFF",
-    "LINE_SCALE",
-    "SAMP_SCALE",
-    "LAT_SCALE",
-    "LONG_SCALE",
-    "HEIGHT_SCALE",
-)
-"""The first numbers of the tag, in its order."""
-
-POLYNOMIALS = ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")
-TERMS = 20
 COUNT = len(SINGLE) + TERMS * len(POLYNOMIALS)
-OPTIONAL = {"ERR_BIAS", "ERR_RAND"}
 FIELD = "RPCCoefficientTag"
 
 
@@ -61,20 +44,6 @@ def rpc_from_tag(values: Sequence[float]) -> Rpc:
     return rpc
 
 
-def rpc_from_items(items: Mapping[str, str]) -> Rpc:
-    """Return the coefficients of GDAL's metadata domain `RPC`."""
-    rpc: Rpc = {}
-    for name in (*SINGLE, *POLYNOMIALS):
-        if name not in items and name in OPTIONAL:
-            continue
-        text, count = items.get(name, ""), TERMS if name in POLYNOMIALS else 1
-        numbers = [number for number in map(finite_number, text.split()) if number is not None]
-        if len(numbers) != count or len(text.split()) != count:
-            raise MalformedError(f"{text[:80]!r} is not {count} numbers", field=f"RPC item {name}")
-        rpc[name] = numbers if name in POLYNOMIALS else numbers[0]
-    return rpc
-
-
 WORLD_NUMBERS = 6
 WORLD_BYTES = 4096
 
@@ -85,6 +54,7 @@ class Sidecars:
 
     pam: GdalMetadata | None = None
     world: Affine | None = None
+    rpc: Rpc | None = None
     refused: list[str] = field(default_factory=list)
 
 
@@ -109,6 +79,8 @@ def sidecars_of(url: str, neighbours: Neighbours) -> Sidecars:
                 break
         except JnrrdzError as error:
             _refuse(sidecars, error.at(url=path))
+    sidecars.rpc, refused = find_rpc(url, neighbours, (*RPB, *RPC_TXT))
+    sidecars.refused += refused
     return sidecars
 
 
@@ -151,7 +123,7 @@ def geo_of(layout: TiffLayout, image: TiffImage, beside: Sidecars | None = None)
             geo = replace(geo, refused=_warned(error))
     if geo.affine is None and not geo.gcps and beside.world is not None:
         geo = replace(geo, affine=beside.world)
-    return geo
+    return geo if beside.rpc is None else replace(geo, rpc=beside.rpc)
 
 
 def _by_tags(layout: TiffLayout, ifd: Ifd) -> Georeference:
@@ -191,8 +163,9 @@ def _by_pam(geo: Georeference, pam: GdalMetadata) -> Georeference:
     if point is not None:
         geo = replace(geo, registration="Point" if point == "Point" else "Area")
     crs = geo.crs if pam.wkt is None else crs_from_wkt(pam.wkt, PAM)
-    rpc = rpc_from_items(pam.items["RPC"]) if "RPC" in pam.items else geo.rpc
-    return replace(geo, crs=crs, rpc=rpc)
+    # of coefficients those of the tag go first, as GDAL has it
+    has_rpc = geo.rpc is None and "RPC" in pam.items
+    return replace(geo, crs=crs, rpc=parse_rpc_items(pam.items["RPC"]) if has_rpc else geo.rpc)
 
 
 def _warned(error: JnrrdzError) -> str:
