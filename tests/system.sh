@@ -6,7 +6,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # what is looked for, and Debian's package that has it
-declare -A packages=([nginx]=nginx-light [chromium]=chromium [gdalinfo]=gdal-bin [node]=nodejs [npm]=npm)
+declare -A packages=([nginx]=nginx-light [chromium]=chromium [gdalinfo]=gdal-bin [node]=nodejs [npm]=npm
+  [opj_compress]=libopenjp2-tools)
 missing=()
 for program in "${!packages[@]}"; do
   PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || missing+=("${packages[$program]}")

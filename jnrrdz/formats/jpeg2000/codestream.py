@@ -12,10 +12,9 @@ T.814 (HTJ2K)
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import takewhile
 
 import numpy as np
 
@@ -230,7 +229,8 @@ def _holds_resolutions(walk: Walk, parts: TileParts, coded: Coding | None, *, fa
     """Whether the first tile-parts of each tile hold its first resolutions, a tile-part for each.
 
     Their headers have to be whole, and to list as many packets (PLT).  Where they list none, those of the first tile
-    are counted, if they are few.  In a `far` file each look would be a request: there only the decoder counts.
+    are counted, if they are few.  In a `far` file each look would be a request: there only the first tile's header
+    is read, since a tile with a coding of its own cannot be counted by the decoder either.
     """
     if coded is None or not coded.levels or not is_by_resolution(coded.progression, coded.layers):
         return False
@@ -239,7 +239,10 @@ def _holds_resolutions(walk: Walk, parts: TileParts, coded: Coding | None, *, fa
     tiles = np.argsort(parts.tile, kind="stable").reshape(-1, coded.levels + 1)
     spans = np.stack([parts.offset, parts.offset + parts.length], axis=1)
     try:
-        return far or all(
+        if far:
+            tile_part(walk.exactly, *spans[tiles[0, 0]].tolist())
+            return True
+        return all(
             _is_split(walk, coded, int(parts.tile[rows[0]]), spans[rows].tolist(), count=number == 0)
             for number, rows in enumerate(tiles)
         )
@@ -291,14 +294,21 @@ def check_packets(
 
     Return empty packets for those after them: decoders miss the end of a tile, though not its contents.
 
-    What is counted by headers that this cannot read (see `countable`) passes, unless a tile-part was cut.
+    What is counted by headers that this cannot read (see `countable`) passes, unless a tile-part was cut
+    or there is exactly one tile-part for each resolution of the level.
     Lengths in PLT are those of packets that may be cut off then, so packet headers are read.
     """
     is_cut = any(int.from_bytes(data[start + 6 : start + 10], "big") > stop - start for start, stop in parts)
     coded = countable(header)
-    if coded is None:
+    own = _own_coding(data, parts)
+    if coded is None or own is not None:
         if is_cut:
             raise MalformedError(f"a tile-part of tile {tile} that goes on after the chunk ends", field="Psot")
+        if coded is not None and len(parts) == coded.levels - level + 1:
+            raise UnsupportedError(
+                f"packets of tile {tile} with {own}: they cannot be counted, and tile-parts may be missing",
+                field="SOT",
+            )
         return b""
 
     def read(start: int, stop: int) -> bytes:
@@ -318,14 +328,37 @@ def check_packets(
     if not is_cut and all(body.plt or body.start == body.stop for body in bodies):
         have = sum(len(plt_lengths(body.plt)) for body in bodies if body.plt)
     else:
-        first = [column[:count] for column in columns]
-        walk = walk_packets(read, coded, first, bodies, partial(resolution, coded, box))
-        ends = [end for _, end, _ in takewhile(lambda span: span[1] <= span[2], walk)]
-        have = len(ends)
-        if is_cut and have == count and (ends[-1] if ends else 0) != bodies[-1].stop:
+        walk = walk_packets(read, coded, columns, bodies, partial(resolution, coded, box))
+        have, end = _counted(walk, count, bodies[-1].stop, is_cut=is_cut)
+        if is_cut and have == count and end != bodies[-1].stop:
             raise MalformedError(f"a tile-part of tile {tile} that is not cut off where a packet ends", field="Psot")
     if have < count:
         raise MalformedError(
             f"{have} of {count} packets of resolution level {level} in these tile-parts of tile {tile}", field="SOT"
         )
-    return (b"\x00" + b"\xff\x92" * coded.eph) * (len(columns[0]) - count)
+    return (b"\x00" + b"\xff\x92" * coded.eph) * (len(columns[0]) - have)
+
+
+def _counted(walk: Iterator[tuple[int, int, int]], needed: int, stop: int, *, is_cut: bool) -> tuple[int, int]:
+    """Return how many packets are whole, and where the last of them ends.
+
+    After the needed ones the rest is counted only where there are more, and no packet is cut.
+    """
+    have, end = 0, 0
+    for _, end, part_stop in walk:
+        if end > part_stop:
+            break
+        have += 1
+        if have == needed and (is_cut or end == stop):
+            break
+    return have, end
+
+
+def _own_coding(data: bytes | memoryview, parts: Sequence[tuple[int, int]]) -> str | None:
+    """Return what a tile's headers change of the main header's coding, None where they change nothing."""
+    for start, _ in parts:
+        for segment in segments(data, start + SOT_BYTES):
+            for marker, meaning in IN_TILES.items():
+                if segment.marker == marker:
+                    return meaning
+    return None

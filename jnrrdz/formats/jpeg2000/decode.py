@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import imagecodecs
@@ -223,14 +224,21 @@ class Header:
             yield struct.pack(">HHB", Marker.PPM, len(body) + 3, number) + body
 
 
-def completed(data: bytes | memoryview, part: Part, packets: bytes) -> tuple[bytes, Part]:
-    """Return a tile-part that was cut with other packets in place of those that are not there, and where it stands.
+def completed(data: bytes | memoryview, parts: Sequence[Part], packets: bytes) -> tuple[bytes, list[Part]]:
+    """Return the tile-parts of one tile followed by other packets, and their positions.
 
-    Of its header nothing is left: packet lengths (PLT) are not true any more.
+    The last tile-part loses its header: its packet lengths (PLT) are no longer true.
     """
-    body = tile_part(lambda start, stop: bytes(data[start:stop]), part.start, part.stop)
-    whole = bytes(data[part.start : part.start + SOT_BYTES]) + SOD + bytes(data[body.start : body.stop]) + packets
-    return whole, replace(part, start=0, stop=len(whole), is_cut=False)
+    *before, last = parts
+    pieces = [bytes(data[part.start : part.stop]) for part in before]
+    body = tile_part(lambda start, stop: bytes(data[start:stop]), last.start, last.stop)
+    sot = bytes(data[last.start : last.start + SOT_BYTES])
+    pieces.append(sot + SOD + bytes(data[body.start : body.stop]) + packets)
+    moved, at = [], 0
+    for part, piece in zip(parts, pieces, strict=True):
+        moved.append(replace(part, start=at, stop=at + len(piece), is_cut=False))
+        at += len(piece)
+    return b"".join(pieces), moved
 
 
 def _series(bodies: Sequence[bytes]) -> list[bytes]:
@@ -266,8 +274,11 @@ def binding() -> Any:
     return openjp2
 
 
-def decode_components(codestream: bytes, level: int) -> list[NDArray[np.int32]]:
-    """Return the samples of every component at a resolution level, whatever their sizes and precisions."""
+def decode_components(codestream: bytes, level: int, wanted: Sequence[int] = ()) -> list[NDArray[np.int32]]:
+    """Return the samples of the wanted components (all where none is named) at a level.
+
+    Their sizes and precisions may differ.  A component that is not wanted may have no samples.
+    """
     library = binding()
     messages: list[str] = []
     handler = HANDLER(lambda text, _: messages.append((text or b"").decode(errors="replace").strip()))
@@ -284,6 +295,8 @@ def decode_components(codestream: bytes, level: int) -> list[NDArray[np.int32]]:
             library.setup_decoder(codec, parameters)
             image = library.read_header(stream, codec)
             stack.callback(library.image_destroy, image)
+            if wanted:
+                library.set_decoded_components(codec, list(wanted))
             library.decode(codec, stream, image)
             library.end_decompress(codec, stream)
         except (library.OpenJPEGLibraryError, RuntimeError) as error:
@@ -397,8 +410,8 @@ class Jpeg2000Decoder:
         if level and (parts[0].is_cut or max(part.announced for part in parts) != len(parts)):
             spans = [(part.start, part.stop) for part in parts]
             empty = check_packets(data, spans, self.config.main_header, parts[0].tile, level)
-            if parts[0].is_cut:
-                data, parts[0] = completed(data, parts[0], empty)
+            if empty:
+                data, parts = completed(data, parts, empty)
         rows, columns = (stop - start for start, stop in self._grid.tile_box(parts[0].tile))
         planes = self._decoded(data, parts)
         if planes.shape[1] < rows or planes.shape[2] < columns:
@@ -416,9 +429,11 @@ class Jpeg2000Decoder:
         """Return the wanted components of one tile, perhaps with a row or column too many."""
         is_rgb = self._composite is not None and self._composite.is_rgb
         if not self._is_regular and not is_rgb:
-            components = decode_components(self._header.codestream(data, parts), self.config.resolution_level)
+            stream = self._header.codestream(data, parts)
+            level = self.config.resolution_level
             if self._composite is None:
-                return np.stack([components[number] for number in self._components])
+                return self._components_of(stream, level, data, parts)
+            components = decode_components(stream, level)
             (top, bottom), (left, right) = self._grid.tile_box(parts[0].tile)
             return self._composite.joined(components, (bottom - top, right - left), self.dtype)
         try:
@@ -433,6 +448,20 @@ class Jpeg2000Decoder:
         if len(planes) != len(self._grid.siz.components):
             raise MalformedError(f"{len(planes)} components where {len(self._components)} belong", field=JPEG2000)
         return planes[list(self._components)] if self.config.components else planes
+
+    def _components_of(self, stream: bytes, level: int, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
+        """Return the wanted components of a codestream of one tile.
+
+        Others may have no samples in the tile at this level, and libopenjp2 refuses to decode them.
+        A colour transform needs all of its components.
+        """
+        headers = [segments(self.config.main_header)]
+        headers += [segments(data, part.start + SOT_BYTES) for part in parts]
+        styles = [parse_cod(segment.data) for segment in chain.from_iterable(headers) if segment.marker == Marker.COD]
+        if any(style.color_transform for style in styles):
+            components = decode_components(stream, level)
+            return np.stack([components[number] for number in self._components])
+        return np.stack(decode_components(stream, level, self._components))
 
     def _by_imagecodecs(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         level = self.config.resolution_level
