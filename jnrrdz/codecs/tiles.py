@@ -69,13 +69,17 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     def _encode_sync(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> Buffer | None:  # noqa: ARG002  zarr's
         raise UnsupportedError("chunks are read with this codec, not written", field=self.config.name)
 
+    def _selected(self, data: Buffer, selection: SelectorTuple, spec: ArraySpec) -> NDArray[Any]:
+        pixels: NDArray[Any] = self._decode_array(data, spec)[selection]
+        return pixels
+
     def _decode_selected(
         self, data: Buffer | None, getter: Any, selection: SelectorTuple, spec: ArraySpec
     ) -> NDBuffer | None:
         if data is None:
             return None
         try:
-            pixels = self._decode_array(data, spec)[selection]
+            pixels = self._selected(data, selection, spec)
         except JnrrdzError as error:
             raise placed(error, getter) from error.__cause__
         return spec.prototype.nd_buffer.from_ndarray_like(pixels)
@@ -154,6 +158,11 @@ class TiffTileCodec(TileCodec):
         if self.config.palette is not None:
             return PaletteDecoder(self.config, shape, dtype)
         return TileDecoder(self.config, shape, dtype, fill_value)
+
+    def _selected(self, data: Buffer, selection: SelectorTuple, spec: ArraySpec) -> NDArray[Any]:
+        chunk = memoryview(data.as_numpy_array())
+        pixels: NDArray[Any] = self._decoder(spec).selected(chunk, selection)
+        return pixels
 
 
 class Jpeg2000Codec(TileCodec):

@@ -84,17 +84,50 @@ def four_segments(kind):
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_a_segment_of_no_bytes_is_missing_wherever_it_is(kind, tmp_path):
-    """As GDAL has it: of a length of 0 nothing is read, whether the offset is 0 or not."""
+def test_a_segment_without_a_place_is_missing(kind, tmp_path):
     data, offsets, counts = four_segments(kind)
-    offsets[1], counts[1], counts[2] = 0, 0, 0
-    data = changed(data, **dict(zip(LISTS[kind], ((offsets, "I"), (counts, "I")), strict=True)))
-    assert segments(*parsed(data)).missing.tolist() == [False, True, True, False]
+    offsets[1], counts[1] = 0, 0
+    lists = dict(zip(LISTS[kind], ((offsets, "I"), (counts, "I")), strict=True))
+    data = changed(data, **lists)
+    assert segments(*parsed(data)).missing.tolist() == [False, True, False, False]
     (tmp_path / "a.tif").write_bytes(data)
     with pytest.warns(rasterio.errors.NotGeoreferencedWarning):
         expected = by_gdal(tmp_path / "a.tif")[0]
-    assert (expected == 0).sum() == 512
-    np.testing.assert_array_equal(jnrrdz.open_group(tmp_path / "a.tif")["data"][...], expected)
+    assert (expected == 0).sum() == 256
+    found = jnrrdz.open_group(tmp_path / "a.tif")["data"][...]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_one_of_several_segments_with_a_place_and_no_bytes_is_refused(kind):
+    """Others read it as blank, be it absent or damaged."""
+    data, offsets, counts = four_segments(kind)
+    counts[2] = 0
+    data = changed(data, **{LISTS[kind][1]: (counts, "I")})
+    reason = f"{LISTS[kind][1]}: segment 2 of 4 begins at {offsets[2]} and has 0 bytes"
+    with pytest.raises(MalformedError, match=reason):
+        segments(*parsed(data))
+
+
+@pytest.mark.parametrize("scheme", [None, "lzw", "zlib", "packbits", "zstd", "lzma", "jpeg"])
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_length_of_an_only_strip_is_estimated_where_it_is_0(tmp_path, scheme):
+    pixels = np.random.default_rng(0).integers(0, 250, (32, 64), "u1")
+    data = written(pixels, compression=scheme)
+    path = tmp_path / "a.tif"
+    path.write_bytes(changed(data, StripByteCounts=([0], "I")))
+    expected = by_gdal(path)[0]
+    assert expected.any()
+    found = jnrrdz.open_group(path)["data"][...]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, tifffile.imread(io.BytesIO(data)))
+
+
+def test_an_only_tile_of_no_bytes_is_refused():
+    data = written(np.ones((16, 16), "u1"), compression="zlib", tile=(16, 16))
+    data = changed(data, TileByteCounts=([0], "I"))
+    with pytest.raises(MalformedError, match="TileByteCounts: segment 0 of 1 begins"):
+        segments(*parsed(data))
 
 
 @pytest.mark.parametrize("kind", LISTS)

@@ -177,8 +177,7 @@ def _check_supported(image: TiffImage, subsampling: tuple[int, ...]) -> None:
         raise UnsupportedError(name_of(Compression, image.compression), offset=here, field="Compression")
     if image.predictor not in Predictor:
         raise UnsupportedError(f"predictor {image.predictor}", offset=here, field="Predictor")
-    if image.predictor != Predictor.NONE and image.formats[0] == SampleFormat.IEEEFP and image.bits[0] == FLOAT24:
-        raise UnsupportedError("a predictor of floats of 24 bits", offset=here, field="Predictor")
+    _check_predictor(image)
     if image.planar not in Planar:
         raise UnsupportedError(f"planar configuration {image.planar}", offset=here, field="PlanarConfiguration")
     if image.fill_order not in {1, 2}:
@@ -192,6 +191,28 @@ def _check_supported(image: TiffImage, subsampling: tuple[int, ...]) -> None:
             raise UnsupportedError(reason, offset=here, field="BitsPerSample")
         if subsampling not in SUBSAMPLINGS or (image.separate and subsampling != (1, 1)):
             raise UnsupportedError(f"chroma subsampled by {subsampling}", offset=here, field="YCbCrSubSampling")
+
+
+HORIZONTAL_BITS = {8, 16, 32, 64}
+"""Widths of samples whose differences libtiff undoes."""
+
+
+def _check_predictor(image: TiffImage) -> None:
+    """Refuse predictors of samples that libtiff refuses them for."""
+    here, bits = image.ifd.offset, image.bits[0]
+    if image.predictor == Predictor.NONE:
+        return
+    if image.predictor == Predictor.HORIZONTAL:
+        if bits not in HORIZONTAL_BITS:
+            reason = f"horizontal differencing of {bits}-bit samples"
+            raise UnsupportedError(reason, offset=here, field="Predictor")
+        return
+    if image.formats[0] != SampleFormat.IEEEFP:
+        form = name_of(SampleFormat, image.formats[0])
+        reason = f"the floating-point predictor of samples that are {form}"
+        raise UnsupportedError(reason, offset=here, field="Predictor")
+    if bits == FLOAT24:
+        raise UnsupportedError("a predictor of floats of 24 bits", offset=here, field="Predictor")
 
 
 def _merge_strips(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:

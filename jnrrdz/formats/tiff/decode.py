@@ -11,7 +11,7 @@ import io
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -67,12 +67,19 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
     long, short, rational = FieldType.LONG, FieldType.SHORT, FieldType.RATIONAL
     separate = config.planar_config == Planar.SEPARATE
     samples = 1 if separate else config.samples_per_pixel
-    # JPEGs of three components that are no YCbCr: libtiff takes their numbers as they are, be they grey, Lab or red,
-    # green and blue.  tifffile does so for plain RGB only, and leaves all else to libjpeg, which guesses YCbCr.
-    is_three = config.compression == Compression.JPEG and config.samples_per_pixel == JPEG_COLOURS
+    is_jpeg = config.compression in JPEGS and config.compression != Compression.OLD_JPEG
+    # JPEGs of three components that are no YCbCr: libtiff takes their numbers as they
+    # are, be they grey, Lab or red, green and blue.  tifffile does so for plain RGB only,
+    # and leaves all else to libjpeg, which guesses YCbCr.
+    is_three = config.compression == Compression.JPEG and samples == JPEG_COLOURS
     is_plain_jpeg = is_three and config.photometric != Photometric.YCBCR
-    # one plane of several is grey, whatever the planes together are
-    colours = Photometric.MINISBLACK if separate else Photometric.RGB if is_plain_jpeg else config.photometric
+    colours = config.photometric
+    if is_plain_jpeg:
+        colours = Photometric.RGB
+    elif separate or (is_jpeg and samples != JPEG_COLOURS):
+        # one plane of several is grey, whatever the planes together are; and tifffile makes
+        # colours of a grey JPEG that is called RGB
+        colours = Photometric.MINISBLACK
     is_old = config.compression == Compression.OLD_JPEG
     has_palette = config.photometric == Photometric.PALETTE
     tags: list[TagValues] = [
@@ -246,6 +253,9 @@ def without_float_predictor(stream: NDArray[Any]) -> NDArray[Any]:
 
 
 type Shape = tuple[int, ...]
+type Reach = tuple[int, int]
+"""Rows and columns of a chunk up to the last ones that are selected."""
+
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 
 INT24 = 24
@@ -292,6 +302,19 @@ DECODER_ERRORS = (
     tifffile.TiffFileError,
 )
 """What the libraries raise at bytes that they cannot decode."""
+
+
+def reach_of(selection: Sequence[Any]) -> Reach:
+    """Return the reach of a selection; its last two members select rows and columns."""
+    rows, columns = (_end_of(selected) for selected in selection[-2:])
+    return rows, columns
+
+
+def _end_of(selected: Any) -> int:
+    """Return the first position behind a slice, an index or an array of indices."""
+    if isinstance(selected, slice):
+        return int(selected.stop)
+    return int(np.max(selected, initial=-1)) + 1
 
 
 class TileDecoder:
@@ -371,8 +394,8 @@ class TileDecoder:
     def place(self, data: memoryview, selection: Any, out: NDArray[Any]) -> None:
         """Put what is selected of a chunk to its place, without a copy on the way where that can be."""
         if not self._is_stream:
-            rows = selection[-2].stop if isinstance(selection[-2], slice) else selection[-2] + 1
-            np.copyto(out, self._decoded(data, rows)[selection], casting="unsafe")  # words to their lowest byte
+            pixels = self._decoded(data, reach_of(selection))
+            np.copyto(out, pixels[selection], casting="unsafe")  # words to their lowest byte
             return
         elements = self._streamed(data)
         if self.config.predictor == Predictor.FLOATING_POINT:
@@ -389,10 +412,19 @@ class TileDecoder:
             elements = imagecodecs.delta_decode(elements, axis=1, out=elements)
         np.copyto(out, elements.transpose(2, 0, 1).reshape(self.shape)[selection])
 
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the chunk's pixels, short tiles padded with the fill value."""
-        decoded = self._decoded(data)
+    def decode(self, data: bytes | memoryview, reach: Reach | None = None) -> NDArray[Any]:
+        """Return the chunk's pixels, short tiles padded with the fill value.
+
+        A tile that is smaller than the reach is an error: only tiles at the image's edge
+        may be short, and nothing beyond an edge is ever selected.
+        """
+        decoded = self._decoded(data, reach)
         return decoded if decoded.dtype == self.dtype else decoded.astype(self.dtype, order="C")
+
+    def selected(self, data: bytes | memoryview, selection: Any) -> NDArray[Any]:
+        """Return a selection of the chunk's pixels."""
+        pixels: NDArray[Any] = self.decode(data, reach_of(selection))[selection]
+        return pixels
 
     def _streamed(self, data: memoryview) -> NDArray[Any]:
         """Return (row, column, sample) elements of a whole chunk, still predicted; data of any other are an error."""
@@ -403,10 +435,10 @@ class TileDecoder:
             raise MalformedError(f"{len(flat)} bytes where {nbytes} belong")
         return np.frombuffer(flat, self._stored).reshape(*self.shape[-2:], self.samples)
 
-    def _decoded(self, data: bytes | memoryview, rows: int | None = None) -> NDArray[Any]:
-        """Return the chunk's pixels, which may be `image_streams`' words whose lowest bytes are the colours.
+    def _decoded(self, data: bytes | memoryview, reach: Reach | None = None) -> NDArray[Any]:
+        """Return the chunk's pixels, or `image_streams`' words with colours as lowest bytes.
 
-        Where no more than some rows are wanted, those below may be left out.
+        Rows below the reach may be left out.
         """
         config = self.config
         if config.jpeg_header is not None and bytes(data[:2]) != SOI:
@@ -418,16 +450,18 @@ class TileDecoder:
         check_possible(config.compression, len(data), self._least_bytes)
         try:
             if config.compression == Compression.LERC:
-                return self._fitted(self._lerc(data))
+                return self._fitted(self._lerc(data), reach)
             if not self._is_rgb or declared != (height, width, COLOURS):
                 if config.compression in FAXES:
-                    return self._fitted(self._fax(data))
-                is_image = config.compression in SELF_SIZED - JPEGS
-                return self._fitted(self._image(data) if is_image else self._pixels(data, declared))
+                    return self._fitted(self._fax(data), reach)
+                if config.compression in SELF_SIZED - JPEGS:
+                    return self._fitted(self._image(data), reach)
+                return self._fitted(self._pixels(data, declared), reach)
             if config.compression == Compression.WEBP:
                 return webp_words(data, height, width).reshape(self.shape)
             # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
             plain = config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
+            rows = None if reach is None else reach[0]
             words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain, rows=rows)
             return words.reshape(*self.shape[:-2], *words.shape[1:])
         except JnrrdzError:
@@ -469,6 +503,9 @@ class TileDecoder:
         if has_alpha and pixels.shape[2] == self.samples - 1:
             alpha = np.where(opaque, np.uint8(255), np.uint8(0))
             return np.concatenate((pixels, np.broadcast_to(alpha, (*pixels.shape[:2], 1))), axis=2)
+        if self.config.byte_order == "big":
+            # libtiff swaps the bytes of samples before LERC sees them, and after
+            pixels = pixels.byteswap()
         if self._stored.kind == "f":
             return np.where(opaque, pixels, self._stored.type(np.nan))
         if not opaque.all():
@@ -561,9 +598,14 @@ class TileDecoder:
                 return
         raise MalformedError(f"the chunk's data become {nbytes} bytes, which are neither a whole chunk's nor an edge's")
 
-    def _fitted(self, pixels: NDArray[Any]) -> NDArray[Any]:
+    def _fitted(self, pixels: NDArray[Any], reach: Reach | None) -> NDArray[Any]:
         """Return (row, column, sample) pixels in the chunk's shape and type."""
         height, width, samples = pixels.shape
+        if reach is not None and (height < reach[0] or width < reach[1]):
+            raise MalformedError(
+                f"{height} x {width} pixels where the image has {reach[0]} x {reach[1]}:"
+                " only a tile at its edge may be smaller"
+            )
         if samples != self.samples:
             raise MalformedError(f"{samples} samples a pixel where {self.samples} belong")
         if pixels.dtype.kind == "u" and self._stored.kind == "i" and pixels.dtype.itemsize == self._stored.itemsize:
@@ -596,9 +638,18 @@ class PaletteDecoder:
         index = np.dtype("u1" if config.bits_per_sample[0] <= BYTE_BITS else "u2")
         self._indices = TileDecoder(replace(config, palette=None), shape[-2:], index, 0)
 
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
+    def place(self, data: memoryview, selection: Any, out: NDArray[Any]) -> None:
+        """Put selected colours to their place."""
+        out[...] = self.selected(data, selection)
+
+    def selected(self, data: bytes | memoryview, selection: Any) -> NDArray[Any]:
+        """Return a selection of the chunk's colours."""
+        pixels: NDArray[Any] = self.decode(data, reach_of(selection))[selection]
+        return pixels
+
+    def decode(self, data: bytes | memoryview, reach: Reach | None = None) -> NDArray[Any]:
         """Return the chunk's colours, band by band."""
-        indices = self._indices.decode(data)
+        indices = self._indices.decode(data, reach)
         largest, count = int(indices.max()), self._table.shape[1]
         if largest >= count:
             raise MalformedError(f"index {largest} into a palette of {count} colours", field=TIFF_TILE)

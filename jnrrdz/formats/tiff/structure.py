@@ -550,7 +550,7 @@ class Segments:
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int64]
     missing: NDArray[np.bool_]
-    """Which segments the file does not hold: offset or length 0."""
+    """Which segments the file does not hold: those of offset 0."""
 
 
 def segments(layout: TiffLayout, image: TiffImage) -> Segments:
@@ -570,13 +570,14 @@ def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     else:
         lengths = _column(values[1], ifd, tags[1], need)
         _check_listed(offsets, lengths, counts[1], image, tags)
+        lengths = _with_lengths(layout, image, tags[1], offsets, lengths)
     if image.compression == Compression.NONE:
         planes, _, across = image.grid
         raw = np.tile(np.repeat(strip_bytes(image), across), planes)
         # as libtiff: raw strips are read whole, whatever their counts say; tiles may be cut short at the edge
         short = (lengths > 0) & (lengths < raw) & (offsets + raw <= size) & (not image.tiled)
         lengths = np.where(short, raw, np.minimum(lengths, raw))
-    missing, rest = (offsets == 0) | (lengths == 0), size - offsets
+    missing, rest = offsets == 0, size - offsets
     if (lengths <= rest).all():
         return Segments(offsets, lengths, missing)
     beyond, cut = ~missing & (rest <= 0), ~missing & (lengths > rest)
@@ -598,7 +599,6 @@ def _check_listed(
 ) -> None:
     """Refuse segments with a length and no place, or a place and no entry for their length.
 
-    A length that is 0, wherever the segment is, says that the file does not hold it, to GDAL and others too.
     Raw pixels at 0 are missing to tifffile, and to GDAL the bytes of the header.
     """
     if count >= len(offsets) and offsets.all():
@@ -614,6 +614,32 @@ def _check_listed(
         number = count + int(unlisted.argmax())
         reason = f"{count} values for {len(offsets)} segments: the length of segment {number} is not told"
         raise MalformedError(reason, offset=image.ifd.offset, field=tags[1].name)
+
+
+def _with_lengths(
+    layout: TiffLayout,
+    image: TiffImage,
+    tag: Tag,
+    offsets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return lengths of which none is 0 where a segment has an offset.
+
+    The length of an image's only strip is estimated, as libtiff does; among several
+    segments one of length 0 may be absent or damaged, which nothing tells apart.
+    """
+    unknown = (offsets > 0) & (lengths == 0)
+    if not unknown.any():
+        return lengths
+    if image.segments == 1 and not image.tiled:
+        return _computed_lengths(layout, image, tag, offsets)
+    number = int(unknown.argmax())
+    raise MalformedError(
+        f"segment {number} of {len(offsets)} begins at {offsets[number]} and has 0 bytes;"
+        f" a segment that the file does not hold has the offset 0",
+        offset=image.ifd.offset,
+        field=tag.name,
+    )
 
 
 def strip_bytes(image: TiffImage) -> NDArray[np.int64]:

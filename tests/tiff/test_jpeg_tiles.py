@@ -1,0 +1,78 @@
+"""JPEG tiles whose tags do not quite fit them, against GDAL."""
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+import tifffile
+
+import jnrrdz
+from jnrrdz.errors import MalformedError
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+SIDE = 64
+
+
+def picture(height, width, samples=1):
+    """Return smooth pixels, rows first."""
+    y, x, _ = np.mgrid[:height, :width, :1]
+    waves = 128 + 100 * np.sin(x / 9 + np.arange(samples)) * np.cos(y / 7)
+    return waves.astype("u1").squeeze()
+
+
+def written(path, tiles, shape, samples=1, **numbers):
+    """Write encoded tiles with tifffile, and change tags to numbers."""
+    bands = (samples,) if samples > 1 else ()
+    kind = "rgb" if samples == 3 else "minisblack"
+    tifffile.imwrite(
+        path,
+        iter(tiles),
+        shape=(*shape, *bands),
+        dtype="u1",
+        tile=(SIDE, SIDE),
+        compression="jpeg",
+        photometric=kind,
+        planarconfig="contig" if bands else None,
+        metadata=None,
+    )
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        for name, number in numbers.items():
+            tif.pages[0].tags[name].overwrite(number)
+    return path
+
+
+def by_gdal(path):
+    """Return the pixels as GDAL reads them, without axes of one element."""
+    with rasterio.open(path) as image:
+        return image.read().squeeze()
+
+
+@pytest.mark.parametrize("photometric", [0, 1, 2, 5])
+def test_one_sample_is_grey_whatever_it_is_called(tmp_path, photometric):
+    tile = imagecodecs.jpeg8_encode(picture(SIDE, SIDE), 90)
+    tags = {"PhotometricInterpretation": photometric}
+    path = written(tmp_path / "a.tif", [tile], (SIDE, SIDE), **tags)
+    found = jnrrdz.open_group(path)["data"][...]
+    np.testing.assert_array_equal(found, by_gdal(path))
+
+
+@pytest.mark.parametrize("size", [(40, SIDE), (SIDE, 40)])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_short_tile_is_accepted_only_at_the_edge(tmp_path, samples, size):
+    options = {"colorspace": "RGB", "outcolorspace": "RGB"} if samples == 3 else {}
+    pixels = picture(SIDE, SIDE, samples), picture(*size, samples)
+    whole, short = (imagecodecs.jpeg8_encode(each, 95, **options) for each in pixels)
+    shape = tuple(SIDE + side % SIDE for side in size)
+    at_edge, before = ((whole, short), (short, whole))
+    path = written(tmp_path / "edge.tif", at_edge, shape, samples)
+    group = jnrrdz.open_group(path)
+    found = np.moveaxis(group["data"][...].reshape(samples, *shape), 0, -1)
+    last = found[-size[0] :, -size[1] :].squeeze()
+    np.testing.assert_array_equal(last, imagecodecs.jpeg8_decode(short, **options))
+    path = written(tmp_path / "before.tif", before, shape, samples)
+    array = jnrrdz.open_group(path)["data"]
+    bands = (slice(None),) * (array.ndim - 2)
+    with pytest.raises(MalformedError, match="only a tile at its edge may be smaller"):
+        array[...]
+    with pytest.raises(MalformedError, match="only a tile at its edge may be smaller"):
+        array.oindex[(*bands, [0, 63], [0, 63])]
