@@ -68,6 +68,10 @@ class UnsupportedError(JnrrdzError):
     """The bytes are fine, but jnrrdz (or a library that it needs) does not read this."""
 
 
+class NoImageError(UnsupportedError):
+    """The source is sound and holds no image, such as a NITF of text and graphics: there is nothing to index."""
+
+
 class UnrepresentableError(JnrrdzError):
     """The result cannot be expressed in the target (a manifest form, a Zarr data type)."""
 

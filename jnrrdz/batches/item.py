@@ -73,6 +73,8 @@ class State(StrEnum):
 
     OK = "ok"
     SKIPPED = "skipped"
+    EMPTY = "empty"
+    """The source holds no image: there is nothing to index."""
     FAILED = "failed"
     PLANNED = "planned"
 
@@ -83,7 +85,7 @@ class Outcome(NamedTuple):
     job: Job
     """The source, and the output that it was to have."""
     state: State
-    """`ok`, `skipped`, `failed` or `planned`."""
+    """`ok`, `skipped`, `empty`, `failed` or `planned`."""
     requests: int = 0
     """Range requests that reading the header took."""
     nbytes: int = 0

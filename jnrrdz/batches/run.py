@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
@@ -127,6 +127,8 @@ class Batch:
     """How many sources were indexed."""
     skipped: int = 0
     """How many had a manifest that is up to date."""
+    empty: int = 0
+    """How many hold no image, so that there is nothing to index."""
     failed: int = 0
     """How many could not be indexed."""
     planned: int = 0
@@ -141,6 +143,8 @@ class Batch:
     """STAC items that were written."""
     seconds: float = 0.0
     """How long the batch took."""
+    passed_over: dict[str, int] = field(default_factory=dict)
+    """Files of folders that were not taken because of their names: how many by their ending."""
     left_out: tuple[str, ...] = ()
     """Of one output for all: what did not fit, with the reasons."""
     listed: int = 0
@@ -155,10 +159,11 @@ class Batch:
     @property
     def total(self) -> int:
         """How many sources have an outcome."""
-        return self.ok + self.skipped + self.failed + self.planned
+        return self.ok + self.skipped + self.empty + self.failed + self.planned
 
     def __repr__(self) -> str:
         counts = f"{self.ok} ok, {self.skipped} skipped, {self.failed} failed, {self.planned} planned"
+        counts += f", {self.empty} without an image" if self.empty else ""
         return f"Batch: {counts}, {self.seconds:.1f} s" + (f"; stopped: {self.stopped}" if self.stopped else "")
 
     def _repr_html_(self) -> str:
@@ -360,6 +365,7 @@ class _Run:
     tell: Tell | None
     catalog: "Catalog | None" = None
     ahead: Ahead | None = None
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     def run(self, lines: TextIO | None) -> Batch:
         """Return the counts, all outputs being written, or the one where that is asked for."""
@@ -375,6 +381,7 @@ class _Run:
                 self.catalog.finish()
             if self.together is not None and batch.stopped is None:
                 batch.left_out = self.together.merge().left_out
+        batch.passed_over = dict(self.passed_over.most_common())
         batch.seconds = time.perf_counter() - start
         return batch
 
@@ -412,7 +419,8 @@ class _Run:
         is_fixed = self.jobs.template.is_fixed and not self.jobs.together
         if self.selection.is_plain and not is_fixed and not self.jobs.together:
             self._refuse_twins()
-        first = self.selection.found(self.plan.work.source_options, self.plan.work.allow)
+        work = self.plan.work
+        first = self.selection.found(work.source_options, work.allow, self.passed_over)
         few = list(islice(first, FEW))
         if is_fixed and len(few) > 1:
             raise UnrepresentableError(

@@ -407,14 +407,19 @@ class Selection:
             kind_of(source, stac=True) is Kind.SOURCE for source in self.sources
         )
 
-    def found(self, options: OptionsOf, allow: Sequence[str] = ()) -> Iterator[Found]:
-        """Yield every source once, as it is found; `allow` are URLs that documents from afar may name too."""
+    def found(
+        self, options: OptionsOf, allow: Sequence[str] = (), passed_over: Counter[str] | None = None
+    ) -> Iterator[Found]:
+        """Yield every source once, as it is found; `allow` are URLs that documents from afar may name too.
+
+        `passed_over` counts the files of folders whose names are not those of images, by their ending.
+        """
         from fsspec.utils import glob_translate  # noqa: PLC0415  see `sources.filesystems`
 
         seen: set[int] = set()
         chosen = [re.compile(glob_translate(pattern)) for pattern in self.include]
         left_out = [re.compile(glob_translate(pattern)) for pattern in self.exclude]
-        for found in self._all(options, allow):
+        for found in self._all(options, allow, Counter() if passed_over is None else passed_over):
             key = found.url.encode("utf-8", "surrogateescape")
             if self.shard is not None and xxh3_64_intdigest(key) % self.shard[1] != self.shard[0] - 1:
                 continue
@@ -428,8 +433,10 @@ class Selection:
                 seen.add(digest)
                 yield found
 
-    def _all(self, options: OptionsOf, allow: Sequence[str]) -> Iterator[Found]:
-        finder = _Finder(Wanted.IMAGES, options, allow, Assets(self.assets), bool(self.include))
+    def _all(self, options: OptionsOf, allow: Sequence[str], passed_over: Counter[str]) -> Iterator[Found]:
+        finder = _Finder(
+            Wanted.IMAGES, options, allow, Assets(self.assets), bool(self.include), passed_over=passed_over
+        )
         for source in self.sources:
             yield from finder.one(source)
         for name in self.lists:
@@ -438,6 +445,10 @@ class Selection:
             is_table = source_path(url).lower().endswith(_TABLES)
             yield from finder.of_stac(url, Kind.TABLE if is_table else Kind.STAC)
 
+
+NO_ENDING, OTHER_ENDINGS = "no ending", "other endings"
+MOST_ENDINGS = 100
+"""Endings that are counted by themselves: names may end in anything."""
 
 MOST_LISTS = 64
 """Lists that lists from afar may name."""
@@ -458,6 +469,8 @@ class _Finder:
     """Whether a folder or pattern may hold nothing."""
     lists: set[str] = field(default_factory=set)
     """Those that were read."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """How many files of folders were not taken, by their ending."""
 
     def of_list(self, name: str, by: str = "") -> Iterator[Found]:
         """Yield what the lines of a list stand for, once; one from afar names only what is afar."""
@@ -518,6 +531,8 @@ class _Finder:
                 yield each
             elif held in {Held.IMAGE, Held.DATASET}:
                 later.append(each)
+            else:
+                self._pass_over(each)
         if counts.keys() & takes:
             yield from later if Held.IMAGE in takes else ()
         elif self.wanted is Wanted.MANIFESTS or not (later or counts[Held.ATTRIBUTES]):
@@ -527,6 +542,16 @@ class _Finder:
             yield from later
         else:  # nothing but data sets of N5, which are one container
             yield Found(source)
+
+    def _pass_over(self, found: Found) -> None:
+        """Count a file that is not taken; hidden ones are nobody's data."""
+        name = found.url.rstrip("/").rpartition("/")[2].lower()
+        if name.startswith(".") or found.size is None:
+            return
+        stem, dot, ending = name.rpartition(".")
+        ending = f".{ending}" if stem and dot else NO_ENDING
+        is_known = ending in self.passed_over or len(self.passed_over) < MOST_ENDINGS
+        self.passed_over[ending if is_known else OTHER_ENDINGS] += 1
 
     def _is_whole(self, source: str) -> bool:
         """Whether a remote folder is a container or a manifest, by the file that makes it one."""

@@ -23,7 +23,7 @@ import fsspec.asyn
 
 from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Found, Job, Outcome, State, is_since
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import JnrrdzError, NoImageError
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
@@ -314,7 +314,8 @@ def failed(outcome: Outcome, error: BaseException) -> Outcome:
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return outcome._replace(state=State.FAILED, error=type(error).__name__, message=redacted(text))
+    state = State.EMPTY if isinstance(error, NoImageError) else State.FAILED
+    return outcome._replace(state=state, error=type(error).__name__, message=redacted(text))
 
 
 def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) -> Outcome:

@@ -5,8 +5,9 @@ A source that fails does not stop the others.  Progress goes to stderr, a line e
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -155,6 +156,9 @@ def _index(console: Console, source: str, place: str, wish: Wish) -> None:
     console.note(f"{made.source} -> {place}: {numbers} read")
 
 
+EMPTY = "empty"
+"""The state of a source without an image."""
+
 EVERY = 5.0
 """Seconds between two lines of progress."""
 
@@ -238,16 +242,31 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
         **options,
     )
     counts = f"{result.ok} ok, {result.skipped} skipped, {result.failed} failed"
+    counts += f", {result.empty} without an image" if result.empty else ""
     console.note(f"{counts}, {counted(result.requests, 'request')}, {result.seconds:.1f} s")
     if result.items:
         console.note(f"{counted(result.items, 'STAC item')} -> {hidden(str(options['stac_out']))}")
     for reason in result.left_out:
         console.note(f"left out {reason}")
+    if result.passed_over:
+        console.note(_passed_over(result.passed_over))
     if result.stopped is not None:
         console.note(f"stopped: {result.stopped}")
     step_summary(f"jnrrdz batch: {counts}", ((each["source"], each["message"]) for each in result.failures))
     if result.failed:
         raise Exit(SOME_FAILED)
+
+
+MOST_SHOWN = 8
+"""Endings that a line can bear."""
+
+
+def _passed_over(endings: Mapping[str, int]) -> str:
+    """Return how many files a batch did not take because of their names."""
+    shown = [f"{number:,} {ending}" for ending, number in islice(endings.items(), MOST_SHOWN)]
+    more = ["..."] if len(endings) > MOST_SHOWN else []
+    files = counted(sum(endings.values()), "file")
+    return f"passed over {files} whose names are not those of images: {', '.join([*shown, *more])}"
 
 
 def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
@@ -266,8 +285,9 @@ def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"]
             # an error says its place first, unless what failed is no place: a worker that died
             place = outcome.message.partition(": ")[0]
             named = "" if place.endswith(url.rpartition("/")[2]) else f"{url}: "
-            console.note(f"failed: {named}{outcome.message}")
-            if so_far.failed <= ANNOTATED:
+            is_empty = outcome.state == EMPTY
+            console.note(f"{'nothing to index' if is_empty else 'failed'}: {named}{outcome.message}")
+            if not is_empty and so_far.failed <= ANNOTATED:
                 annotate(outcome.message, url)
         for warning in outcome.warnings:
             console.note(f"warning: {url}: {warning}")

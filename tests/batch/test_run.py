@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import rasterio
 import tifffile
 
 import jnrrdz
@@ -14,6 +15,9 @@ from jnrrdz.batches.item import Found, Template
 from jnrrdz.batches.selection import Selection
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.redact import redacted
+from tests.nitf.conftest import nitf_bytes
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
 
 @pytest.fixture
@@ -58,6 +62,44 @@ def test_one_bad_file_is_told_and_the_others_are_done(scenes):
     lines = [json.loads(line) for line in (scenes / "r.jsonl").read_text().splitlines()]
     (bad,) = [line for line in lines if line["state"] == "failed"]
     assert (bad["error"], bad["attempts"], len(lines)) == ("MalformedError", 1, 6)
+
+
+@pytest.mark.parametrize("how", [{}, {"processes": 2}, {"scheduler": "local"}])
+def test_a_file_without_images_is_no_failure(scenes, how):
+    (scenes / "in/a/text.ntf").write_bytes(nitf_bytes())
+    with rasterio.open(scenes / "in/a/text.ntf") as file:  # GDAL finds no band in it either
+        assert file.count == 0
+    done = run.batch(f"{scenes}/in/", f"{scenes}/out/{{stem}}.json", report=scenes / "r.jsonl", fail_fast=True, **how)
+    assert (done.ok, done.empty, done.failed, done.total, done.stopped) == (6, 1, 0, 7, None)
+    lines = [json.loads(line) for line in (scenes / "r.jsonl").read_text().splitlines()]
+    (empty,) = [line for line in lines if line["state"] == "empty"]
+    assert (empty["error"], empty["source"]) == ("NoImageError", f"{scenes}/in/a/text.ntf")
+    assert not (scenes / "out/text.json").exists()
+    with pytest.raises(jnrrdz.NoImageError, match="no image segment"):
+        jnrrdz.scan(scenes / "in/a/text.ntf")
+
+
+NAMES = (
+    *("a.tif", "b.tf2", "c.stk", "d.qptiff", "e.bif", "f.ptif", "g.TIFF"),
+    *("h.ntf.r0", "i.nsif", "j.NTF"),
+)
+OTHERS = {".xml": 2, ".r1": 1, "no ending": 1, ".json": 1}
+
+
+def test_every_ending_of_a_format_is_taken_and_others_are_counted(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, name in enumerate(NAMES):
+        kind = "NITF" if name in NAMES[-3:] else "GTiff"
+        with rasterio.open(folder / name, "w", driver=kind, width=8, height=8, count=1, dtype="uint8") as file:
+            file.write(np.full((1, 8, 8), number, "uint8"))
+    for name in ("a.tif.xml", "b.xml", "z.ntf.r1", "README", "notes.json", ".hidden"):
+        (folder / name).write_text("{}")
+    done = run.batch(f"{folder}/", f"{tmp_path}/out/{{name}}.json")
+    assert (done.ok, done.failed) == (len(NAMES), 0)
+    assert done.passed_over == OTHERS
+    for number, name in enumerate(NAMES):
+        assert (jnrrdz.open_dataset(tmp_path / "out" / f"{name}.json")["data"].values == number).all()
 
 
 def test_shards_are_a_partition_that_additions_do_not_move():

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.nitf.conftest import nitf_bytes
+
 
 def test_list_becomes_manifests_and_report(cog, run, tmp_path):
     (tmp_path / "list.txt").write_text(f"# scenes\n{cog}\n\n{tmp_path}/missing.tif\n")
@@ -13,6 +15,20 @@ def test_list_becomes_manifests_and_report(cog, run, tmp_path):
     assert sorted(line["state"] for line in lines) == ["failed", "ok"]
     run("batch", cog, "-o", "out/{stem}.json", "--resume")
     run("batch", cog, "-o", "out/{stem}.json", code=3)
+
+
+def test_what_is_not_indexed_is_counted(cog, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (tmp_path / "in").mkdir()
+    cog.rename(tmp_path / "in" / "scene.tif")
+    (tmp_path / "in" / "text.ntf").write_bytes(nitf_bytes())
+    for name in ("a.xml", "b.xml", "c.pdf"):
+        (tmp_path / "in" / name).write_text("")
+    shown = run("batch", "in/", "-o", "out/{stem}.json", "-j", "1")
+    assert "1 ok, 0 skipped, 0 failed, 1 without an image, " in shown.stderr
+    assert f"nothing to index: {tmp_path}/in/text.ntf: NUMI: no image segment" in shown.stderr
+    assert "::error" not in shown.stderr
+    assert "passed over 3 files whose names are not those of images: 2 .xml, 1 .pdf" in shown.stderr
 
 
 @pytest.mark.usefixtures("cog")

@@ -19,7 +19,7 @@ from typing import Any
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.georeference import Georeference, Rpc, level_affine
 from jnrrdz.core.pyramid import raster_pyramid
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, NoImageError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codestream import find_codestream
 from jnrrdz.formats.jpeg2000.scan import (
     COMPOSITE,
@@ -285,7 +285,7 @@ def read_file(
     layout = parse_nitf(read, read.size)
     segments = layout.of("image")
     if not segments:
-        raise UnsupportedError("no image segment in it", field="NUMI")
+        raise NoImageError("no image segment in it", field="NUMI")
     notes = Notes()
     extras = read_extras(read, layout, notes)
     attributes = file_attributes(read, layout, extras.of_file(), notes)

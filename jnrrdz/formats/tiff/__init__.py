@@ -9,7 +9,11 @@ TIFF = Format(
     scan="jnrrdz.formats.tiff.scan:scan_tiff",
     magic=re.compile(rb"II[*+]\0|MM\0[*+]"),
     magic_length=4,
-    endings=(".tif", ".tiff", ".gtiff", ".btf", ".tf8", ".svs", ".ndpi", ".scn", ".lsm"),
+    endings=(
+        *(".tif", ".tiff", ".gtif", ".gtiff", ".btf", ".tf2", ".tf8", ".ptif", ".ptiff"),
+        # of microscopes and scanners
+        *(".svs", ".ndpi", ".scn", ".lsm", ".stk", ".qptiff", ".qpi", ".bif", ".zif", ".gel"),
+    ),
     media_types=("image/tiff", "image/vnd.stac.geotiff", "image/geo+tiff"),
     codecs=("tiff-tile",),
     decoders="jnrrdz.formats.tiff.decode:decoders",
