@@ -30,6 +30,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents, below, choice, no_such_group
 from jnrrdz.store.opened import Opened
+from jnrrdz.store.savable import savable_attributes, savable_variable, use_native_order
 
 if TYPE_CHECKING:
     import zarr
@@ -71,10 +72,17 @@ def dataset(
         chosen = choice(documents, path)
         chosen.warn(documents, CALLED)
         path = chosen.path
+    backing: Any = _backing(opened, path)
+    variables, group_attributes = backing.get_variables(), backing.get_attrs()
+    # an array's axes, and the names of its bands, before they are texts
+    meanings = {name: variable.attrs for name, variable in variables.items()}
+    savable = {name: savable_variable(variable) for name, variable in variables.items()}
     found: xr.Dataset = StoreBackendEntrypoint().open_dataset(
-        _backing(opened, path), drop_variables=drop_variables, **decoding
+        _Documents(savable_attributes(group_attributes), savable), drop_variables=drop_variables, **decoding
     )
-    return _with_coordinates(found)
+    for variable in found.variables.values():
+        use_native_order(variable.encoding)
+    return _with_coordinates(found, meanings)
 
 
 def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:
@@ -104,7 +112,7 @@ def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
 
 
 def _variable(opened: Opened, path: str) -> xr.Variable:
-    """Return the variable of an array as `ZarrStore` has it; its codecs are entries in place of zarr's objects."""
+    """Return the variable of an array as `ZarrStore` has it, without its codecs."""
     document = opened.manifest.documents.node(path)
     facts = array_from_json(document)
     names, parts = facts.dimension_names, chain_parts(facts.codecs)
@@ -114,14 +122,9 @@ def _variable(opened: Opened, path: str) -> xr.Variable:
     attributes = copy.deepcopy(dict(facts.attributes))
     if "_FillValue" in attributes:
         attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], dtype)
-    filters, serializer, compressors = parts
     encoding = {
         "chunks": facts.chunks,
         "preferred_chunks": dict(zip(names, facts.chunks, strict=True)),
-        "compressors": tuple(codec.to_json() for codec in compressors),
-        "filters": tuple(codec.to_json() for codec in filters),
-        "shards": None,
-        "serializer": serializer.to_json(),
         "fill_value": facts.fill_value,
     }
     return xr.Variable(names, LazilyIndexedArray(Chunks(opened, path, facts.shape, dtype)), attributes, encoding)
@@ -199,8 +202,12 @@ class Chunks(ZarrArrayWrapper):
         return self._made
 
 
-def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
-    """Return the dataset with the grid mapping as a coordinate, and with x and y where rows are straight."""
+def _with_coordinates(found: xr.Dataset, meanings: Mapping[Any, Mapping[str, Any]]) -> xr.Dataset:
+    """Return the dataset with the grid mapping as a coordinate, and with x and y where rows are straight.
+
+    `meanings` are the attributes of each array as the manifest has them.
+    """
+    kept = [meanings[name] for name in found.data_vars]
     named = {one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in found.variables.values()}
     mappings = {
         name for name, one in found.variables.items() if name in named or not MAPPING_ATTRIBUTES.isdisjoint(one.attrs)
@@ -209,9 +216,9 @@ def _with_coordinates(found: xr.Dataset) -> xr.Dataset:
     for name in mappings:
         for axis in _axes(result, result[name].attrs):
             result = result.assign_coords(axis)
-    result = result.assign_coords(_bands(result))
-    for variable in found.data_vars.values():
-        axes = variable.attrs.get("axes")
+    result = result.assign_coords(_bands(result, meanings))
+    for attributes in kept:
+        axes = attributes.get("axes")
         for name, meaning in axes.items() if isinstance(axes, dict) else ():
             step = _step(result.sizes[name], name, meaning) if name in result.sizes else None
             if step is not None and name not in result.coords:
@@ -257,12 +264,13 @@ def _step(size: int, name: str, meaning: Any) -> xr.Coordinates | None:
     return _even(name, size, (start, step, 0), attributes)
 
 
-def _bands(found: xr.Dataset) -> xr.Coordinates | None:
+def _bands(found: xr.Dataset, meanings: Mapping[Any, Mapping[str, Any]]) -> xr.Coordinates | None:
     """Return the names of bands, numbers from 1 where a dataset names none."""
     if BAND not in found.sizes or BAND in found.coords:
         return None
     count = found.sizes[BAND]
-    known = (variable.attrs.get("band_names") for variable in found.data_vars.values() if BAND in variable.dims)
+    named = [name for name, variable in found.data_vars.items() if BAND in variable.dims]
+    known = (meanings[name].get("band_names") for name in named)
     names = next((names for names in known if isinstance(names, list) and len(names) == count), None)
     if names is None:
         return None if count > LONGEST else _listed(BAND, np.arange(1, count + 1))

@@ -309,7 +309,7 @@ def test_relative_manifests_elsewhere_are_merged_to_a_relative_one(scenes, expec
 def test_the_table_of_sources_holds_all_of_them(refs, scenes, tmp_path):
     merge(refs, tmp_path / "all.json", concat_dim="time", coord_from=r"_(\d{8})")
     with xr.open_datatree(tmp_path / "all.json", engine="jnrrdz") as tree:
-        table = tree.attrs["jnrrdz"]["sources"]
+        table = json.loads(tree.attrs["jnrrdz"])["sources"]
     paths = [scenes / f"scene_{day}.tif" for day in sorted(DAYS)]
     assert [(entry["url"], entry["size"]) for entry in table] == [(str(path), path.stat().st_size) for path in paths]
 

@@ -64,7 +64,7 @@ def test_the_tree_has_every_level(refs, cog):
     assert sorted(tree.children) == ["0", "1", "2", "3"][: len(tree.children)]
     for name, node in tree.children.items():
         np.testing.assert_array_equal(node["data"], level(cog, int(name))[0])
-    assert tree.attrs["multiscales"]["layout"][0]["asset"] == "0"
+    assert json.loads(tree.attrs["multiscales"])["layout"][0]["asset"] == "0"
 
 
 def test_an_image_is_scanned_on_the_fly(cog):

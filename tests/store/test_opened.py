@@ -98,15 +98,28 @@ SOURCES = {
 FORMS = {"json": {}, "parquet": {}, "icechunk": {}, "proposal": {"codecs": "proposal"}}
 
 
-def spelt(value):
-    """Return an encoding with codecs as entries, as to which both ways differ, and scalars by their bytes."""
-    if hasattr(value, "to_dict"):
-        return spelt(value.to_dict())
-    if isinstance(value, dict):
-        return {name: spelt(item) for name, item in value.items() if (name, item) != ("configuration", {})}
-    if isinstance(value, list | tuple):
-        return [spelt(item) for item in value]
-    return (value.dtype.str, value.tobytes()) if isinstance(value, np.generic) else value
+CODECS = {"compressors", "filters", "serializer", "shards"}
+
+
+def scalars(encoding):
+    """Return an encoding without codecs, which an opened dataset leaves out, and scalars by their bytes."""
+    found = {name: value for name, value in encoding.items() if name not in CODECS}
+    for name, value in found.items():
+        if isinstance(value, np.generic):
+            found[name] = (value.dtype.str, value.tobytes())
+        if isinstance(value, np.dtype):
+            found[name] = value.str
+    return found
+
+
+def texts(attributes):
+    """Return attributes with nested ones as netCDF holds them: as JSON text."""
+    found = {}
+    for name, value in attributes.items():
+        items = value if isinstance(value, list) else [value]
+        is_nested = any(isinstance(item, dict | list | bool) for item in items)
+        found[name] = json.dumps(value, separators=(",", ":")) if is_nested else value
+    return found
 
 
 def assert_same(name, **options):
@@ -117,12 +130,14 @@ def assert_same(name, **options):
         whole = xr.open_dataset(store, engine="zarr", group=group, consolidated=False, zarr_format=3, **options)
         found, expected = node.to_dataset(inherit=False), whole
         assert [each for each in found.variables if each in expected.variables] == list(expected.variables)
-        assert list(found.attrs.items()) == list(expected.attrs.items())
+        assert list(found.attrs.items()) == list(texts(expected.attrs).items())
         for each, theirs in expected.variables.items():
             ours = found.variables[each]
+            theirs.attrs = texts(theirs.attrs)
             assert repr(ours.dtype) == repr(theirs.dtype)
             xr.testing.assert_identical(ours.to_base_variable(), theirs.to_base_variable())
-            assert repr(spelt(ours.encoding)) == repr(spelt(theirs.encoding)), each
+            assert repr(scalars(ours.encoding)) == repr(scalars(theirs.encoding)), each
+            assert not CODECS & ours.encoding.keys()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -202,7 +217,7 @@ def test_what_documents_do_not_tell_for_sure_is_zarrs_to_say(tmp_path, strange):
     ):
         try:
             found = open_()
-            outcomes.append({each: spelt(one.encoding | {"source": None}) for each, one in found.variables.items()})
+            outcomes.append({each: scalars(one.encoding | {"source": None}) for each, one in found.variables.items()})
         except (jnrrdz.JnrrdzError, KeyError, ValueError, TypeError) as error:
             outcomes.append(None if isinstance(error, jnrrdz.JnrrdzError) else str(error))
     ours, theirs = outcomes[1], outcomes[0]
@@ -253,22 +268,21 @@ def test_chunks_of_dask_by_threads_and_by_processes(cog):
         np.testing.assert_array_equal(found["data"].compute(scheduler=scheduler, num_workers=2), pixels)
 
 
-def test_encodings_write_a_zarr_as_they_did(cog, tmp_path):
+def test_encodings_write_a_zarr_in_the_same_chunks(cog, tmp_path):
     name, pixels = cog
     xr.open_dataset(name, engine="jnrrdz").to_zarr(tmp_path / "copy.zarr", zarr_format=3, consolidated=False)
     copy, source = zarr.open_group(tmp_path / "copy.zarr")["data"], jnrrdz.open_group(name)["0/data"]
     np.testing.assert_array_equal(copy[...], pixels)
     assert (copy.chunks, copy.fill_value) == (source.chunks, source.fill_value)
-    assert spelt(copy.compressors) == spelt(source.compressors)
-    assert spelt(copy.compressors)
 
 
 def test_attributes_are_the_readers_own(cog):
     first = xr.open_dataset(cog[0], engine="jnrrdz")
     first["data"].attrs.clear()
     tree = jnrrdz.open_datatree(cog[0])
-    tree.attrs["multiscales"]["layout"].clear()
-    assert jnrrdz.open_datatree(cog[0]).attrs["multiscales"]["layout"]
+    tree.attrs.clear()
+    assert jnrrdz.open_datatree(cog[0]).attrs["multiscales"]
+    assert xr.open_dataset(cog[0], engine="jnrrdz")["data"].attrs
 
 
 def test_a_manifest_that_changed_is_not_read_by_a_pickle_of_the_old_one(cog, tmp_path):
