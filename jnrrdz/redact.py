@@ -89,39 +89,47 @@ _PORT = re.compile(r"[^:\[\]]*:\d*")
 _NAME_TO_TELL = re.compile(r"[A-Za-z][A-Za-z_.\-]{0,39}")
 
 _PART = r"([^/]+)"
-_SHARES: tuple[tuple[str, str], ...] = (
-    ("dropbox.com", rf"/(?:scl/f[io]|sh?|t)/{_PART}(?:/([\w-]{{16,}}))?"),
-    ("dropboxusercontent.com", rf"/(?:scl/f[io]|sh?|cd/0/(?:get|inline))/{_PART}(?:/([\w-]{{16,}}))?"),
-    ("1drv.ms", r"/(.+)"),
-    ("sharepoint.com", r"/:[a-z]:/(.+)"),
-    ("api.onedrive.com", rf"/shares/{_PART}"),
-    ("graph.microsoft.com", rf"/shares/{_PART}"),
-    ("drive.google.com", rf"/(?:d|folders)/{_PART}"),
-    ("docs.google.com", rf"/(?:d|folders)/{_PART}"),
-    ("googleapis.com", rf"/drive/v\d/files/{_PART}"),
-    ("googleusercontent.com", r"/(?:docs/securesc|download/drive|d)/(.+)"),
-    ("box.com", rf"/(?:s|shared/static)/{_PART}"),
-    ("wetransfer.com", r"/(.+)"),
-    ("we.tl", r"/(.+)"),
-    ("mega.nz", r"/(.+)"),
-    ("icloud.com", r"/(.+)"),
-    ("pcloud.link", r"/(.+)"),
-    ("telegram.org", r"/(?:file/)?(bot[^/]+)"),
+
+SHARE_LINKS: tuple[tuple[str, str, str], ...] = (
+    ("dropbox.com", "", rf"/(?:scl/f[io]|sh?|t)/{_PART}(?:/([\w-]{{16,}}))?"),
+    ("dropboxusercontent.com", "", rf"/(?:scl/f[io]|sh?|cd/0/(?:get|inline))/{_PART}(?:/([\w-]{{16,}}))?"),
+    ("1drv.ms", "", r"/(.+)"),
+    ("sharepoint.com", "", r"/:[a-z]:/(.+)"),
+    ("api.onedrive.com", "", rf"/shares/{_PART}"),
+    ("graph.microsoft.com", "", rf"/shares/{_PART}"),
+    ("drive.google.com", "", rf"/(?:d|folders)/{_PART}"),
+    ("docs.google.com", "", rf"/(?:d|folders)/{_PART}"),
+    ("googleapis.com", "", rf"/drive/v\d/files/{_PART}"),
+    ("googleusercontent.com", "", r"/(?:docs/securesc|download/drive|d)/(.+)"),
+    ("box.com", "", rf"/(?:s|shared/static)/{_PART}"),
+    ("wetransfer.com", "", r"/(.+)"),
+    ("we.tl", "", r"/(.+)"),
+    ("mega.nz", "", r"/(.+)"),
+    ("icloud.com", "", r"/(.+)"),
+    ("pcloud.link", "", r"/(.+)"),
+    ("telegram.org", "", r"/(?:file/)?(bot[^/]+)"),
+    # Oracle's pre-authenticated requests; each realm has a domain of its own
+    ("", "/n/", rf"/p/{_PART}(?=/n/[^/]+/b/[^/]+/[ou](?:/|\Z))"),
     # Nextcloud and ownCloud, Seafile: at any host
-    ("", r"/s/((?=[A-Z0-9]*[a-z])(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10,})(?=/|\Z)"),
-    ("", rf"/public\.php/(?:web)?dav/(?:files/)?{_PART}"),
-    ("", r"/[fd]/([0-9a-f]{20})(?=/|\Z)"),
-    ("", rf"/seafhttp/(?:files|f)/{_PART}"),
-    # a path that says of itself that a secret follows
-    ("", r"(?i:/(?:access_?)?(?:token|sig|signature|secret|password|api_?key|jwt)[/=:])([^/]{8,})"),
+    ("", "/s/", r"/s/((?=[A-Z0-9]*[a-z])(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{10,})(?=/|\Z)"),
+    ("", "dav/", rf"/public\.php/(?:web)?dav/(?:files/)?{_PART}"),
+    ("", "/f/", r"/f/([0-9a-f]{20})(?=/|\Z)"),
+    ("", "/d/", r"/d/([0-9a-f]{20})(?=/|\Z)"),
+    ("", "seafhttp/", rf"/seafhttp/(?:files|f)/{_PART}"),
+    # a path that names the secret that follows
+    ("", "token", r"(?i:/(?:access_?)?token[/=:])([^/]{8,})"),
+    ("", "/sig", r"(?i:/(?:sig|signature)[/=:])([^/]{8,})"),
+    ("", "secret", r"(?i:/secret[/=:])([^/]{8,})"),
+    ("", "password", r"(?i:/password[/=:])([^/]{8,})"),
+    ("", "key", r"(?i:/api_?key[/=:])([^/]{8,})"),
+    ("", "jwt", r"(?i:/jwt[/=:])([^/]{8,})"),
 )
-"""Hosts (with all that are below them) and where in the path the secret stands, that is the permission to read."""
+"""Links whose path is the permission to read: the host with its subdomains (any host if empty),
+a text that each such link contains (the host if empty), and the pattern of the path, whose groups are the secret."""
 
 # most URLs are plain: one look tells
 _NOT_PLAIN = re.compile(r"[?#;@]|%(?:3[abdf]|40)|::", re.IGNORECASE)
-_MARKS = frozenset(host for host, _ in _SHARES if host).union(
-    ("/s/", "/f/", "/d/", "dav/", "seafhttp/", "token", "/sig", "secret", "password", "key", "jwt", "%")
-)
+_MARKS = frozenset({host or mark for host, mark, _ in SHARE_LINKS} | {"%"})
 """Every share link has one of these."""
 
 
@@ -283,7 +291,9 @@ def _share_spans(link: _Link) -> list[tuple[int, int]]:
     host = link.host.rpartition(":")[0] or link.host
     host = host.lower().rstrip(".")
     rules = [
-        re.compile(path) for suffix, path in _SHARES if not suffix or host == suffix or host.endswith(f".{suffix}")
+        re.compile(path)
+        for suffix, _, path in SHARE_LINKS
+        if not suffix or host == suffix or host.endswith(f".{suffix}")
     ]
     found = [rule.search(link.path) for rule in rules]
     spans = [match.span(n) for match in found if match is not None for n in range(1, len(match.groups()) + 1)]
@@ -355,7 +365,16 @@ def _segments(path: str, keep: Collection[str], mark: str) -> str:
 
 # In texts
 
-_TOKEN = re.compile(r"""://(?:[^\s"<>`']|'(?![\s,)\]}:;]|\Z))*""")
+_USER = r"""(?=[^/?#@]{0,256}:)[^/?#@]{1,256}@"""
+"""User info with a password; blanks and quotes in it are not encoded."""
+
+_QUOTE = r"""['"`](?![\s,)\]}:;<>]|\Z)"""
+"""A quotation mark that ends nothing."""
+
+_TOKEN = re.compile(rf"""://(?:{_USER})?(?:[^\s"<>`']|{_QUOTE})*""")
+_NO_SCHEME = re.compile(rf"(?<![:/])//{_USER}")
+"""User info where the scheme is missing, or is not next to its slashes."""
+
 # compiled where a text is met that may have them: re keeps what it compiled, and most commands meet none
 _LOOSE = r"((?:[?&]|%3F|%26)[\w.~+%\[\]-]{1,80}?(?:=|%3D))((?:(?!%26)[^\s&'\"<>#])+)"
 """A query without its URL: what a server's answer or a library's message quotes."""
@@ -386,6 +405,8 @@ def _without_members(text: str) -> str:
         text = re.sub(_LOOSE, _loosely_hidden, text, flags=re.IGNORECASE)
     if "'" in text or '"' in text:
         text = re.sub(_QUOTED, rf"\1'{HIDDEN}'", text, flags=re.IGNORECASE)
+    if "//" in text:
+        text = _NO_SCHEME.sub(f"//{HIDDEN}@", text)
     return _BEARER.sub(rf"\1\2{HIDDEN}", text)
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import re
 import urllib.parse
 
 import botocore.config
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import jnrrdz
 from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.redact import bare, dropped_names, hidden, is_share_link, printable, redacted
+from jnrrdz.redact import SHARE_LINKS, bare, dropped_names, hidden, is_share_link, printable, redacted
 from tests.growth import assert_linear
 from tests.servers.seaweed import ADMIN
 
@@ -156,6 +157,21 @@ SHARES = {
     "Nextcloud without rewriting": "https://cloud.h.org/index.php/s/SECRETsecret123",
     "Nextcloud file": "https://cloud.h.org/s/SECRETsecret123/download?path=%2F&files=a.tif",
     "Nextcloud DAV": "https://cloud.h.org/public.php/dav/files/SECRET/a.tif",
+    "Oracle": "https://objectstorage.eu-zurich-1.oraclecloud.com/p/SECRET-x_1/n/ns/b/images/o/d/a.tif",
+    "Oracle, a host for each namespace": "https://ns.objectstorage.eu-zurich-1.oci.customer-oci.com/p/SECRET/n/ns/b/images/o/a.tif",
+    "Oracle of a folder": "https://objectstorage.uk-gov-london-1.oraclegovcloud.uk/p/SECRET/n/ns/b/images/o/",
+    "OneDrive, short": "https://1drv.ms/u/SECRET",
+    "Google Docs": "https://docs.google.com/uc/d/SECRET/export",
+    "WeTransfer, long": "https://wetransfer.com/downloads/SECRET/SECRET",
+    "iCloud": "https://www.icloud.com/iclouddrive/SECRET",
+    "pCloud": "https://e.pcloud.link/publink/show?code=SECRET",
+    "Seafile link": "https://sea.h.org/f/5ec7e75ec7e75ec7e700/?dl=1",
+    "Seafile folder": "https://sea.h.org/d/5ec7e75ec7e75ec7e700/files/",
+    "signature in a path": "https://h.org/sig/SECRETSECRET/a.tif",
+    "secret in a path": "https://h.org/secret/SECRETSECRET/a.tif",
+    "password in a path": "https://h.org/password/SECRETSECRET/a.tif",
+    "API key in a path": "https://h.org/api_key=SECRETSECRET/a.tif",
+    "JWT in a path": "https://h.org/jwt/SECRETSECRET/a.tif",
     "Seafile": "https://sea.h.org/seafhttp/files/SECRET/a.tif",
     "token in a path": "https://h.org/token/SECRETSECRET/a.tif",
     "token as a folder": "https://h.org/d/access_token=SECRETSECRET/a.tif",
@@ -236,6 +252,52 @@ def test_no_error_says_a_credential(case):
         assert "://" in str(error)
     assert "gone" in str(errors[0])
     assert redacted(str(errors[0])) == str(errors[0])
+
+
+@pytest.mark.parametrize(("host", "mark", "pattern"), SHARE_LINKS)
+def test_each_kind_of_share_link_has_an_example(host, mark, pattern):
+    examples = [
+        url
+        for url in map(urllib.parse.urlsplit, SHARES.values())
+        if url.hostname.endswith(host) and re.search(pattern, url.path)
+    ]
+    assert examples
+    assert all((mark or host) in url.geturl().lower() for url in examples)
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t", '"', "'", "`", "\r\n"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:SEC{}SECRET@h.org/a.tif",
+        "https://me:{}SECRET@h.org/a.tif",
+        "https://me{}:SECRET@h.org/a.tif",
+        "https://{}me:SECRET@h.org/a.tif",
+        "https:{}//me:SECRET@h.org/a.tif",
+        "//me:SEC{}SECRET@h.org/a.tif",
+    ],
+)
+def test_a_password_is_hidden_however_it_is_written(url, blank):
+    written = url.format(blank)
+    texts = [f"GET {written} failed", f"cannot open '{written}'", f"{written}: gone"]
+    for text in texts:
+        assert "SECRET" not in redacted(text)
+        assert "SECRET" not in str(JnrrdzError(text))
+        assert "h.org/a.tif" in redacted(text)
+    assert "SECRET" not in str(JnrrdzError("gone", url=written))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://h.org:8080/a.tif: 404 Not Found; write to me@h.org",
+        "s3://b/mail@home.tif: github://org:repo@main/a.tif",
+        "a//b/c:1/d@2.tif",
+        '{"url":"https://h.org/a.tif","size":1}',
+    ],
+)
+def test_a_text_without_a_secret_is_as_it_was(text):
+    assert redacted(text) == text
 
 
 def some(*texts, most=1):
