@@ -5,6 +5,7 @@ in the array's order, last one fastest.  docs/howto/virtual-levels.md tells of l
 docs/formats/jnrrd.md of attributes that tell of a level's tiles.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
@@ -76,16 +77,65 @@ class VolumeLevel:
 def axis_attributes(
     names: Sequence[str],
     units: Sequence[str | None],
-    scale: Sequence[float] | None,
+    scale: Sequence[float | None] | None,
     translation: Sequence[float],
 ) -> Attributes:
-    """Return the attribute `axes` of an array, from which coordinates are computed; nothing where no step is known."""
+    """Return the attribute `axes` of an array, from which coordinates are computed.
+
+    An axis without a step has no entry.
+    """
     if scale is None:
         return {}
     axes: Attributes = {}
     for name, unit, step, start in zip(names, units, scale, translation, strict=True):
-        axes[name] = {"step": step, "start": start, **({} if unit is None else {"unit": unit})}
-    return {"axes": axes}
+        if step is not None:
+            axes[name] = {"step": step, "start": start, **({} if unit is None else {"unit": unit})}
+    return {"axes": axes} if axes else {}
+
+
+SPACE = "jnrrdz:space"
+"""Attribute of an array whose axes run through a space, obliquely or not.
+
+`{"name": "left-posterior-superior", "directions": {"z": [0.0, 0.0, 2.0], ...},
+"origin": [...], "units": ["mm", ...], "measurement_frame": [...]}`: the centre of the
+element with indices i is at `origin` plus the sum of `i * direction`.
+"""
+
+
+def is_space(value: Any) -> bool:
+    """Whether a value has the form of the attribute `SPACE`, which anybody may write."""
+    if not isinstance(value, dict) or not isinstance(value.get("directions"), dict):
+        return False
+    vectors = list(value["directions"].values())
+    vectors += [value["origin"]] if "origin" in value else []
+    if not vectors or not all(map(_is_vector, vectors)):
+        return False
+    return len(set(map(len, vectors))) == 1
+
+
+def _is_vector(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(type(part) in {int, float} and math.isfinite(part) for part in value)
+
+
+def coarser_space(space: Mapping[str, Any], factors: Mapping[str, float]) -> Attributes:
+    """Return the attribute `SPACE` of a level whose elements span several of the finest.
+
+    Directions become longer, and the first centre is between those of its elements.
+    """
+    directions = {name: list(v) for name, v in space.get("directions", {}).items()}
+    coarser: Attributes = dict(space)
+    coarser["directions"] = {
+        name: [part * factors.get(name, 1) for part in vector] for name, vector in directions.items()
+    }
+    if "origin" in space:
+        origin = list(space["origin"])
+        for name, vector in directions.items():
+            shift = (factors.get(name, 1) - 1) / 2
+            origin = [at + shift * part for at, part in zip(origin, vector, strict=True)]
+        coarser["origin"] = origin
+    return coarser
 
 
 def level_attributes(

@@ -33,8 +33,11 @@ from jnrrdz.core.georeference import GEO_TRANSFORM, MULTISCALES, geo_transform
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
     PER_TILE,
+    SPACE,
     VirtualLevel,
     check_method,
+    coarser_space,
+    is_space,
     virtual_levels_attribute,
     virtual_levels_of,
 )
@@ -114,8 +117,10 @@ def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Docu
     """Return attributes with the level's place: the same origin, larger elements; what is per pixel goes."""
     gone = {"grid_mapping", "coordinates", "rpc", "spatial:bbox", *PER_TILE}
     found = {name: value for name, value in attributes.items() if name not in gone}
+    factors = dict(zip(names, level.factors, strict=False))
+    if is_space(found.get(SPACE)):
+        found[SPACE] = coarser_space(found[SPACE], factors)
     if isinstance(found.get("axes"), dict):
-        factors = dict(zip(names, level.factors, strict=False))
         found["axes"] = {name: _axis(axis, factors.get(name, 1)) for name, axis in found["axes"].items()}
     affine = found.pop("spatial:transform", None)
     found.pop("spatial:shape", None)

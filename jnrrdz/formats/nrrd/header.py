@@ -48,6 +48,15 @@ class Axes:
 
     origin: tuple[float, ...] = ()
     space_units: tuple[str, ...] = ()
+    space: str = ""
+    """Name of the space as it is written, such as `left-posterior-superior`."""
+
+    frame: tuple[tuple[float, ...] | None, ...] = ()
+    """The measurement frame: a vector in space for each axis of space."""
+
+    mins: tuple[float, ...] = ()
+    maxs: tuple[float, ...] = ()
+    centerings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse vectors of spaces that differ."""
@@ -415,6 +424,7 @@ def _axes(header: Fields, count: int) -> Axes:
         if space is None:
             raise MalformedError(f"{name!r:.80} is no space of the format", field="space")
     directions = header.vectors("space directions", count, space)
+    frame = header.vectors("measurement frame", space or 0, space)
     (origin,) = header.vectors("space origin", 1, space) or (None,)
     return Axes(
         labels=header.quoted("labels", count),
@@ -424,4 +434,9 @@ def _axes(header: Fields, count: int) -> Axes:
         directions=directions,
         origin=origin or (),
         space_units=header.quoted("space units", space),
+        space=name or "",
+        frame=frame,
+        mins=header.numbers("axis mins", count),
+        maxs=header.numbers("axis maxs", count),
+        centerings=header.words("centerings", count),
     )

@@ -395,6 +395,7 @@ def _numbered(value: Any, name: str) -> tuple[str, ...]:
 
 
 def _axes(core: Mapping[str, Any], count: int) -> Axes:
+    space = core.get("space")
     return Axes(
         labels=_texts(core, "labels", count),
         units=_texts(core, "units", count),
@@ -403,6 +404,8 @@ def _axes(core: Mapping[str, Any], count: int) -> Axes:
         directions=tuple(_vector(value) for value in _list(core, "space_directions", count)),
         origin=tuple(_number(value, "space_origin") for value in _list(core, "space_origin", None)),
         space_units=_texts(core, "space_units", None),
+        space=space if isinstance(space, str) else "",
+        frame=tuple(_vector(value) for value in _list(core, "measurement_frame", None)),
     )
 
 

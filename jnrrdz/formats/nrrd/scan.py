@@ -8,12 +8,10 @@ docs/formats/jnrrd.md tells what becomes of a JNRRD.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jnrrdz.core import ome
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.pyramid import (
     LEVEL_OFFSETS,
@@ -23,18 +21,17 @@ from jnrrdz.core.pyramid import (
     TILE_METADATA,
     VirtualLevel,
     VolumeLevel,
-    axis_attributes,
     level_attributes,
     virtual_levels_attribute,
 )
 from jnrrdz.core.zarr_json import encode_fill
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats.neighbours import Neighbours
-from jnrrdz.formats.nrrd.header import Axes, Header, read_header
+from jnrrdz.formats.nrrd.geometry import Geometry, geometry_of
+from jnrrdz.formats.nrrd.header import Header, read_header
 from jnrrdz.formats.nrrd.jnrrd import jnrrd_header, read_lines, resolved
 from jnrrdz.formats.nrrd.plain import Beside, Folder, plain_array
 from jnrrdz.formats.nrrd.tiles import (
-    SPATIAL,
     Places,
     chain,
     chunk_refs,
@@ -48,116 +45,10 @@ from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ReadAhead
 
 type Attributes = dict[str, Any]
-type Numbers = tuple[float, ...]
 
 VARIABLE = "data"
-SPACE_KINDS = {"domain", "space"}
-CHANNEL_KINDS = ("color", "vector", "gradient", "normal", "list", "complex", "matrix", "scalar", "quaternion")
-_NAME = re.compile(r"[A-Za-z_][\w .\-]*")
 _TABLES = {"offset_table", "size_table", "files", "metadata", "compression_levels", "level_offsets", "level_quality"}
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
-
-
-def axis_names(axes: Axes, count: int) -> tuple[str, ...]:
-    """Return a name for each axis: its label, else x, y, z for those in space, else `d` and its number."""
-    labels = tuple(label.strip() for label in axes.labels)
-    if labels and all(map(_NAME.fullmatch, labels)) and len(set(labels)) == count:
-        return labels
-    spatial = iter(SPATIAL)
-    names: list[str] = []
-    for number in range(count):
-        kind = axes.kinds[number].lower() if axes.kinds else ""
-        outside = bool(axes.directions) and axes.directions[number] is None
-        if kind == "time":
-            names.append("t")
-        elif any(word in kind for word in CHANNEL_KINDS) or (outside and kind not in SPACE_KINDS):
-            names.append("c" if "c" not in names else f"d{number}")
-        else:
-            names.append(next(spatial, f"d{number}"))
-    return tuple(names) if len(set(names)) == count else tuple(f"d{number}" for number in range(count))
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Where elements lie along each axis."""
-
-    step: tuple[float, ...]
-    start: tuple[float, ...]
-    units: tuple[str | None, ...]
-
-
-def steps_of(axes: Axes, count: int) -> Steps | None:
-    """Return steps and first positions; None where the header says no step, or where axes lie askew in space."""
-    units: list[str | None] = [unit or None for unit in axes.units] or [None] * count
-    step, start = [1.0] * count, [0.0] * count
-    known = False
-    for number in range(count):
-        if axes.spacings and _is_step(axes.spacings[number]):
-            step[number], known = axes.spacings[number], True
-        vector = axes.directions[number] if axes.directions else None
-        if vector is None:
-            continue
-        along = [place for place, part in enumerate(vector) if part]
-        if len(along) != 1 or not _is_step(vector[along[0]]):
-            return None
-        (place,) = along
-        step[number], known = vector[place], True
-        start[number] = axes.origin[place] if axes.origin and math.isfinite(axes.origin[place]) else 0.0
-        if units[number] is None and axes.space_units:
-            units[number] = axes.space_units[place] or None
-    return Steps(tuple(step), tuple(start), tuple(units)) if known else None
-
-
-def _is_step(value: float) -> bool:
-    return math.isfinite(value) and value != 0
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """The axes of one array, in C order."""
-
-    names: tuple[str, ...]
-    units: tuple[str | None, ...]
-    steps: Steps | None
-
-    @property
-    def is_forward(self) -> bool:
-        """Whether coordinates grow with indices, which OME-Zarr presumes."""
-        return self.steps is None or all(step > 0 for step in self.steps.step)
-
-    def scale(self, factors: Numbers) -> Numbers | None:
-        """Return the distance of neighbours at a level, None where the header says none."""
-        if self.steps is None:
-            return None
-        return tuple(step * factor for step, factor in zip(self.steps.step, factors, strict=True))
-
-    def start(self, factors: Numbers) -> Numbers:
-        """Return where the first element's centre is at a level."""
-        if self.steps is None:
-            return ()
-        steps = zip(self.steps.start, self.steps.step, factors, strict=True)
-        return tuple(start + (factor - 1) / 2 * step for start, step, factor in steps)
-
-    def array_attributes(self, factors: Numbers) -> Attributes:
-        """Return the attributes that tell coordinates."""
-        return axis_attributes(self.names, self.units, self.scale(factors), self.start(factors))
-
-    def single_attributes(self, shape: tuple[int, ...]) -> Attributes:
-        """Return OME-Zarr's attributes of a group with the one array."""
-        if not self.is_forward:
-            return {}
-        known = self.steps or Steps((1.0,) * len(shape), (0.0,) * len(shape), ())
-        each = zip(self.names, known.step, self.units, known.start, strict=True)
-        axes = [ome.Axis(name, step, unit, start) for name, step, unit, start in each]
-        return ome.ome_attributes("", axes, [ome.Dataset(VARIABLE, shape)])
-
-
-def meaning_of(axes: Axes, count: int) -> Meaning:
-    """Return what so many axes mean."""
-    steps = steps_of(axes, count)
-    units = steps.units if steps else tuple(unit or None for unit in axes.units) or (None,) * count
-    turned = None if steps is None else Steps(steps.step[::-1], steps.start[::-1], steps.units[::-1])
-    return Meaning(axis_names(axes, count)[::-1], units[::-1], turned)
 
 
 def kept(value: Any) -> Any:
@@ -203,21 +94,23 @@ def scan_nrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
 
 
 def _plain_group(header: Header, beside: Beside, name: str) -> VirtualGroup:
-    meaning = meaning_of(header.axes, len(header.sizes))
-    array = plain_array(header, beside, meaning.names, meaning.array_attributes((1.0,) * len(header.sizes)))
-    return VirtualGroup({VARIABLE: array}, {name: kept(header.attributes), **meaning.single_attributes(array.shape)})
+    geometry = geometry_of(header.axes, header.sizes)
+    attributes = geometry.array_attributes((1.0,) * len(header.sizes))
+    array = plain_array(header, beside, geometry.names, attributes)
+    described = geometry.single_attributes(VARIABLE, array.shape)
+    return VirtualGroup({VARIABLE: array}, {name: kept(header.attributes), **described})
 
 
 def tiled_group(header: Header, tiling: Tiling, places: Places, padding: Any, *, overviews: bool) -> VirtualGroup:
     """Return the group of a tiled header whose tiles are at these places."""
-    meaning = meaning_of(header.axes, len(header.sizes))
+    geometry = geometry_of(header.axes, header.sizes)
     keys = {name: value for name, value in tiling.keys.items() if name not in _TABLES}
     attributes = {"jnrrd": kept(header.attributes), "jnrrd_tiling": kept(keys), **_by_level(tiling)}
     if not overviews or tiling.total == 1:
-        array = _level_array(header, tiling, tiling.stored[0], places, meaning, padding)
-        return VirtualGroup({VARIABLE: array}, {**attributes, **meaning.single_attributes(array.shape)})
+        array = _level_array(header, tiling, tiling.stored[0], places, geometry, padding)
+        return VirtualGroup({VARIABLE: array}, {**attributes, **geometry.single_attributes(VARIABLE, array.shape)})
     children: dict[str, Node] = {
-        str(level.number): VirtualGroup({VARIABLE: _level_array(header, tiling, level, places, meaning, padding)})
+        str(level.number): VirtualGroup({VARIABLE: _level_array(header, tiling, level, places, geometry, padding)})
         for level in tiling.stored
     }
     virtual = virtual_levels_attribute(
@@ -232,7 +125,7 @@ def tiled_group(header: Header, tiling: Tiling, places: Places, padding: Any, *,
         )
         for level in tiling.virtual
     )
-    return VirtualGroup(children, {**attributes, **_multiscales(tiling, meaning), **virtual})
+    return VirtualGroup(children, {**attributes, **_multiscales(tiling, geometry), **virtual})
 
 
 def fill_value(tiling: Tiling, dtype: np.dtype[Any]) -> Any:
@@ -254,13 +147,13 @@ def fill_value(tiling: Tiling, dtype: np.dtype[Any]) -> Any:
 
 
 def _level_array(  # noqa: PLR0913, PLR0917  one level of a header, and what all levels share
-    header: Header, tiling: Tiling, level: TileLevel, places: Places, meaning: Meaning, padding: Any
+    header: Header, tiling: Tiling, level: TileLevel, places: Places, geometry: Geometry, padding: Any
 ) -> VirtualArray:
     """Return the array of a stored level."""
     tiles = slice(level.first, level.first + level.tiles)
     chunks = chunks_of(level, tiling)
     config = tile_config(level, tiling, header, is_guessed=places.is_guessed)
-    attributes = meaning.array_attributes(_floats(level.scale))
+    attributes = geometry.array_attributes(_floats(level.scale))
     metadata = tiling.keys.get("metadata", [])[tiles]
     if metadata:
         attributes[TILE_METADATA] = kept(metadata)
@@ -276,7 +169,7 @@ def _level_array(  # noqa: PLR0913, PLR0917  one level of a header, and what all
         chunks,
         chain(config, chunks),
         chunk_refs(level, places.part(tiles), config, header.dtype.itemsize),
-        meaning.names,
+        geometry.names,
         padding,
         attributes,
     )
@@ -299,14 +192,14 @@ def _floats(scale: Sequence[int]) -> tuple[float, ...]:
     return tuple(float(factor) for factor in reversed(scale))
 
 
-def _multiscales(tiling: Tiling, meaning: Meaning) -> Attributes:
+def _multiscales(tiling: Tiling, geometry: Geometry) -> Attributes:
     finest = _floats(tiling.stored[0].scale)
     levels = []
     for level in tiling.stored:
         own = _floats(level.scale)
         factors = tuple(coarse / fine for coarse, fine in zip(own, finest, strict=True))
-        levels.append(VolumeLevel(str(level.number), VARIABLE, factors, meaning.scale(own), meaning.start(own)))
-    attributes = level_attributes("", meaning.names, meaning.units, levels)
-    if not meaning.is_forward:
+        levels.append(VolumeLevel(str(level.number), VARIABLE, factors, *geometry.ome_level(own)))
+    attributes = level_attributes("", geometry.names, geometry.ome_units, levels)
+    if not geometry.has_ome:
         attributes.pop("ome", None)
     return attributes
