@@ -535,7 +535,20 @@ SAME = (
 
 def stack_group(layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
     """Return the group of the stack that a file's pages are, None where they are not one."""
-    pages = Pages(layout, url, layout.main, kinds=MOST_KINDS)
+    levels = _stack_levels(Pages(layout, url, layout.main, kinds=MOST_KINDS))
+    if levels is None:
+        return None
+    image = levels[0].key.image
+    if options.expand_palette and image.photometric == Photometric.PALETTE:
+        return None  # the codec of a palette gives three bands, which a page by itself has room for
+    geo = geo_of(layout, image)
+    meaning = meaning_of(layout, image, options, unit=geo.height_unit)
+    kept = levels if options.overviews else levels[:1]
+    return series_group(Series("", kept, geo=geo, meaning=meaning, is_ome=False))
+
+
+def _stack_levels(pages: Pages) -> list[Level] | None:
+    """Return the levels of a stack, None where pages or their smaller versions disagree."""
     if (pages.kind < 0).any() or any(image.is_mask for image in pages.images):
         return None
     is_reduced = np.array([image.is_reduced for image in pages.images])[pages.kind]
@@ -545,18 +558,15 @@ def stack_group(layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGr
         return None
     # all pages lie at the same place and mean the same, byte for byte
     images = [pages.images[kind] for kind in dict.fromkeys(pages.kind[mains].tolist())]
-    if len({tuple(layout.raw(image.ifd, tag) for tag in SAME) for image in images}) > 1:
+    if len({tuple(pages.layout.raw(image.ifd, tag) for tag in SAME) for image in images}) > 1:
         return None
     full = _stack_level(pages, mains)
-    below = None if full is None else _below(pages, mains, int(steps[0])) if options.overviews else []
+    below = None if full is None else _below(pages, mains, int(steps[0]))
     if full is None or below is None:
         return None
-    image = full.key.image
-    if options.expand_palette and image.photometric == Photometric.PALETTE:
-        return None  # the codec of a palette gives three bands, which a page by itself has room for
-    geo = geo_of(layout, image)
-    meaning = meaning_of(layout, image, options, unit=geo.height_unit)
-    return series_group(Series("", check_levels([full, *below]), geo=geo, meaning=meaning, is_ome=False))
+    levels = check_levels([full, *below])
+    # thumbnails of other samples are no levels: each page has its own
+    return levels if len(levels) > len(below) else None
 
 
 def _stack_level(pages: Pages, numbers: Numbers, main: TiffImage | None = None) -> Level | None:

@@ -81,7 +81,7 @@ BY_END = {"OME>": "ome", "</scn>": "scn"}
 GEOREFERENCED = {Tag.GeoKeyDirectory, Tag.ModelPixelScale, Tag.ModelTiepoint, Tag.ModelTransformation}
 
 
-@record
+@record(eq=False)
 class Stored:
     """An image and the file that it stands in."""
 
@@ -95,9 +95,9 @@ class Stored:
         return self.image.length, self.image.width
 
     def leave_out(self, error: JnrrdzError, name: str = "") -> None:
-        """Note that the image cannot be read, unless it is the first of its file."""
+        """Note that the image cannot be read, unless it is the first of the file that is scanned."""
         offset = self.image.ifd.offset
-        if offset == self.layout.first:
+        if offset == self.layout.first and not self.layout.name:
             raise error
         self.layout.leave_out(name or f"IFD at {offset}", error)
 
@@ -112,6 +112,17 @@ class Picture:
     main: Stored
     reduced: list[Stored] = field(default_factory=list)
     masks: list[Stored] = field(default_factory=list)
+    others: list[Stored] = field(default_factory=list)
+    """Images in SubIFDs that are neither."""
+
+    def add(self, stored: Stored) -> None:
+        """Add an image by its NewSubfileType."""
+        if stored.image.is_mask:
+            self.masks.append(stored)
+        elif stored.image.is_reduced:
+            self.reduced.append(stored)
+        else:
+            self.others.append(stored)
 
 
 def scan_tiff(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
@@ -205,7 +216,41 @@ def kind_of(layout: TiffLayout, first: Ifd) -> str | None:
 
 
 def find_pictures(layout: TiffLayout, url: str, options: ScanOptions, neighbours: Neighbours) -> list[Picture]:
-    """Return the pictures of a file, each with its levels and masks."""
+    """Return the pictures of a file, each with its levels and masks.
+
+    Every image is in one of them: a SubIFD that is no smaller version, and a smaller
+    version that is no level (a thumbnail of other samples), are pictures themselves.
+    """
+    pictures = _chained_pictures(layout, url)
+    if pictures and (options.sidecars or local_path(url) is not None):
+        for ending, images in ((OVERVIEWS, pictures[0].reduced), (MASKS, pictures[0].masks)):
+            path = beside(url, ending)
+            read = neighbours.open(path) if ending == MASKS or options.overviews else None
+            if read is not None:
+                outer = TiffLayout(read, read.size, left_out=layout.left_out, name=ending)
+                images += [Stored(image, outer, path) for image in sound_images(outer, outer.main)]
+    whole: list[Picture] = []
+    for picture in pictures:
+        levels = _levels(picture)
+        _leave_out_masks(picture, [picture.main, *levels])
+        alone = list(picture.others)
+        for stored in {*picture.reduced} - {*levels}:
+            if stored.layout is layout:
+                alone.append(stored)
+            else:
+                reason = "no smaller version of the image"
+                stored.leave_out(UnsupportedError(reason, field="NewSubfileType"))
+        alone.sort(key=lambda stored: stored.image.ifd.offset)
+        picture.reduced = levels if options.overviews else []
+        whole.append(picture)
+        for number, stored in enumerate(alone):
+            whole.append(Picture(f"{picture.name}_sub_{number}", stored))
+    # a file that begins with a thumbnail, as DNG does, is opened at what the thumbnail shows
+    return sorted(whole, key=lambda picture: picture.main.image.is_reduced)
+
+
+def _chained_pictures(layout: TiffLayout, url: str) -> list[Picture]:
+    """Return the pictures of the main chain, each with all that belongs to it."""
     pictures: list[Picture] = []
     number = 0
     for offset in layout.main:
@@ -214,25 +259,14 @@ def find_pictures(layout: TiffLayout, url: str, options: ScanOptions, neighbours
             number += layout.is_page(offset)
             continue
         stored = Stored(image, layout, url)
-        if image.is_mask:
-            if pictures:
-                pictures[-1].masks.append(stored)
-        elif image.is_reduced and pictures:
-            pictures[-1].reduced.append(stored)
-        else:
-            below = sound_images(layout, layout.sub_ifds(image.ifd)) if options.overviews else []
-            reduced = [Stored(each, layout, url) for each in below if each.is_reduced and not each.is_mask]
-            pictures.append(Picture(f"page_{number}", stored, reduced))
-            number += 1
-    if pictures and (options.sidecars or local_path(url) is not None):
-        for ending, images in ((OVERVIEWS, pictures[0].reduced), (MASKS, pictures[0].masks)):
-            path = beside(url, ending)
-            read = neighbours.open(path) if ending == MASKS or options.overviews else None
-            if read is not None:
-                outer = TiffLayout(read, read.size, left_out=layout.left_out, name=ending)
-                images += [Stored(image, outer, path) for image in sound_images(outer, outer.main)]
-    for picture in pictures:
-        picture.reduced = _levels(picture) if options.overviews else []
+        if pictures and (image.is_mask or image.is_reduced):
+            pictures[-1].add(stored)
+            continue
+        picture = Picture(f"page_{number}", stored)
+        number += 1
+        pictures.append(picture)
+        for each in sound_images(layout, layout.sub_ifds(image.ifd)):
+            picture.add(Stored(each, layout, url))
     return pictures
 
 
@@ -247,6 +281,15 @@ def _levels(picture: Picture) -> list[Stored]:
             last = size
             levels.append(stored)
     return levels
+
+
+def _leave_out_masks(picture: Picture, levels: list[Stored]) -> None:
+    """Note the masks of a picture that are of no level's size."""
+    sizes = {level.size for level in levels}
+    for mask in picture.masks:
+        if mask.size not in sizes:
+            text = f"a mask of {mask.image.width} x {mask.image.length} pixels, as no image has them"
+            mask.leave_out(UnsupportedError(text, field="NewSubfileType"))
 
 
 def _pages(pictures: list[Picture], options: ScanOptions, beside: Sidecars) -> VirtualGroup:
