@@ -217,8 +217,8 @@ def unreadable(entry: Json) -> str | None:
     from numcodecs.errors import UnknownCodecError  # noqa: PLC0415  the same
 
     from jnrrdz import codecs  # noqa: PLC0415  the same
+    from jnrrdz.core.codec_table import OWN  # noqa: PLC0415  the same
     from jnrrdz.core.codecs import CAST_VALUE  # noqa: PLC0415  the same
-    from jnrrdz.core.standard import OWN  # noqa: PLC0415  the same
 
     name, configuration = entry["name"], entry.get("configuration") or {}
     try:
@@ -248,14 +248,14 @@ def unreadable(entry: Json) -> str | None:
 def _decoder_reason(name: str, configuration: Json) -> str | None:
     """Return why the library that a codec calls cannot read a configuration, None if it can."""
     from jnrrdz.codecs.chains import RULE  # noqa: PLC0415  see the package
+    from jnrrdz.core.codec_table import CODECS  # noqa: PLC0415  the same
     from jnrrdz.core.codecs import JBP_JPEG, JPEG2000, Jpeg2000Config  # noqa: PLC0415  the same
-    from jnrrdz.core.standard import LISTED  # noqa: PLC0415  the same
     from jnrrdz.formats.jpeg2000.decode import missing_library  # noqa: PLC0415  the same
     from jnrrdz.formats.nitf import decode as nitf_decode  # noqa: PLC0415  the same
     from jnrrdz.formats.tiff import decode as tiff_decode  # noqa: PLC0415  the same
     from jnrrdz.formats.tiff.tags import Compression, name_of  # noqa: PLC0415  the same
 
-    if name not in LISTED:
+    if name not in CODECS:
         return f"jnrrdz reads codecs of a list only: {RULE}"
     if name == JPEG2000:
         return missing_library(Jpeg2000Config.from_json(configuration))

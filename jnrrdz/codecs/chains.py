@@ -17,10 +17,10 @@ from zarr.registry import _codec_registries, get_codec_class, register_codec
 
 from jnrrdz import codecs
 from jnrrdz.core import codecs as names
+from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, CRC32C, OWN, PACKERS, PIXELS, SHARDING
 from jnrrdz.core.codecs import Lz4Config
 from jnrrdz.core.configuration import Codec as Entry
 from jnrrdz.core.configuration import CodecSpec, is_integer, shown
-from jnrrdz.core.standard import ARRAY_STEPS, BYTES_STEPS, CRC32C, OWN, PACKERS, PIXELS, SHARDING
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 MOST_IN_A_SHARD = 1 << 20

@@ -142,6 +142,20 @@ class DecoderPlacer:
         out[...] = self._decoder.decode(data)[selection]
 
 
+class ReshapedPlacer:
+    """A decoder of chunks that have fewer axes of one place than the array, which `reshape` leaves out."""
+
+    def __init__(self, placer: Any, stored: ArraySpec, shape: Shape) -> None:
+        self._placer, self._shape = placer, shape
+        self._stored, self._dtype = stored.shape, stored.dtype.to_native_dtype()
+
+    def place(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> None:
+        """Fill an array with a part of a chunk's elements."""
+        chunk: NDArray[Any] = np.empty(self._stored, self._dtype)
+        self._placer.place(data, (slice(None),) * chunk.ndim, chunk)
+        out[...] = chunk.reshape(self._shape)[selection]
+
+
 class TiffTileCodec(TileCodec):
     """Tiles and strips of a TIFF: docs/codecs/tiff-tile."""
 

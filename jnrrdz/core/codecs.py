@@ -31,7 +31,7 @@ from jnrrdz.core.configuration import (
     shown,
     spelt,
 )
-from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
 
 BYTES = "bytes"
@@ -463,12 +463,25 @@ class ReshapeConfig(Configuration):
     @classmethod
     def dropping(cls, count: int, axes: int) -> Self:
         """Return the configuration that leaves out so many axes of one place in front of others."""
+        if not axes:
+            return cls(())
         return cls((tuple(range(count + 1)), *((count + axis,) for axis in range(1, axes))))
 
     def lifted(self) -> Self:
         """Return the configuration that leaves out one more axis of one place in front."""
+        if not self.shape:
+            return self
         first, *others = (tuple(axis + 1 for axis in side) if isinstance(side, tuple) else side for side in self.shape)
         return type(self)(((0, *first) if isinstance(first, tuple) else first, *others))
+
+    def lowered(self, axes: int) -> Self | None:
+        """Return the configuration for chunks of so many axes without the first one, None where nothing is left out."""
+        first, *others = self.shape or ((),)
+        if not isinstance(first, tuple) or first[:1] != (0,):
+            raise UnrepresentableError("does not leave out the first axis", field=RESHAPE)
+        lower = (first[1:], *others)
+        sides = tuple(tuple(axis - 1 for axis in side) if isinstance(side, tuple) else side for side in lower)
+        return None if sides == tuple((axis,) for axis in range(axes)) else type(self)(sides)
 
     def of(self, chunk: Sequence[int]) -> tuple[int, ...]:
         """Return the shape that chunks of a shape get."""

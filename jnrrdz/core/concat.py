@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, N5_DEFAULT, RESHAPE, TIFF_TILE, TRANSPOSE, ReshapeConfig
+from jnrrdz.core.codec_table import lifted
+from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
@@ -33,9 +34,6 @@ type ReadValues = Callable[[Sequence[Any]], Values]
 
 AXES_ATTRIBUTE = "ome"
 """It lists the axes of the arrays below, and is wrong once they have one more."""
-
-OF_AXES = {"axis", "axes", "order", "shape", "chunk_shape"}
-"""Members of a codec's configuration that mean other axes once there is one more in front."""
 
 SHOWN = 20
 """Groups that do not fit that an error tells of."""
@@ -82,29 +80,6 @@ class Kind:
             self.dropped |= {(path, name) for name in gone | (others.keys() - kept.keys())}
             for name in gone:
                 del kept[name]
-
-
-def lifted(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
-    """Return codecs for chunks with one more axis in front, of length 1."""
-    raised: list[Codec] = []
-    for codec in codecs:
-        members = codec.configuration
-        if codec.name == TRANSPOSE:
-            raised.append(CodecSpec(TRANSPOSE, {**members, "order": [0, *(axis + 1 for axis in members["order"])]}))
-        elif codec.name == LINEAR and "axis" in members:
-            raised.append(CodecSpec(LINEAR, {**members, "axis": members["axis"] + 1}))
-        elif codec.name == RESHAPE:
-            raised.append(ReshapeConfig.from_json(members).lifted())
-        elif of_axes := sorted(OF_AXES & members.keys()):
-            raise UnrepresentableError(
-                f"{codec.name} tells of axes ({', '.join(of_axes)}), which are one more then", field="codecs"
-            )
-        elif codec.name == N5_DEFAULT and not (raised and raised[-1].name == RESHAPE):
-            # blocks of N5 have the axes that they have
-            raised += [ReshapeConfig.dropping(1, len(members["codecs"][0]["configuration"]["order"])), codec]
-        else:
-            raised.append(codec)
-    return tuple(raised)
 
 
 # The order along the axis
@@ -224,7 +199,7 @@ class Assembly:
             shape=(count, *array.shape),
             chunks=(1, *array.chunks),
             dimension_names=(self.dim, *array.dimension_names),
-            codecs=lifted(codecs),
+            codecs=lifted(codecs, len(array.chunks)),
             refs=put_together(parts, [(1, *array.grid)] * count, 0, self.order.turn),
         )
 
@@ -357,7 +332,7 @@ class Concatenation:
         growing = {path: it for path, it in group.arrays() if roles[path] in {Role.STACKED, Role.JOINED}}
         for path, array in growing.items():
             if roles[path] is Role.STACKED:
-                lifted(array.codecs)
+                lifted(array.codecs, len(array.chunks))
             elif "grid_mapping" in array.attributes and self.dim in {"y", "x"}:
                 raise UnrepresentableError(
                     f"images of the same place cannot be joined along {self.dim}: they would lie over each other",
@@ -546,10 +521,11 @@ def _thickness(old: VirtualArray, new: VirtualArray, path: str, axis: int) -> in
     others = [at for at in range(len(old.shape)) if at != axis]
     has_grown = len(new.shape) < len(old.shape)
     mine = range(len(new.shape)) if has_grown else others
+    codecs = lifted(new.codecs, len(new.chunks)) if has_grown else new.codecs
     for what, stacked, own in (
         ("the data type", old.dtype, new.dtype),
         ("the fill value", encode_fill(old.fill_value, old.dtype), encode_fill(new.fill_value, new.dtype)),
-        ("the codecs", [codec.to_json() for codec in old.codecs], [codec.to_json() for codec in new.codecs]),
+        ("the codecs", [codec.to_json() for codec in old.codecs], [codec.to_json() for codec in codecs]),
         ("the shape", [old.shape[at] for at in others], [new.shape[at] for at in mine]),
         ("the chunk shape", [old.chunks[at] for at in others], [new.chunks[at] for at in mine]),
     ):

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import LINEAR, RESHAPE, SQUEEZE, TRANSPOSE
-from jnrrdz.core.concat import lifted, state_of
-from jnrrdz.core.configuration import Codec, CodecSpec
+from jnrrdz.core.codec_table import lifted, lowered
+from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
 from jnrrdz.core.refs import ChunkRefs, in_turn
@@ -223,7 +222,7 @@ def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
             shape=(1, *array.shape),
             chunks=(1, *array.chunks),
             dimension_names=(BAND, *array.dimension_names),
-            codecs=lifted(array.codecs),
+            codecs=lifted(array.codecs, len(array.chunks)),
         )
     mapping = group.children.get(str(array.attributes.get("grid_mapping")))
     if not isinstance(mapping, VirtualArray):
@@ -389,7 +388,7 @@ class _Builder:
             shape=shape,
             dtype=kind.template.dtype,
             chunks=(1, kind.block, *kind.chunk),
-            codecs=lifted(kind.template.codecs),
+            codecs=lifted(kind.template.codecs, len(kind.template.chunks)),
             refs=refs,
             dimension_names=(TIME, BAND, "y", "x"),
             fill_value=kind.template.fill_value,
@@ -458,28 +457,12 @@ def _slice(root: VirtualGroup, group: VirtualGroup, array: VirtualArray, number:
         shape=array.shape[1:],
         chunks=array.chunks[1:],
         dimension_names=array.dimension_names[1:],
-        codecs=lowered(array.codecs),
+        codecs=lowered(array.codecs, len(array.chunks) - 1),
         refs=array.refs.take(chunks),
     )
     children: dict[str, Node] = {**group.children, VARIABLE: image}
     del children[TIME]
     return VirtualGroup(children, group.attributes, () if number else root.sources, root.origin)
-
-
-def lowered(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
-    """Return codecs for chunks with one axis less in front, as they were before `lifted`."""
-    found: list[Codec] = []
-    for codec in codecs:
-        members = codec.configuration
-        if codec.name == TRANSPOSE and members["order"][0] == 0:
-            found.append(CodecSpec(TRANSPOSE, {**members, "order": [axis - 1 for axis in members["order"][1:]]}))
-        elif codec.name == LINEAR and members.get("axis", 1) > 0:
-            found.append(CodecSpec(LINEAR, {**members, **({"axis": members["axis"] - 1} if "axis" in members else {})}))
-        elif codec.name in {TRANSPOSE, LINEAR, RESHAPE, SQUEEZE}:
-            raise UnrepresentableError(f"{codec.name} counts axes; make the cube anew", field="codecs")
-        else:
-            found.append(codec)
-    return tuple(found)
 
 
 # A cube that is there, made longer

@@ -21,33 +21,20 @@ import numpy as np
 
 from jnrrdz.core import codecs as names
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, OWN, PACKERS, PIXELS
 from jnrrdz.core.codecs import (
     BLOSC,
     BYTES,
     BZ2,
     CAST_VALUE,
-    COMPRESSORS,
-    FILTERS,
     GZIP,
     JBP_BLOCK,
-    JBP_JPEG,
-    JPEG2000,
-    JPEG2000_WINDOW,
-    LINEAR,
-    LZ4,
     LZMA,
     N5_DEFAULT,
     NITF_KINDS,
     NITF_ORDERS,
-    NITF_VQ,
-    OFFSET,
-    OSML,
-    PAD,
-    RESHAPE,
     SCALE_OFFSET,
-    SQUEEZE,
     TIFF_TILE,
-    TILE,
     TRANSPOSE,
     ZLIB,
     ZSTD,
@@ -61,42 +48,6 @@ from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
 
 type Axes = tuple[int, ...]
-
-OWN: Mapping[str, str] = {
-    OFFSET: "OffsetCodec",
-    PAD: "PadCodec",
-    LINEAR: "LinearCodec",
-    RESHAPE: "ReshapeCodec",
-    SQUEEZE: "SqueezeCodec",
-    LZ4: "Lz4Codec",
-    N5_DEFAULT: "N5DefaultCodec",
-    TIFF_TILE: "TiffTileCodec",
-    JPEG2000: "Jpeg2000Codec",
-    JPEG2000_WINDOW: "Jpeg2000WindowCodec",
-    TILE: "JnrrdTileCodec",
-    JBP_BLOCK: "JbpBlockCodec",
-    JBP_JPEG: "JbpJpegCodec",
-    NITF_VQ: "NitfVqCodec",
-    f"{OSML}tiff-tile": "OsmlTiffTileCodec",
-    f"{OSML}jpeg2000": "OsmlBlocksCodec",
-    f"{OSML}jbp-block": "OsmlBlocksCodec",
-    f"{OSML}jpeg": "OsmlBlocksCodec",
-    f"{OSML}dted": "OsmlUnreadCodec",
-}
-"""The classes in `jnrrdz.codecs` by the names of their codecs: what the entry points say to zarr."""
-
-CRC32C = "crc32c"
-ARRAY_STEPS = (TRANSPOSE, SCALE_OFFSET, CAST_VALUE, LINEAR, RESHAPE, SQUEEZE)
-BYTES_STEPS = (OFFSET, PAD, CRC32C, *FILTERS)
-PACKERS = (*COMPRESSORS, *(name for name in OWN if name.startswith(OSML)))
-"""What makes fewer bytes of those that `bytes` makes: compressors, and osml-imagery-io's codecs."""
-
-SHARDING = "sharding_indexed"
-PIXELS = (BYTES, SHARDING, *(name for name in OWN if name not in {*ARRAY_STEPS, *BYTES_STEPS, *PACKERS}))
-"""What makes bytes of an array, and is told by the array's type how many there may be."""
-
-LISTED = frozenset((*ARRAY_STEPS, *PIXELS, *PACKERS, *BYTES_STEPS))
-"""What arrays of manifests may have."""
 
 
 def chain_parts(codecs: Sequence[CodecSpec]) -> tuple[Sequence[CodecSpec], CodecSpec, Sequence[CodecSpec]] | None:
@@ -312,24 +263,7 @@ GDAL = "GDAL"
 MEASURED = {ZARR: "zarr 3.4, numcodecs 0.17", ANY: "tensorstore 0.1.80, zarrita.js 0.7.5", GDAL: "GDAL 3.12"}
 """The versions whose behaviour is told here."""
 
-OURS = frozenset(
-    {
-        names.OFFSET,
-        names.PAD,
-        names.TIFF_TILE,
-        names.JPEG2000,
-        names.JBP_BLOCK,
-        names.JBP_JPEG,
-        names.N5_DEFAULT,
-        names.JPEG2000_WINDOW,
-        names.NITF_VQ,
-        names.LINEAR,
-        names.LZ4,
-        names.RESHAPE,
-        names.SQUEEZE,
-        names.TILE,
-    }
-)
+OURS = frozenset(name for name in OWN if not name.startswith(names.OSML))
 """Codecs that jnrrdz brings."""
 
 ODD_TYPES = frozenset({"float16", "complex64", "complex128"})

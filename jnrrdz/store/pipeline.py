@@ -35,8 +35,9 @@ from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 
-from jnrrdz.codecs.base import asked_at_once, chunks_at_once
-from jnrrdz.codecs.tiles import TileCodec
+from jnrrdz.codecs.base import ConfiguredCodec, asked_at_once, chunks_at_once
+from jnrrdz.codecs.tiles import ReshapedPlacer, TileCodec
+from jnrrdz.core.codecs import RESHAPE
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests.columns import Ranges
 from jnrrdz.sources.base import Span
@@ -110,6 +111,12 @@ class ReferencePipeline(FusedCodecPipeline):
         if len(self.codecs) == 1 and isinstance(self.array_bytes_codec, TileCodec):
             made: Placer | None = self.array_bytes_codec.placer(spec)
             return made
+        if isinstance(self.array_bytes_codec, TileCodec) and not self.bytes_bytes_codecs:
+            return self._behind_reshape(self.array_bytes_codec, spec)
+        return self._plain(spec)
+
+    def _plain(self, spec: ArraySpec) -> "Placer | None":
+        """Return what places elements that `bytes` reads, behind one compressor or none."""
         packers, order = self.bytes_bytes_codecs, list(range(len(spec.shape)))
         if type(self.array_bytes_codec) is not BytesCodec or len(packers) > 1:
             return None
@@ -128,6 +135,15 @@ class ReferencePipeline(FusedCodecPipeline):
             return None
         endian = self.array_bytes_codec.endian
         return PlainPlacer(spec.shape, dtype if endian is None else dtype.newbyteorder(endian), packer, order)
+
+    def _behind_reshape(self, codec: TileCodec, spec: ArraySpec) -> "Placer | None":
+        """Return what decodes chunks of an array that got axes in front; None behind any other step."""
+        (step, *others) = self.array_array_codecs
+        if others or not isinstance(step, ConfiguredCodec) or step.config.name != RESHAPE:
+            return None
+        stored = step.resolve_metadata(spec)
+        placer = codec.placer(stored)
+        return None if placer is None else ReshapedPlacer(placer, stored, spec.shape)
 
 
 @contextmanager

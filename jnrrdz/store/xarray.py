@@ -23,9 +23,10 @@ from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
+from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.ome import unit_name
-from jnrrdz.core.standard import SHARDING, chain_parts
+from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents, below, choice, no_such_group

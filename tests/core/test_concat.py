@@ -254,9 +254,13 @@ OTHERS = {
         r"has the spatial:shape \[1, 2\] in the group, not none",
     ),
     "names": (VirtualGroup({"image": image("c"), "spatial_ref": mapping()}), "holds image, not data"),
-    "sharding": (
+    "a codec without its configuration": (
         scene("c", array=image("c", codecs=(CodecSpec("sharding_indexed", {"chunk_shape": [4, 4]}),))),
-        r"sharding_indexed tells of axes \(chunk_shape\)",
+        "sharding_indexed has no configuration of its kind",
+    ),
+    "an unknown codec": (
+        scene("c", array=image("c", codecs=(CodecSpec("somebody.fold"), bytes_("little")))),
+        "codec somebody.fold, of which jnrrdz does not know how it reads chunks with one more axis",
     ),
     "a twin of the coordinate": (scene("c", time=mapping()), "time: stands where the coordinate of 'time' belongs"),
 }

@@ -21,7 +21,7 @@ from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec
 from zarr.registry import _codec_registries, register_codec
 
 import jnrrdz
-from jnrrdz.core.standard import OWN
+from jnrrdz.core.codec_table import OWN
 from jnrrdz.errors import JnrrdzError
 
 VALUES = np.arange(64, dtype="<u2").reshape(8, 8)
