@@ -143,17 +143,16 @@ class DecoderPlacer:
 
 
 class ReshapedPlacer:
-    """A decoder of chunks that have fewer axes of one place than the array, which `reshape` leaves out."""
+    """A decoder of chunks that have fewer axes than the array: `reshape` leaves out some of one place in front."""
 
-    def __init__(self, placer: Any, stored: ArraySpec, shape: Shape) -> None:
-        self._placer, self._shape = placer, shape
-        self._stored, self._dtype = stored.shape, stored.dtype.to_native_dtype()
+    def __init__(self, placer: Any, left_out: int) -> None:
+        self._placer, self._left_out = placer, left_out
 
-    def place(self, data: memoryview, selection: SelectorTuple, out: NDArray[Any]) -> None:
+    def place(self, data: memoryview, selection: Any, out: NDArray[Any]) -> None:
         """Fill an array with a part of a chunk's elements."""
-        chunk: NDArray[Any] = np.empty(self._stored, self._dtype)
-        self._placer.place(data, (slice(None),) * chunk.ndim, chunk)
-        out[...] = chunk.reshape(self._shape)[selection]
+        front, own = selection[: self._left_out], selection[self._left_out :]
+        kept = sum(isinstance(selected, slice) for selected in front)
+        self._placer.place(data, own, out[(0,) * kept + (...,)])
 
 
 class TiffTileCodec(TileCodec):

@@ -141,9 +141,12 @@ class ReferencePipeline(FusedCodecPipeline):
         (step, *others) = self.array_array_codecs
         if others or not isinstance(step, ConfiguredCodec) or step.config.name != RESHAPE:
             return None
-        stored = step.resolve_metadata(spec)
+        stored: ArraySpec = step.resolve_metadata(spec)
+        left_out = len(spec.shape) - len(stored.shape)
+        if spec.shape != (1,) * left_out + stored.shape:
+            return None
         placer = codec.placer(stored)
-        return None if placer is None else ReshapedPlacer(placer, stored, spec.shape)
+        return None if placer is None else ReshapedPlacer(placer, left_out)
 
 
 @contextmanager
