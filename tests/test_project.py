@@ -292,3 +292,40 @@ def test_the_recipe_asks_for_what_the_wheel_needs():
     recipe = yaml.safe_load((ROOT / "docs" / "release" / "recipe.yaml").read_text(encoding="utf-8"))
     asked = {line.replace("python-xxhash", "xxhash").replace(" ", "") for line in recipe["requirements"]["run"][1:]}
     assert asked == set(PYPROJECT["project"]["dependencies"])
+
+
+def test_the_licence_names_what_is_bundled():
+    licences = (ROOT / "jnrrdz/server/viewer/LICENSES.txt").read_text(encoding="utf-8")
+    release = runpy.run_path(str(ROOT / "docs" / "release" / "viewer_sbom.py"))
+    bundled = release["packages"](licences)
+    assert len(bundled) == licences.count("=" * 72)
+    named = {one for _, _, licence in bundled for one in licence.split(" AND ")}
+    expression = PYPROJECT["project"]["license"]
+    assert expression.split(" AND ") == ["Apache-2.0", *sorted(named - {"Apache-2.0"})]
+    recipe = yaml.safe_load((ROOT / "docs" / "release" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["about"]["license"] == expression
+    assert recipe["about"]["license_file"] == PYPROJECT["project"]["license-files"]
+    components = release["sbom"](licences)["components"]
+    assert {(one["name"], one["version"]) for one in components} == {(name, version) for name, version, _ in bundled}
+
+
+def test_a_release_is_built_by_tools_with_hashes_as_ci_pins_them():
+    text = (ROOT / "docs" / "release" / "requirements.txt").read_text(encoding="utf-8")
+    entries = re.split(r"\n(?=\S)", text.strip())
+    versions = dict(entry.split(" ", 1)[0].split("==") for entry in entries)
+    assert all("--hash=sha256:" in entry for entry in entries)
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines())
+    pinned = {canonical(name): version for name, version in pinned.items()}
+    shared = {name: version for name, version in versions.items() if canonical(name) in pinned}
+    assert {canonical(name): version for name, version in shared.items()} == {
+        canonical(name): pinned[canonical(name)] for name in shared
+    }
+    asked = (ROOT / "docs" / "release" / "requirements.in").read_text(encoding="utf-8").split()
+    assert set(asked) <= set(versions)
+
+
+def test_a_release_waits_for_the_tests_of_its_commit():
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    jobs = release["jobs"]
+    assert jobs["tests"]["uses"] == "./.github/workflows/tests.yml"
+    assert "tests" in jobs["publish"]["needs"]
