@@ -7,7 +7,6 @@ elements lie at their centres.  The header's vectors are in its own order, dimen
 
 import itertools
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -17,11 +16,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, Unpack
 
 from jnrrdz import api
-from jnrrdz.commands.tile_pixels import SPACE, InFile, InFolder, Pixels, Run, TileChoices, TileOptions, open_pixels
+from jnrrdz.commands.tile_pixels import InFile, InFolder, Pixels, Run, TileChoices, TileOptions, open_pixels
 from jnrrdz.core.georeference import geo_transform
 from jnrrdz.core.ome import KINDS
+from jnrrdz.core.pyramid import PER_TILE, SPACE
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.formats.nrrd.described import SPATIAL, Described
 from jnrrdz.formats.nrrd.header import MOST_AXES
 from jnrrdz.formats.nrrd.jnrrd import TYPES
 from jnrrdz.formats.nrrd.scan import kept
@@ -131,7 +132,7 @@ def default_factors(names: Sequence[str]) -> Sizes:
     kinds = [KINDS.get(name) for name in names]
     if "space" in kinds:
         return tuple(2 if kind == "space" else 1 for kind in kinds)
-    rest = [number for number, kind in enumerate(kinds) if kind is None][-len(SPACE) :]
+    rest = [number for number, kind in enumerate(kinds) if kind is None][-len(SPATIAL) :]
     return tuple(2 if number in rest else 1 for number in range(len(names)))
 
 
@@ -166,7 +167,7 @@ def known_keys(run: Run, pattern: str | None) -> Keys:
         ("sizes", _turned(finest.shape)),
         ("endian", run.packer.endian),
         ("encoding", "raw"),
-        *axis_keys(pixels),
+        *described_by(pixels).keys(),
         *_other_attributes(pixels),
         ("extensions", {PREFIX: EXTENSION}),
     ]
@@ -200,8 +201,14 @@ LARGEST_ATTRIBUTES = 1 << 18
 """Bytes of attributes that a header takes with it."""
 
 
-ELSEWHERE = {"axes", "grid_mapping", "coordinates"}
-"""Attributes that the header says in keys of its own."""
+ELSEWHERE = {"axes", SPACE, "grid_mapping", "coordinates", *PER_TILE}
+"""Attributes that are in keys of their own, or true of the tiles of the source only."""
+
+
+def described_by(pixels: Pixels) -> Described:
+    """Return what the source says of the axes, their space and what is measured."""
+    affine = geo_transform(pixels.mapping) or ()
+    return Described(pixels.names[::-1], pixels.attributes, affine, pixels.header)
 
 
 def _other_attributes(pixels: Pixels) -> Keys:
@@ -234,64 +241,6 @@ def tables_of(run: Run) -> list[Table]:
     digits = len(str(total + HEADROOM))
     levels = [Table("level_offsets", len(run.levels), digits)] if len(run.levels) > 1 else []
     return [*levels, Table("offset_table", run.tiles, digits), *tables]
-
-
-NRRD_KINDS = {"time": "time", "space": "space", "channel": "list"}
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where the elements of an axis are."""
-
-    step: float = 1.0
-    start: float = 0.0
-    unit: str = ""
-    is_known: bool = False
-
-
-def axis_keys(pixels: Pixels) -> Keys:
-    """Return the core keys of the axes: labels, kinds, spacings and units, and the space that they lie in."""
-    names = pixels.names[::-1]
-    keys: Keys = [("labels", list(names)), ("kinds", [NRRD_KINDS.get(KINDS.get(name, ""), "domain") for name in names])]
-    axes = pixels.attributes.get("axes")
-    places = {name: _place(axes.get(name) if isinstance(axes, dict) else None) for name in names}
-    affine = geo_transform(pixels.mapping) if {"x", "y"} <= set(names) else None
-    if not affine and not any(place.is_known for place in places.values()):
-        return keys
-    spatial = [name for name in SPACE if name in names]
-    others = [None if name in spatial else places[name] for name in names]
-    if any(place is not None and place.is_known for place in others):
-        keys.append(("spacings", [None if place is None else place.step for place in others]))
-    if any(place is not None and place.unit for place in others):
-        keys.append(("units", ["" if place is None else place.unit for place in others]))
-    if not spatial:
-        return keys
-    directions = {name: [places[name].step if axis == name else 0.0 for axis in spatial] for name in spatial}
-    origin = {name: places[name].start for name in spatial}
-    if affine:  # rows and columns of a rotated image go along both axes
-        left, xx, xy, top, yx, yy = affine
-        for name, along in (("x", {"x": xx, "y": yx}), ("y", {"x": xy, "y": yy})):
-            directions[name] = [along.get(axis, 0.0) for axis in spatial]
-        origin |= {"x": left + (xx + xy) / 2, "y": top + (yx + yy) / 2}
-    keys += [
-        ("space_dimension", len(spatial)),
-        ("space_directions", [directions.get(name) for name in names]),
-        ("space_origin", [origin[name] for name in spatial]),
-    ]
-    if any(places[name].unit for name in spatial):
-        keys.append(("space_units", [places[name].unit for name in spatial]))
-    return keys
-
-
-def _place(axis: Any) -> _Place:
-    """Return what an entry of the attribute `axes` says."""
-    if not isinstance(axis, dict):
-        return _Place()
-    step, start, unit = axis.get("step"), axis.get("start", 0.0), axis.get("unit")
-    unit = unit if isinstance(unit, str) else ""
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in (step, start)) or not step:
-        return _Place(unit=unit)
-    return _Place(float(step), float(start), unit, is_known=True)
 
 
 def is_tiled(head: bytes) -> bool:
@@ -387,9 +336,9 @@ def pattern_of(names: Sequence[str], compression: str) -> str:
 
     x, y and z stand for dimensions 0, 1 and 2, unless labels give them to others.
     """
-    plain = len(names) <= len(SPACE) and all(
-        name not in SPACE or SPACE.index(name) == place for place, name in enumerate(names)
+    plain = len(names) <= len(SPATIAL) and all(
+        name not in SPATIAL or SPATIAL.index(name) == place for place, name in enumerate(names)
     )
-    dimensions = SPACE[: len(names)] if plain else [f"d{number}" for number in range(len(names))]
+    dimensions = SPATIAL[: len(names)] if plain else [f"d{number}" for number in range(len(names))]
     ending = {"raw": "raw", "gzip": "raw.gz", "bzip2": "raw.bz2", "zstd": "raw.zst", "lz4": "raw.lz4"}[compression]
     return "{l}/" + "_".join(f"{{{name}}}" for name in reversed(dimensions)) + f".{ending}"

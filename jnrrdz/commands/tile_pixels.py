@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from jnrrdz import api
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
 from jnrrdz.manifests.documents import choice, no_such_group
 from jnrrdz.options import Access, AccessChoices, StorageOptions
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
-
-SPACE = ("x", "y", "z")
+from jnrrdz.store.store import ReferenceStore
 
 type Progress = Callable[[int, int], None]
 
@@ -121,6 +121,9 @@ class Pixels:
     urls: tuple[str, ...] = ()
     """Where its bytes are."""
 
+    header: Mapping[str, Any] | None = None
+    """The keys of its own header, where it is a NRRD or JNRRD."""
+
 
 def open_pixels(src: str, options: TileOptions) -> Pixels:
     """Return the array of a source: the group or array that the options name, else the full-resolution image."""
@@ -159,6 +162,7 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
             dict(array.attrs),
             known,
             (src, *(source.url for source in store.manifest.sources)),
+            _header_of(store, path),
         )
     except JnrrdzError as error:
         raise error.at(url=src) from error.__cause__
@@ -179,9 +183,20 @@ def _array_at(root: ReferenceGroup, path: str) -> "tuple[str, zarr.Array[Any]]":
     return path, arrays[names[0]]
 
 
+def _header_of(store: ReferenceStore, path: str) -> Mapping[str, Any] | None:
+    """Return the header that the group of an array, or one above it, has of a NRRD."""
+    parts = path.split("/") if path else []
+    for depth in range(len(parts), -1, -1):
+        group = reference_group(store, "/".join(parts[:depth]))
+        header = header_of_source(dict(group.attrs))
+        if header is not None:
+            return header
+    return None
+
+
 def usual_names(count: int) -> tuple[str, ...]:
     """Return names for axes that have none: x, y, z from the last one on."""
-    return tuple(SPACE[number] if number < len(SPACE) else f"d{number}" for number in reversed(range(count)))
+    return tuple(SPATIAL[number] if number < len(SPATIAL) else f"d{number}" for number in reversed(range(count)))
 
 
 def _npy(path: str) -> Pixels:
@@ -270,7 +285,7 @@ class InFolder(Stored):
     def _path(self, level: Level, index: Sizes) -> Path:
         turned = index[::-1]
         names = {f"d{number}": i for number, i in enumerate(turned)}
-        names |= dict(zip(SPACE, turned, strict=False))
+        names |= dict(zip(SPATIAL, turned, strict=False))
         return self._root / self._pattern.format(l=level.number, **names)
 
 

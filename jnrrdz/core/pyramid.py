@@ -8,7 +8,7 @@ docs/formats/jnrrd.md of attributes that tell of a level's tiles.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from jnrrdz.core import ome
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
@@ -102,7 +102,7 @@ element with indices i is at `origin` plus the sum of `i * direction`.
 """
 
 
-def is_space(value: Any) -> bool:
+def is_space(value: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a value has the form of the attribute `SPACE`, which anybody may write."""
     if not isinstance(value, dict) or not isinstance(value.get("directions"), dict):
         return False

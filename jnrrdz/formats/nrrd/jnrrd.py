@@ -406,6 +406,9 @@ def _axes(core: Mapping[str, Any], count: int) -> Axes:
         space_units=_texts(core, "space_units", None),
         space=space if isinstance(space, str) else "",
         frame=tuple(_vector(value) for value in _list(core, "measurement_frame", None)),
+        mins=tuple(_number(value, "axis_mins") for value in _list(core, "axis_mins", count)),
+        maxs=tuple(_number(value, "axis_maxs") for value in _list(core, "axis_maxs", count)),
+        centerings=_texts(core, "centerings", count),
     )
 
 
