@@ -277,7 +277,6 @@ def _axes(pixels: ET.Element) -> dict[str, Axis]:
     return axes
 
 
-MOST_KINDS = 1 << 12
 DOCUMENT = "ome_xml"
 """The attribute that holds the XML as it is, where whole documents are asked for."""
 
@@ -325,7 +324,7 @@ class Files:
             if read is None:
                 raise UnsupportedError(f"planes are in {name!r}, which is not beside it", url=self.url, field=FIELD)
             layout, url = TiffLayout(read, read.size), read.source.url
-        self.opened[name] = Pages(layout, url, layout.main, kinds=MOST_KINDS)
+        self.opened[name] = Pages(layout, url, layout.main)
         self.nbytes += layout.size
         return self.opened[name]
 
@@ -452,5 +451,5 @@ def _below(parts: Parts) -> Iterator[Parts]:
             if column is None:
                 continue
             offsets = column[:, depth].tolist()
-            lower.append((Pages(pages.layout, pages.url, offsets, kinds=MOST_KINDS), own, np.arange(len(own))))
+            lower.append((Pages(pages.layout, pages.url, offsets), own, np.arange(len(own))))
         yield lower

@@ -15,7 +15,6 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from math import prod
 from typing import Any, cast
 
@@ -98,6 +97,11 @@ SAID_OF_A_PAGE = {
     Tag.XResolution,
     Tag.YResolution,
     Tag.ResolutionUnit,
+    Tag.DocumentName,
+    Tag.HostComputer,
+    Tag.XMP,
+    Tag.ExifIFD,
+    Tag.ICCProfile,
 }
 """Tags that change nothing in how a page's pixels are read."""
 
@@ -116,52 +120,71 @@ class Kind:
     """(pages, entries, bytes of an entry)"""
 
 
+def rows_alike(rows: Rows) -> list[Numbers]:
+    """Return the numbers of equal rows, a list for each different row, by their first ones."""
+    width, data = rows.shape[1], rows.tobytes()
+    numbers: dict[bytes, list[int]] = {}
+    for row in range(len(rows)):
+        numbers.setdefault(data[row * width : (row + 1) * width], []).append(row)
+    return [np.array(alike, np.intp) for alike in numbers.values()]
+
+
 class Pages:
     """The pages whose IFDs are at some offsets, whatever links them, by kinds."""
 
-    def __init__(self, layout: TiffLayout, url: str, offsets: Sequence[int], *, kinds: int | None = None) -> None:
+    def __init__(self, layout: TiffLayout, url: str, offsets: Sequence[int]) -> None:
         self.layout = layout
         self.url = url
         self.offsets = offsets
         self.kinds: list[Kind] = []
-        self.kind = np.full(len(offsets), -1, np.intp)
-        """The kind of each page; -1 where there are more than `kinds` of them."""
+        self.kind = np.zeros(len(offsets), np.intp)
+        """The kind of each page."""
         self.row = np.zeros(len(offsets), np.intp)
         self._columns: dict[int, tuple[Column, Column]] = {}
         self._below: dict[int, Column | None] = {}
+        self._images: dict[int, TiffImage] = {}
         stored = [layout.stored(offset) for offset in offsets]
         sizes = np.fromiter(map(len, stored), np.int64, len(stored))
         for size in dict.fromkeys(sizes.tolist()):
-            left = np.flatnonzero(sizes == size)
-            rows = np.frombuffer(b"".join(stored[page] for page in left), np.uint8).reshape(len(left), size)
-            entries = rows[:, layout.count_width : -layout.link_width].reshape(len(left), -1, layout.entry_width)
-            while len(left) and (kinds is None or len(self.kinds) < kinds):
-                alike = self._alike(entries)
-                self.kind[left[alike]] = len(self.kinds)
-                self.row[left[alike]] = np.arange(int(alike.sum()))
-                self.kinds.append(Kind(left[alike], entries[alike]))
-                left, entries = left[~alike], entries[~alike]
+            numbers = np.flatnonzero(sizes == size)
+            data = b"".join(stored[page] for page in numbers)
+            rows = np.frombuffer(data, np.uint8).reshape(len(numbers), size)
+            inside = rows[:, layout.count_width : -layout.link_width]
+            self._add_kinds(numbers, inside.reshape(len(numbers), -1, layout.entry_width))
 
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def _alike(self, entries: Rows) -> NDArray[np.bool_]:
-        """Return which rows say the same as the first one in every tag that is compared."""
-        room = self.layout.room
-        alike: NDArray[np.bool_] = (entries[:, :, :2] == entries[0, :, :2]).all(axis=(1, 2))
+    def _add_kinds(self, numbers: Numbers, entries: Rows) -> None:
+        """Add the kinds of pages whose IFDs have equally many entries."""
+        for outline in rows_alike(self._outlines(entries)):
+            for alike in rows_alike(self._values(entries[outline])):
+                rows = outline[alike]
+                self.kind[numbers[rows]] = len(self.kinds)
+                self.row[numbers[rows]] = np.arange(len(rows))
+                self.kinds.append(Kind(numbers[rows], entries[rows]))
+
+    def _outlines(self, entries: Rows) -> Rows:
+        """Return the tags of each page, with type and count of those that matter."""
+        outlines = entries[:, :, : -self.layout.room].copy()
+        tags = self._numbers(entries[:, :, :2].tobytes(), "u2").reshape(outlines.shape[:2])
+        outlines[~np.isin(tags, list(COMPARED | ADDRESSES)), 2:] = 0
+        return outlines.reshape(len(entries), -1)
+
+    def _values(self, entries: Rows) -> Rows:
+        """Return the values that are compared of pages with one outline; digests of long ones."""
+        columns = [np.empty((len(entries), 0), np.uint8)]
         for place, tag in enumerate(self._numbers(entries[0, :, :2], "u2").tolist()):
-            if tag in COMPARED or tag in ADDRESSES:
-                alike &= (entries[:, place, 2:-room] == entries[0, place, 2:-room]).all(axis=1)
             if tag not in COMPARED:
                 continue
-            values, nbytes = entries[:, place, -room:], self._nbytes(entries[0, place])
-            if nbytes <= room:
-                alike &= (values[:, :nbytes] == values[0, :nbytes]).all(axis=1)
-                continue
-            elsewhere = np.flatnonzero(alike & (values != values[0]).any(axis=1))
-            first = self._value(entries[0, place], nbytes) if elsewhere.size else b""
-            alike[elsewhere] = [self._value(entries[row, place], nbytes) == first for row in elsewhere]
-        return alike
+            values, nbytes = entries[:, place, -self.layout.room :], self._nbytes(entries[0, place])
+            if nbytes <= self.layout.room:
+                columns.append(values[:, :nbytes])
+            elif (values != values[0]).any():
+                positions = map(self.layout.number, map(bytes, values))
+                digests = b"".join(self.layout.digest(position, nbytes) for position in positions)
+                columns.append(np.frombuffer(digests, np.uint8).reshape(len(entries), -1))
+        return np.concatenate(columns, axis=1)
 
     def _numbers(self, data: Rows | bytes, code: str) -> Column:
         """Return the numbers of a type that bytes are."""
@@ -180,10 +203,16 @@ class Pages:
         """Return the facts of one page."""
         return tiff_image(self.layout, self.layout.ifd(self.offsets[page]))
 
-    @cached_property
+    def image_of(self, kind: int) -> TiffImage:
+        """Return the facts of the first page of a kind."""
+        if kind not in self._images:
+            self._images[kind] = self.image(int(self.kinds[kind].pages[0]))
+        return self._images[kind]
+
+    @property
     def images(self) -> list[TiffImage]:
         """The facts of the first page of every kind."""
-        return [self.image(int(kind.pages[0])) for kind in self.kinds]
+        return [self.image_of(kind) for kind in range(len(self.kinds))]
 
     def values(self, number: int, tag: int) -> Column | None:
         """Return the integers of one tag for all pages of a kind, a row a page; None where there are none."""
@@ -214,7 +243,7 @@ class Pages:
 
     def _listed(self, number: int) -> tuple[Column, Column] | None:
         """Return the columns where every page lists all its segments and all are in the source, else None."""
-        image, size = self.images[number], self.layout.size
+        image, size = self.image_of(number), self.layout.size
         tags = (Tag.TileOffsets, Tag.TileByteCounts) if image.tiled else (Tag.StripOffsets, Tag.StripByteCounts)
         offsets, lengths = (self.values(number, tag) for tag in tags)
         need = image.segments
@@ -227,39 +256,45 @@ class Pages:
             lengths = np.where(lengths > 0, np.minimum(lengths, image.row_bytes * image.segment_length), lengths)
         return offsets, np.minimum(lengths, size - offsets)
 
+    def _by_kind(self, numbers: Numbers) -> dict[int, Numbers]:
+        """Return for each kind of some pages the places in `numbers` that have it, the first page's kind first."""
+        kinds = self.kind[numbers]
+        order = np.argsort(kinds, kind="stable")
+        starts = np.flatnonzero(np.diff(kinds[order], prepend=-1))
+        places = np.split(order, starts[1:])
+        return {int(kinds[each[0]]): each for each in sorted(places, key=lambda each: int(each[0]))}
+
     def sub_ifds(self, numbers: Numbers) -> Column | None:
         """Return where the SubIFDs of some pages are, a row a page; None where they have not as many each."""
-        for kind in dict.fromkeys(self.kind[numbers].tolist()):
+        places = self._by_kind(numbers)
+        for kind in places:
             if kind not in self._below:
                 self._below[kind] = self.values(kind, Tag.SubIFDs)
-        columns = {kind: self._below[kind] for kind in dict.fromkeys(self.kind[numbers].tolist())}
+        columns = {kind: self._below[kind] for kind in places}
         widths = {0 if column is None else column.shape[1] for column in columns.values()}
         if len(widths) != 1:
             return None
         result = np.zeros((len(numbers), widths.pop()), np.int64)
         for kind, column in columns.items():
-            places = np.flatnonzero(self.kind[numbers] == kind)
             if column is not None:
-                result[places] = column[self.row[numbers[places]]]
+                result[places[kind]] = column[self.row[numbers[places[kind]]]]
         return None if (result < 0).any() else result
 
     def gathered(self, numbers: Numbers, main: TiffImage | None = None) -> "Gathered | str":
         """Return what some pages (smaller versions of `main`) share and their columns, or what they do not share."""
-        kinds = list(dict.fromkeys(self.kind[numbers].tolist()))
-        if -1 in kinds:
-            return f"more than {len(self.kinds)} kinds of pages"
-        keys = [Keyframe.of(self.layout, self.images[kind], self.url, main) for kind in kinds]
-        for key in keys[1:]:
-            difference = keys[0].difference(key)
+        places = self._by_kind(numbers)
+        keys = (Keyframe.of(self.layout, self.image_of(kind), self.url, main) for kind in places)
+        first = next(keys)
+        for key in keys:
+            difference = first.difference(key)
             if difference is not None:
                 return f"the IFD at {key.image.ifd.offset} has {difference}"
-        self.layout.count_segments(len(numbers) * keys[0].image.segments, keys[0].image.ifd.offset)
-        offsets, lengths = np.zeros((2, len(numbers), keys[0].image.segments), np.int64)
-        for kind in kinds:
-            places = np.flatnonzero(self.kind[numbers] == kind)
-            rows = self.row[numbers[places]]
-            offsets[places], lengths[places] = (column[rows] for column in self.columns(kind))
-        return keys[0], offsets, lengths
+        self.layout.count_segments(len(numbers) * first.image.segments, first.image.ifd.offset)
+        offsets, lengths = np.zeros((2, len(numbers), first.image.segments), np.int64)
+        for kind, here in places.items():
+            rows = self.row[numbers[here]]
+            offsets[here], lengths[here] = (column[rows] for column in self.columns(kind))
+        return first, offsets, lengths
 
 
 CHUNK_BYTES = 1 << 20
@@ -517,8 +552,6 @@ def refusal(name: str, error: UnsupportedError | MalformedError) -> dict[str, st
 
 
 FEWEST = 2
-MOST_KINDS = 64
-"""Pages of more kinds than this are no stack."""
 
 SAME = (
     Tag.ColorMap,
@@ -529,13 +562,14 @@ SAME = (
     Tag.GeoKeyDirectory,
     Tag.GeoDoubleParams,
     Tag.GeoAsciiParams,
+    Tag.RPCCoefficientTag,
 )
 """Tags that do not decide how pixels are decoded, but what they mean and where they lie."""
 
 
 def stack_group(layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
     """Return the group of the stack that a file's pages are, None where they are not one."""
-    levels = _stack_levels(Pages(layout, url, layout.main, kinds=MOST_KINDS))
+    levels = _stack_levels(Pages(layout, url, layout.main))
     if levels is None:
         return None
     image = levels[0].key.image
@@ -549,7 +583,7 @@ def stack_group(layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGr
 
 def _stack_levels(pages: Pages) -> list[Level] | None:
     """Return the levels of a stack, None where pages or their smaller versions disagree."""
-    if (pages.kind < 0).any() or any(image.is_mask for image in pages.images):
+    if any(image.is_mask for image in pages.images):
         return None
     is_reduced = np.array([image.is_reduced for image in pages.images])[pages.kind]
     mains = np.flatnonzero(~is_reduced)
@@ -557,8 +591,9 @@ def _stack_levels(pages: Pages) -> list[Level] | None:
     if len(mains) < FEWEST or mains[0] != 0 or (steps != steps[0]).any():
         return None
     # all pages lie at the same place and mean the same, byte for byte
-    images = [pages.images[kind] for kind in dict.fromkeys(pages.kind[mains].tolist())]
-    if len({tuple(pages.layout.raw(image.ifd, tag) for tag in SAME) for image in images}) > 1:
+    images = [pages.image_of(kind) for kind in dict.fromkeys(pages.kind[mains].tolist())]
+    layout = pages.layout
+    if len({tuple(layout.tag_digest(image.ifd, tag) for tag in SAME) for image in images}) > 1:
         return None
     full = _stack_level(pages, mains)
     below = None if full is None else _below(pages, mains, int(steps[0]))
@@ -581,14 +616,14 @@ def _stack_level(pages: Pages, numbers: Numbers, main: TiffImage | None = None) 
 
 def _below(pages: Pages, mains: Numbers, step: int) -> list[Level] | None:
     """Return the smaller versions of a stack: pages that follow each page, then SubIFDs; None where they disagree."""
-    main = pages.images[int(pages.kind[mains[0]])]
+    main = pages.image_of(int(pages.kind[mains[0]]))
     levels = [_stack_level(pages, mains + number, main) for number in range(1, step)]
     subs = pages.sub_ifds(mains)
     if subs is None:
         return None
     for column in subs.T:
-        below = Pages(pages.layout, pages.url, column.tolist(), kinds=MOST_KINDS)
-        if (below.kind < 0).any() or not all(image.is_reduced and not image.is_mask for image in below.images):
+        below = Pages(pages.layout, pages.url, column.tolist())
+        if not all(image.is_reduced and not image.is_mask for image in below.images):
             return None
         levels.append(_stack_level(below, np.arange(len(below)), main))
     agreed = [level for level in levels if level is not None]

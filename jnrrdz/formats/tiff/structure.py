@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 from typing import Any, NamedTuple
 
@@ -53,6 +54,9 @@ SHARED, SHARES = 1 << 26, 8
 
 HEAD = 32 * 1024
 """Bytes at the start of a source, read once: most headers are there, and need no further call."""
+
+DIGEST = 16
+"""Bytes of a digest: two different values have one with a chance of 2**-64."""
 
 FEW = 64
 """Values that are unpacked without an array, which costs several times what they do."""
@@ -104,6 +108,7 @@ class TiffLayout:
         self._head = head = read(0, min(HEAD, size))
         self._stored: dict[int, bytes] = {}
         self._ifds: dict[int, Ifd] = {}
+        self._digests: dict[tuple[int, int], bytes] = {}
         self.size = size
         self._segments_left = size + MAX_UNLISTED
         self.name = name
@@ -331,6 +336,21 @@ class TiffLayout:
         """Return a tag's values as they are stored."""
         entry = ifd.entries.get(tag)
         return None if entry is None else self._data(ifd, entry, entry.nbytes)
+
+    def tag_digest(self, ifd: Ifd, tag: int) -> bytes | None:
+        """Return what a tag's values are compared by, None where the tag is absent."""
+        entry = ifd.entries.get(tag)
+        if entry is None or entry.nbytes <= self.room:
+            return self.raw(ifd, tag)
+        return self.digest(entry.position, entry.nbytes)
+
+    def digest(self, position: int, nbytes: int) -> bytes:
+        """Return a digest of values, which are read once however many directories share them."""
+        place = position, nbytes
+        if place not in self._digests:
+            values = self.exactly(position, nbytes, "IFD value")
+            self._digests[place] = blake2b(values, digest_size=DIGEST).digest()
+        return self._digests[place]
 
     def text(self, ifd: Ifd, tag: int) -> str | None:
         """Return a text tag up to its first NUL, as UTF-8 or else Latin-1."""

@@ -98,7 +98,6 @@ TIFFFILE_ERRORS = (
 )
 """What tifffile raises at headers that it did not expect."""
 
-MOST_KINDS = 64
 MAX_PLANES = 1 << 24
 ORDINARY = {"uniform", "generic", "geotiff", ""}
 """tifffile's names for files that are of no such format."""
@@ -243,7 +242,7 @@ def _paged(file: _File, level: Any, image: TiffImage, planes: int, main: TiffIma
     if file.kind in CORRECTED or any(page.offset == 0 for page in there):
         gathered = _corrected(file, there, image, main)
     else:
-        stored = Pages(file.layout, file.url, [page.offset for page in there], kinds=MOST_KINDS)
+        stored = Pages(file.layout, file.url, [page.offset for page in there])
         alike = stored.gathered(np.arange(len(stored)), main)
         if isinstance(alike, str):
             raise UnsupportedError(f"pages of one series that differ: {alike}", url=file.url, field="IFD")
