@@ -34,6 +34,7 @@ from jnrrdz.cli.options import (
     console_options,
     folder_made,
     form_options,
+    if_any_option,
     json_option,
     planned_manifests,
 )
@@ -42,6 +43,7 @@ from jnrrdz.options import CubeOptions, WriteOptions, with_choices
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
+    from jnrrdz.commands.refresh import Refreshed
     from jnrrdz.commands.verify import Verification
 
 EPILOG = """\b
@@ -168,22 +170,25 @@ REFRESH_EPILOG = """\b
 Examples:
   jnrrdz refresh manifests/*.json
   jnrrdz refresh --dry-run year.parquet
+  jnrrdz refresh --prune --if-any s3://bucket/manifests/
 """
 
 
 @click.command(epilog=REFRESH_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="REFS...", type=click.Path())
 @click.option("--dry-run", is_flag=True, help="Say what changed, and write nothing.")
+@click.option("--prune", is_flag=True, help="Take out sources that are gone; a manifest of nothing else is removed.")
+@if_any_option
 @click.option("-j", "--jobs", type=click.IntRange(1, 1024), default=32, show_default=True, help="Sources at a time.")
 @json_option
 @access_options()
 @console_options
 @console_of
-def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, **options: Any) -> None:
+def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: bool, **options: Any) -> None:
     """Compare the sources of each manifest (REFS) with what it records, and scan again those that changed.
 
     A manifest whose sources are as they were is left alone.  In a merged one, only the changed members are
-    scanned, and each must have kept its form.
+    scanned, and each must have kept its form.  A source that is gone is an error without --prune.
     """
     from jnrrdz.commands.refresh import refresh as run  # noqa: PLC0415  see the package
 
@@ -191,17 +196,28 @@ def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, **option
         made = run(name, access=reach.access(name), **options)
         if console.as_json:
             changed = [hidden(url) for url in made.changed]
-            told = {"sources": made.sources, "changed": changed, "written": bool(changed) and not options["dry_run"]}
-            console.tell_json(name, told)
-        verb = "changed" if options["dry_run"] else "scanned again"
-        console.note(
-            f"{name}: {f'{len(made.changed)} of {made.sources} sources {verb}' if made.changed else 'as it was'}"
-        )
+            gone = [hidden(url) for url in made.gone]
+            is_written = bool(changed or gone) and not options["dry_run"]
+            told = {"sources": made.sources, "changed": changed, "gone": gone}
+            console.tell_json(name, told | {"written": is_written, "removed": made.removed and is_written})
+        console.note(f"{name}: {_renewal(made, dry_run=options['dry_run'])}")
 
-    found = reach.sources(names, MANIFESTS)
+    found = reach.sources(names, MANIFESTS, may_be_empty=if_any)
     failed = console.each(found, renew)
     step_summary(f"jnrrdz refresh: {counts(manifest=len(found))}, {failed} failed", console.failures)
     console.end(failed, len(found))
+
+
+def _renewal(made: "Refreshed", *, dry_run: bool) -> str:
+    """Return what became of a manifest."""
+    if made.removed:
+        return f"{'would be removed' if dry_run else 'removed'}, its source is gone"
+    parts = []
+    if made.changed:
+        parts.append(f"{len(made.changed)} of {made.sources} sources {'changed' if dry_run else 'scanned again'}")
+    if made.gone:
+        parts.append(f"{len(made.gone)} of {made.sources} sources {'gone' if dry_run else 'taken out, gone'}")
+    return ", ".join(parts) or "as it was"
 
 
 VERIFY_EPILOG = """\b
@@ -217,6 +233,7 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="REFS|SRC...", type=click.Path())
 @click.option("--deep", is_flag=True, help="Read every chunk instead of a few, and compare every checksum.")
 @click.option("--drift", is_flag=True, help="Compare only the sources' size and ETag with the recorded ones.")
+@if_any_option
 @click.option(
     "--shard", type=Shard(), default="1/1", metavar="I/N", help="Look at the part I of N of a large manifest."
 )
@@ -225,7 +242,7 @@ Examples:
 @access_options()
 @console_options
 @console_of
-def verify(console: Console, /, names: Sequence[str], *, reach: Reach, **options: Any) -> None:
+def verify(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: bool, **options: Any) -> None:
     """Tell whether manifests (REFS) still say what is in their sources.
 
     It compares the manifest with the state of every source, with its size and with the file's own tables, and
@@ -250,7 +267,7 @@ def verify(console: Console, /, names: Sequence[str], *, reach: Reach, **options
         verdict = "fine" if result.ok else counted(len(result.findings), "finding")
         console.note(f"{result.refs}: {verdict} ({', '.join(parts)})")
 
-    found = reach.sources(names, MANIFESTS_FIRST)
+    found = reach.sources(names, MANIFESTS_FIRST, may_be_empty=if_any)
     failed = console.each(found, look)
     rows = [(each.refs, one.kind, one.place, one.message) for each in results for one in each.findings]
     wrong = [(refs, f"{kind}: {place}: {message}") for refs, kind, place, message in rows]

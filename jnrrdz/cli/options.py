@@ -65,13 +65,19 @@ class Reach:
         links = [link.partition("://")[0] for link in url.split("::")[1:] if link.startswith(S3)]
         return {links[0]: given} if links else None
 
-    def sources(self, names: Sequence[str], wanted: str) -> list[str]:
-        """Return what the names of a command stand for: files, folders, patterns, lists, each resolved."""
+    def sources(self, names: Sequence[str], wanted: str, *, may_be_empty: bool = False) -> list[str]:
+        """Return what the names of a command stand for: files, folders, patterns, lists, each resolved.
+
+        Names of nothing are an error, unless they `may_be_empty`.
+        """
+        if may_be_empty:
+            names = [name for name in names if _may_be_there(name)]
         if wanted in {IMAGES, BOTH} and all(map(_is_one_image, names)):
             return list(dict.fromkeys(names))
         from jnrrdz.batches.selection import Wanted, resolve  # noqa: PLC0415  see the package
 
-        return [found.url for found in resolve(names, Wanted(wanted), self.options)]
+        found = resolve(names, Wanted(wanted), self.options, may_be_empty=may_be_empty)
+        return [each.url for each in found]
 
     def source(self, name: str) -> str:
         """Return the one source or manifest that a name stands for."""
@@ -86,6 +92,12 @@ class Reach:
         are_all_http = bool(names) and all(origin(name) is not None for name in names)
         own = next(filter(None, map(self.options, names)), None)
         return Access(self.allow, own, None if are_all_http else self.given(), self.templates or None)
+
+
+def _may_be_there(name: str) -> bool:
+    """Whether a name is no local path of nothing: a pattern, a list, or what is elsewhere is looked for."""
+    path = local_path(name)
+    return path is None or bool(set(name) & set("*?[@-")) or Path(path).exists()
 
 
 _ENDINGS = tuple(ending for fmt in SOURCES for ending in fmt.endings if not fmt.is_directory)
@@ -165,6 +177,8 @@ STDOUT = "-"
 
 FORM = ("format", "single_range", "relative", "keep_query", "overwrite")
 """What the options of `form_options` are called."""
+
+if_any_option = click.option("--if-any", is_flag=True, help="End well where REFS are not there, or hold no manifest.")
 
 ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
 ONE = (*ENDINGS.values(), ".parq")

@@ -15,14 +15,17 @@ from jnrrdz import api
 from jnrrdz.commands.verify import JOBS, states
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_members
+from jnrrdz.core.cube import TIME
 from jnrrdz.core.large_refs import Spool
+from jnrrdz.core.prune import pruned
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
-from jnrrdz.manifests.manifest import Manifest, form_module, manifest_form
+from jnrrdz.manifests.manifest import Manifest, form_module, manifest_form, remove
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import Access, AccessChoices, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
+from jnrrdz.sources.base import is_absent
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
 from jnrrdz.store.sources import SourcePool
@@ -37,7 +40,14 @@ class Refreshed:
     sources: int
     """How many sources the manifest has."""
     changed: tuple[str, ...]
-    """The sources that are not what they were; where there are none, nothing was written."""
+    """The sources that are not what they were."""
+    gone: tuple[str, ...] = ()
+    """The sources that are not there any more, and were taken out.
+
+    Where none changed and none is gone, nothing was written.
+    """
+    removed: bool = False
+    """Whether the manifest itself was removed, since nothing else is in it."""
 
     __repr__ = record_repr
 
@@ -46,6 +56,7 @@ def refresh(
     refs: str | os.PathLike[str],
     *,
     dry_run: bool = False,
+    prune: bool = False,
     jobs: int = JOBS,
     access: Access | None = None,
     **choices: Unpack[AccessChoices],
@@ -58,6 +69,9 @@ def refresh(
         The path or URL of a manifest.
     dry_run
         Only tell what changed: nothing is scanned and nothing is written.
+    prune
+        Take out sources that are not there any more: of a stack their members, of a cube their chunks and times of
+        which nothing is left, and a manifest of a single file itself.
     jobs
         How many sources are asked for their state at once.
     access
@@ -73,16 +87,26 @@ def refresh(
         )
     manifest = api.open_store(name, access=reach).manifest
     pool = SourcePool(manifest, options=reach.source_options, allow=reach.allow, opener=open_source)
-    changed = _changed(manifest, pool, jobs)
-    if changed and not dry_run:
+    changed, gone = _changed(manifest, pool, jobs, prune=prune)
+    is_removed = bool(gone) and not _is_joined(manifest) and manifest.sources[0].url in gone
+    if (changed or gone) and not dry_run:
         try:
-            _write(name, manifest, changed, reach)
+            if is_removed:
+                remove(name, reach.storage_options)
+            else:
+                _write(name, manifest, changed, gone, reach)
         except JnrrdzError as error:
             raise error.at(url=name) from error.__cause__
-    return Refreshed(name, len(manifest.sources), tuple(changed))
+    return Refreshed(name, len(manifest.sources), tuple(changed), tuple(gone), is_removed)
 
 
-def _write(name: str, manifest: Manifest, changed: Sequence[str], access: Access) -> None:
+def _is_joined(manifest: Manifest) -> bool:
+    """Whether a manifest is of several files put together."""
+    own = manifest.documents.own()
+    return "concat_dim" in own or bool(own.get("cube"))
+
+
+def _write(name: str, manifest: Manifest, changed: Sequence[str], gone: Sequence[str], access: Access) -> None:
     """Write what the manifest should say now: the files of references that changed, else all of it."""
     origin = {name: value for name, value in manifest.documents.own().items() if name in ORIGIN}
     form = WriteOptions(
@@ -92,22 +116,28 @@ def _write(name: str, manifest: Manifest, changed: Sequence[str], access: Access
         overwrite=True,
         target_options=access.storage_options,
     )
-    if "concat_dim" not in origin:
+    if not _is_joined(manifest):
         api.write(_scanned_again(manifest, origin, access), name, form)
         return
-    options, dim = _scan_options(origin), str(origin["concat_dim"])
+    is_cube = bool(origin.get("cube"))
+    dim = TIME if is_cube else str(origin["concat_dim"])
+    options = _scan_options(origin) if changed else ScanOptions()
     with closing(Spool(tempfile.TemporaryFile)) as spool:
         members: dict[str, tuple[str, VirtualGroup]] = {}
         for url in changed:
             place, member = _scan(manifest, url, options, access)
             members[url] = (place, member.with_refs(spool.keep))
-        if manifest.form == "parquet" and all(_is_of_itself(*member) for member in members.values()):
+        if manifest.form == "parquet" and not gone and all(_is_of_itself(*member) for member in members.values()):
             spelt = {url: moved(member, {place: url}) for url, (place, member) in members.items()}
             renewed = with_members(group_from_manifest(manifest, as_spelt=True), spelt, dim)
             if form_module("parquet").renew(renewed, manifest, form):
                 return
         group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
-        api.write(with_members(group, dict(members.values()), dim).group, name, form)
+        if gone:
+            group = pruned(group, (_place(manifest, url, access) for url in gone), dim, is_cube=is_cube)
+        if members:
+            group = with_members(group, dict(members.values()), dim).group
+        api.write(group, name, form)
 
 
 def _is_of_itself(place: str, member: VirtualGroup) -> bool:
@@ -115,15 +145,38 @@ def _is_of_itself(place: str, member: VirtualGroup) -> bool:
     return not place.endswith("/") and named_urls(member) == {place}
 
 
-def _changed(manifest: Manifest, pool: SourcePool, jobs: int) -> list[str]:
-    """Return the sources that are not as they were; containers count, since only their listing could tell."""
+def _changed(manifest: Manifest, pool: SourcePool, jobs: int, *, prune: bool) -> tuple[list[str], list[str]]:
+    """Return the sources that are not as they were, and those that are not there any more.
+
+    Containers count as changed, since only their listing could tell.
+    """
     findings = states(manifest, pool, (), jobs).findings
-    gone = next((finding for finding in findings if finding.kind != "drift"), None)
-    if gone is not None:
-        raise UnrepresentableError(f"{gone.message}; it cannot be scanned again", url=gone.place)
+    changed, gone = [], []
+    for finding in findings:
+        if finding.kind == "drift":
+            changed.append(finding.place)
+        elif not _is_gone(pool, finding.place):
+            raise UnrepresentableError(f"{finding.message}; it cannot be scanned again", url=finding.place)
+        elif prune:
+            gone.append(finding.place)
+        else:
+            raise UnrepresentableError(
+                f"{finding.message}; it cannot be scanned again; --prune (prune=True) takes out what is gone",
+                url=finding.place,
+            )
     trees = list(manifest.trees)
     # what changed in a container is scanned with it
-    return [finding.place for finding in findings if not finding.place.startswith(tuple(trees) or ("\0",))] + trees
+    outside = [url for url in changed if not url.startswith(tuple(trees) or ("\0",))]
+    return outside + trees, gone
+
+
+def _is_gone(pool: SourcePool, url: str) -> bool:
+    """Whether a source is not there any more, and nothing else is wrong with it."""
+    try:
+        pool.opened(url).check()
+    except JnrrdzError as error:
+        return is_absent(error)
+    return False
 
 
 def _scan_options(origin: Mapping[str, Any]) -> ScanOptions:
@@ -151,12 +204,17 @@ def _scanned_again(manifest: Manifest, origin: Mapping[str, Any], access: Access
     return VirtualGroup(scanned.children, scanned.attributes, scanned.sources, origin)
 
 
-def _scan(manifest: Manifest, url: str, options: ScanOptions, access: Access) -> tuple[str, VirtualGroup]:
-    """Return where a source of a manifest is, and what is there now."""
+def _place(manifest: Manifest, url: str, access: Access) -> str:
+    """Return where a source of a manifest is."""
     trust = manifest.trust(access.allow)
     if trust is None:
         raise UnsupportedError("this is a scanned image, not a manifest")
     place = trust.resolve(url)
-    place = f"{place.rstrip('/')}/" if url.endswith("/") else place
+    return f"{place.rstrip('/')}/" if url.endswith("/") else place
+
+
+def _scan(manifest: Manifest, url: str, options: ScanOptions, access: Access) -> tuple[str, VirtualGroup]:
+    """Return where a source of a manifest is, and what is there now."""
+    place = _place(manifest, url, access)
     reach = Access(access.allow, access.source_options, named_by=manifest.url or "")
     return place, scanning.scan(place, options, reach).group

@@ -19,7 +19,8 @@ from typing import Any
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.zarr2 import is_osml_version_2
 from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.manifests import atomic
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
 from jnrrdz.manifests.trust import Trust
@@ -190,6 +191,20 @@ def write_form(group: VirtualGroup, target: str, options: WriteOptions) -> None:
     if options.single_range and group.origin:
         group = replace(group, origin={**group.origin, "single_range": True})
     form_module(name).write(group, target, options)
+
+
+def remove(target: str, storage_options: Options = None) -> None:
+    """Remove a manifest of JSON or Parquet; an Icechunk repository has a history, which stays its owner's."""
+    form = manifest_form(target)
+    if form == "icechunk":
+        raise UnrepresentableError("an Icechunk repository without any source; remove it yourself", url=target)
+    if form == "parquet":
+        form_module(form).remove(target, storage_options)
+        return
+    place = atomic.locate(target, storage_options)
+    if place.kind == "file" and is_manifest(place.head()):
+        folder, _, name = place.path.rpartition("/")
+        replace(place, path=folder or "/").remove([name])
 
 
 # Reading

@@ -75,6 +75,19 @@ def write(
             _replace(place, work, older, metadata, record_size)
 
 
+def remove(target: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    """Remove a manifest: its own files, and its directory where nothing else is in it."""
+    place = atomic.locate(target, storage_options)
+    older = _older(place, overwrite=True)
+    if older is None:
+        return
+    place.remove([METADATA])  # without it nobody reads the others
+    place.remove(sorted(older.listed))
+    if place.is_local:
+        with suppress(OSError):  # others have something there
+            os.rmdir(place.path)  # noqa: PTH106  a path of fsspec's
+
+
 # Its place, and the manifest that it replaces
 
 
