@@ -198,7 +198,7 @@ def open_store(
     options: ScanOptions | None = None,
     access: Access | None = None,
     virtual_levels: int = 0,
-    downsample: str = "average",
+    downsample: str | None = None,
     **choices: Unpack[OpenChoices],
 ) -> "ReferenceStore":
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
@@ -216,7 +216,8 @@ def open_store(
     virtual_levels
         So many coarser levels are computed for every image that has none.
     downsample
-        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`.
+        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`;
+        by default `mode` for labels and palettes, `average` for all others.
     **choices
         Members of `Access` and `ScanOptions`, in place of the records or beside them.
     """
@@ -244,7 +245,7 @@ def open_group(
     options: ScanOptions | None = None,
     access: Access | None = None,
     virtual_levels: int = 0,
-    downsample: str = "average",
+    downsample: str | None = None,
     **choices: Unpack[OpenChoices],
 ) -> "zarr.Group":
     """Return the root group of a manifest (or of a source scanned now), read-only.

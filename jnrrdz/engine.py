@@ -115,4 +115,4 @@ def _open(filename_or_obj: Any, options: dict[str, Any]) -> "Opened | ReferenceS
         return found
     from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which others do not need
 
-    return with_pyramids(found.store, levels.get("virtual_levels", 0), levels.get("downsample", "average"))
+    return with_pyramids(found.store, levels.get("virtual_levels", 0), levels.get("downsample"))

@@ -8,6 +8,7 @@ https://virtualizarr.readthedocs.io/en/stable/api/developer.html
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from zarr.storage import MemoryStore
 
 from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.images import ImageTree
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.written_refs import (
@@ -58,16 +60,16 @@ class Parser:
         """Return the manifest store of one source: of the named group, or of the first one that holds an image."""
         (options,) = with_choices(self.choices, ScanOptions())
         root = scan(url, options.whole_tiles(), storage_options=self.storage_options)
-        chosen = root
-        for name in self.group.strip("/").split("/") if self.group else ():
-            child = chosen.children.get(name)
-            if not isinstance(child, VirtualGroup):
-                there = [at for at, node in root.walk() if isinstance(node, VirtualGroup)]
-                message = f"no such group; there are {', '.join(there[:9]) or 'none'}"
-                raise JnrrdzError(message, url=url, field=self.group)
-            chosen = child
-        while self.group is None and not any(isinstance(child, VirtualArray) for child in chosen.children.values()):
-            chosen = next(child for child in chosen.children.values() if isinstance(child, VirtualGroup))
+        if self.group is None:
+            choice = ImageTree.of_group(root).choice()
+            choice.warn((str(Path(__file__).parent),))
+            chosen = root.at(choice.path)
+        else:
+            chosen = root.at(self.group.strip("/"))
+        if not isinstance(chosen, VirtualGroup):
+            there = [at for at, node in root.walk() if isinstance(node, VirtualGroup)]
+            message = f"no such group; there are {', '.join(there[:9]) or 'none'}"
+            raise JnrrdzError(message, url=url, field=self.group)
         chosen = VirtualGroup(chosen.children, chosen.attributes, root.sources)
         return to_manifest_store(chosen, registry, single_range=self.single_range)
 

@@ -147,7 +147,11 @@ Examples:
     help="How each tile is compressed.",
 )
 @click.option("--levels", type=click.IntRange(1), default=1, show_default=True, help="Levels, the full one included.")
-@click.option("--method", type=click.Choice(METHODS), default="average", show_default=True, help="How levels are made.")
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    help="How levels are made; by default mode for labels and palettes, average for all others.",
+)
 @click.option(
     "--factors",
     type=SIZES,

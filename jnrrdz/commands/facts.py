@@ -17,7 +17,7 @@ from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.georeference import AFFINE_NUMBERS, geo_transform
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import Verdict, of_all, verdicts
-from jnrrdz.core.zarr_json import ZARR_JSON
+from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
@@ -116,9 +116,14 @@ class Node:
     @property
     def nodata(self) -> Any:
         """The value of missing pixels, None where there is none."""
-        if "_FillValue" in self.attributes:
-            return self.document.get("fill_value")
-        return self.attributes.get("nodata")
+        if self.data_type not in DATA_TYPES:
+            return self.attributes.get("_FillValue")
+        dtype = np.dtype(self.data_type)
+        try:
+            missing = missing_value(self.attributes, dtype)
+        except MalformedError:
+            return None
+        return self.attributes.get("nodata") if missing is None else encode_fill(missing, dtype)
 
 
 def as_object(value: Any) -> Json:
@@ -134,11 +139,7 @@ class Facts:
         documents = manifest.documents.nodes().items()
         self.nodes = {path: Node(path, document, manifest.arrays.get(path)) for path, document in documents}
         self._records = manifest.records
-        self._levels: dict[str, int] = {}
-        for path, node in self.nodes.items():
-            layout = as_object(node.attributes.get("multiscales")).get("layout")
-            for number, entry in enumerate(layout if isinstance(layout, list) else ()):
-                self._levels[f"{path}/{as_object(entry).get('asset')}".lstrip("/")] = number
+        self.images = manifest.documents.images()
 
     def arrays(self) -> Iterator[Node]:
         """Yield the arrays that have axes; scalars (the grid mapping) carry attributes only."""
@@ -146,13 +147,7 @@ class Facts:
 
     def level(self, path: str) -> int:
         """Return which level of a pyramid a node is or belongs to, 0 outside of any."""
-        while path and path not in self._levels:
-            path = path.rpartition("/")[0]
-        return self._levels.get(path, 0)
-
-    def pyramid(self, group: str) -> str:
-        """Return the group that holds the levels of which a group is one; itself where it is none."""
-        return group.rpartition("/")[0] if group in self._levels else group
+        return self.images.level(path)
 
     def said(self, node: Node) -> Json:
         """Return the attributes of a node, and those of the groups above it: the nearest one counts."""

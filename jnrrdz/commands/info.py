@@ -10,10 +10,10 @@ import binascii
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from jnrrdz.commands.facts import BANDS, PLANE, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
+from jnrrdz.commands.facts import BANDS, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
@@ -136,20 +136,8 @@ def array_facts(facts: Facts, node: Node) -> Json:
 
 def image_facts(facts: Facts) -> list[Json]:
     """Return what each image is: where it lies, when it was taken, its bands, its levels."""
-    return [_image(facts, nodes) for nodes in _images(facts)]
-
-
-def _images(facts: Facts) -> Iterator[list[Node]]:
-    """Yield each image: its array at every level, the finest first; no masks, no coordinates."""
-    groups: dict[tuple[str, str], list[Node]] = {}
-    for node in facts.arrays():
-        parent, _, name = node.path.rpartition("/")
-        if len(node.shape) < len(PLANE) or name == "mask":
-            continue
-        home = facts.pyramid(parent)
-        groups.setdefault((home, name), []).append(node)
-    for nodes in groups.values():
-        yield sorted(nodes, key=lambda node: facts.level(node.path))
+    images = facts.images.images()
+    return [_image(facts, [facts.nodes[level.path] for level in image.levels]) for image in images]
 
 
 def _image(facts: Facts, levels: Sequence[Node]) -> Json:

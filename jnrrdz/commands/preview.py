@@ -27,7 +27,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.georeference import geo_transform
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
-from jnrrdz.manifests.documents import below, choice, no_such_group
+from jnrrdz.manifests.documents import no_such_group
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
 from jnrrdz.store.group import reference_array
@@ -144,7 +144,7 @@ def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
     try:
         if how.group is None and (segments := _segments(store)):
             return Picture(_laid_out(store, segments, how))
-        path = choice(store.manifest.documents).path if how.group is None else how.group.strip("/")
+        path = store.manifest.documents.images().choice().path if how.group is None else how.group.strip("/")
         return Picture(_upright(_drawn(store, path, how, None).rgba(how.stretch), store, path))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         # attributes are the manifest's own words: colours that are none, places that are no numbers
@@ -171,18 +171,14 @@ class _Image(Node):
 
     @classmethod
     def of(cls, store: ReferenceStore, place: str) -> "_Image":
-        """Return the picture among the arrays of a group: the one with the most rows and columns."""
+        """Return the picture among the arrays of a group."""
         if not store.manifest.documents.node(place):
             raise no_such_group(store.manifest.documents, place, str(store))
-        found = below(store.manifest.documents, place).items()
-        images = [
-            cls(path, dict(node))
-            for path, node in found
-            if node.get("node_type") == "array" and len(node["shape"]) > 1 and path.rpartition("/")[2] != "mask"
-        ]
-        if not images:
+        found = store.manifest.documents.images().images_in(place)
+        if not found:
             raise UnsupportedError("nothing to show: no array of two axes or more", url=str(store), field=place or "/")
-        return max(images, key=lambda image: image.plane_shape[0] * image.plane_shape[1])
+        path = found[0].path
+        return cls(path, dict(store.manifest.documents.node(path)))
 
     @property
     def place(self) -> str:
@@ -227,7 +223,8 @@ def _drawn(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[i
     size = shape or _scaled(full, min(1.0, how.size / max(full)))
     image = _level(store, finest, size)
     meaning = _Meaning.of(store, finest, how)
-    average = meaning.kind != "palette"
+    method = store.manifest.documents.images().level_method(finest.path)
+    average = meaning.kind != "palette" and method == "average"
     view = meaning.view(store, image)
     if how.most_bytes is not None and cost(view, meaning.bands, size) > how.most_bytes:
         raise UnsupportedError(f"a picture takes more than {how.most_bytes} bytes", url=str(store), field=path or "/")
@@ -252,17 +249,9 @@ def _hidden(store: ReferenceStore, image: _Image, size: tuple[int, int]) -> NDAr
 
 def _level(store: ReferenceStore, finest: _Image, shape: tuple[int, int]) -> _Image:
     """Return the coarsest level of an image that has as many rows and columns as are asked for."""
-    parent, _, own = finest.place.rpartition("/")
-    scales = store.manifest.documents.node(parent).get("attributes", {}).get("multiscales", {})
-    layout = scales.get("layout", []) if isinstance(scales, dict) else []
-    assets = [level["asset"] for level in layout if isinstance(level, dict) and isinstance(level.get("asset"), str)]
     best = finest
-    for asset in assets if own in assets else []:
-        path = f"{parent}/{asset}/{finest.path.rpartition('/')[2]}".strip("/")
-        node = store.manifest.documents.node(path)
-        if node.get("node_type") != "array":
-            continue  # computed, or of another kind
-        image = _Image(path, dict(node))
+    for level in store.manifest.documents.images().levels(finest.path):
+        image = _Image(level.path, dict(store.manifest.documents.node(level.path)))
         if image.names != finest.names or _others(image) != _others(finest):
             continue
         rows, columns = image.plane_shape
@@ -457,9 +446,9 @@ def _segments(store: ReferenceStore) -> list[_Segment]:
     headers = {path: nitf_header(node.get("attributes", {})) for path, node in nodes.items()}
     places = nitf_places({path: header for path, header in headers.items() if header is not None})
     found = []
+    images = store.manifest.documents.images()
     for path, (row, column) in places.items() if len(places) > 1 else ():
-        finest = f"{path}/0".lstrip("/")
-        place = finest if nodes.get(finest, {}).get("node_type") == "group" else path
+        place = images.choice(path).path
         found.append(_Segment(place, row, column, _Image.of(store, place).plane_shape))
     return found
 

@@ -13,6 +13,8 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from jnrrdz.core.zarr_json import missing_value
+
 STRIP = 32 << 20
 """Bytes of an array that are read at once, where its chunks are no larger."""
 
@@ -62,7 +64,7 @@ def thinned(view: View, numbers: Sequence[int], shape: tuple[int, int], *, avera
     means = rows.shape[1] * columns.shape[1] > 1 or array.dtype.kind == "c"
     data = np.zeros((len(bands), *shape), np.float64 if means else array.dtype)
     there = np.zeros(data.shape, bool)
-    fill = array.fill_value if array.attrs.get("_FillValue") is not None else None
+    fill = missing_value(array.attrs.asdict(), array.dtype)
     across = _Selection.of(columns, array.chunks[view.columns])
     for targets, places in _strips(view, rows, len(bands)):
         down = _Selection.of(places, array.chunks[view.rows])

@@ -111,8 +111,9 @@ def _planned(pixels: Pixels, options: TileOptions) -> Run:
     dtype = pixels.dtype.newbyteorder("=")
     packer = Packer(dtype, options.endian, options.compression, padding_of(pixels.fill_value))
     packer.most_bytes(levels[0].tile)
-    Downsampling(options.method, factors, pixels.shape, dtype, pixels.missing)
-    return Run(pixels, levels, packer, options)
+    run = Run(pixels, levels, packer, options)
+    Downsampling(run.method, factors, pixels.shape, dtype, pixels.missing)
+    return run
 
 
 def _per_axis(numbers: Sequence[int], pixels: Pixels, field: str) -> Sizes:
@@ -186,7 +187,7 @@ def known_keys(run: Run, pattern: str | None) -> Keys:
         tiling += [
             ("levels", len(run.levels)),
             ("level_scales", [scale[0] if len(set(scale)) == 1 else _turned(scale) for scale in scales]),
-            ("downsample_method", run.options.method),
+            ("downsample_method", run.method),
         ]
     if any(level.tile != finest.tile for level in run.levels):
         tiling.append(("level_tile_sizes", [_turned(level.tile) for level in run.levels]))

@@ -22,11 +22,13 @@ import zarr
 from numpy.typing import NDArray
 
 from jnrrdz import api
+from jnrrdz.core.images import ImageTree, TreeNode
+from jnrrdz.core.zarr_json import missing_value
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
-from jnrrdz.manifests.documents import choice, no_such_group
+from jnrrdz.manifests.documents import no_such_group
 from jnrrdz.options import Access, AccessChoices, StorageOptions
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
@@ -40,7 +42,7 @@ class TileChoices(AccessChoices, total=False):
 
     compression: str
     levels: int
-    method: str
+    method: str | None
     factors: Sequence[int] | None
     endian: str
     external: bool
@@ -64,8 +66,9 @@ class TileOptions(Access):
     levels: int = 1
     """Levels of resolution, the full one included; each is made from the one before."""
 
-    method: str = "average"
-    """Makes coarser levels: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`."""
+    method: str | None = None
+    """Makes coarser levels: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`; by
+    default `mode` for labels and palettes, `average` for all others."""
 
     factors: Sequence[int] | None = None
     """How much coarser each level is along each axis: 2 along axes of space and 1 along others by default."""
@@ -124,6 +127,9 @@ class Pixels:
     header: Mapping[str, Any] | None = None
     """The keys of its own header, where it is a NRRD or JNRRD."""
 
+    level_method: str = "average"
+    """How coarser levels are made where the user names no method."""
+
 
 def open_pixels(src: str, options: TileOptions) -> Pixels:
     """Return the array of a source: the group or array that the options name, else the full-resolution image."""
@@ -139,13 +145,14 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
     )
     try:
         wanted = "" if options.group is None else options.group.strip("/")
+        images = store.manifest.documents.images()
         if options.group is None:
-            chosen = choice(store.manifest.documents)
-            chosen.warn(store.manifest.documents)
+            chosen = images.choice()
+            chosen.warn()
             wanted = chosen.path
         if wanted and not store.manifest.documents.node(wanted):
             raise no_such_group(store.manifest.documents, wanted, str(store))
-        path, array = _array_at(reference_group(store), wanted)
+        path, array = _array_at(reference_group(store), wanted, images)
         mapping = array.attrs.get("grid_mapping")
         group = reference_group(store, path)
         known = dict(group[mapping].attrs) if isinstance(mapping, str) and mapping in group else {}
@@ -158,29 +165,35 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
             lambda region: np.asarray(array[region]),
             tuple(names) if names and all(names) else usual_names(array.ndim),
             fill,
-            fill if "_FillValue" in array.attrs else None,
+            missing_value(array.attrs.asdict(), array.dtype),
             dict(array.attrs),
             known,
             (src, *(source.url for source in store.manifest.sources)),
             _header_of(store, path),
+            images.level_method(array.path),
         )
     except JnrrdzError as error:
         raise error.at(url=src) from error.__cause__
 
 
-def _array_at(root: ReferenceGroup, path: str) -> "tuple[str, zarr.Array[Any]]":
-    """Return the array at a path, or that with the most axes in the group there, behind the path of its group."""
+def _array_at(root: ReferenceGroup, path: str, images: ImageTree) -> "tuple[str, zarr.Array[Any]]":
+    """Return the array at a path, or the image of the group there; its group's path first."""
     node: Any = root[path] if path else root
     if isinstance(node, zarr.Array):
         return path.rpartition("/")[0], node
-    arrays = {name: array for name, array in node.arrays() if array.shape}
-    most = max((array.ndim for array in arrays.values()), default=0)
-    names = sorted(name for name, array in arrays.items() if array.ndim == most)
-    if not names:
+    found = images.images_in(path) or _lines_in(path, images)
+    alike = [each for each in found if len(each.shape) == len(found[0].shape)]
+    if not alike:
         raise UnsupportedError("no array in this group", field=path or "/")
-    if len(names) > 1:
-        raise UnsupportedError(f"arrays {', '.join(names)}; name one by --group", field=path or "/")
-    return path, arrays[names[0]]
+    if len(alike) > 1:
+        names = ", ".join(sorted(each.name for each in alike))
+        raise UnsupportedError(f"arrays {names}; name one by --group", field=path or "/")
+    return path, node[alike[0].name]
+
+
+def _lines_in(path: str, images: ImageTree) -> list[TreeNode]:
+    """Return the arrays of one axis in a group."""
+    return [node for node in images.children(path) if node.is_array and node.shape]
 
 
 def _header_of(store: ReferenceStore, path: str) -> Mapping[str, Any] | None:
@@ -303,7 +316,7 @@ class Coarser:
     def __init__(self, run: "Run", level: Level, stored: Stored) -> None:
         self._finer, self._level, self._packer, self._stored = run.levels[level.number - 1], level, run.packer, stored
         missing = run.pixels.missing
-        self._how = Downsampling(run.options.method, level.factors, self._finer.shape, run.packer.dtype, missing)
+        self._how = Downsampling(run.method, level.factors, self._finer.shape, run.packer.dtype, missing)
         self._how.check_shape(level.shape)
         self._kept: OrderedDict[Sizes, NDArray[Any]] = OrderedDict()
         self._lock = threading.Lock()
@@ -360,6 +373,11 @@ class Run:
     levels: tuple[Level, ...]
     packer: Packer
     options: TileOptions
+
+    @property
+    def method(self) -> str:
+        """How coarser levels are made."""
+        return self.options.method or self.pixels.level_method
 
     @property
     def tiles(self) -> int:

@@ -86,6 +86,13 @@ class VirtualGroup:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """How it came to be, as far as making it anew needs that: `options` of the scan, `concat_dim` of a stack."""
 
+    def at(self, path: str) -> "Node | None":
+        """Return the node at a path, None where there is none; itself for an empty one."""
+        node: Node | None = self
+        for name in path.split("/") if path else ():
+            node = node.children.get(name) if isinstance(node, VirtualGroup) else None
+        return node
+
     def walk(self, prefix: str = "") -> list[tuple[str, Node]]:
         """Return every node below this group with its path, parents before children."""
         nodes: list[tuple[str, Node]] = []

@@ -18,6 +18,7 @@ from jnrrdz.core.codec_table import lifted, lowered
 from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
+from jnrrdz.core.images import ImageTree
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value
 from jnrrdz.errors import MalformedError, UnrepresentableError
@@ -200,12 +201,10 @@ class Cube:
 
 def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
     """Return the group that holds the image at full resolution, the image, and where it lies."""
-    group = scene.group
-    while not any(isinstance(child, VirtualArray) for child in group.children.values()):
-        below = [child for child in group.children.values() if isinstance(child, VirtualGroup)]
-        if not below:
-            raise UnrepresentableError("no image in it", field=scene.name)
-        group = below[0]
+    choice = ImageTree.of_group(scene.group).choice()
+    group = scene.group.at(choice.path)
+    if choice.is_empty or not isinstance(group, VirtualGroup):
+        raise UnrepresentableError("no image in it", field=scene.name)
     arrays = [
         child
         for child in group.children.values()

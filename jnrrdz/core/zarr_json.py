@@ -124,6 +124,48 @@ def xarray_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
+def missing_value(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
+    """Return the value of elements that hold nothing, None where no element can have it.
+
+    `_FillValue` is a number in what was scanned, and in documents as xarray spells it;
+    `missing_value` is CF's older name.  The document's own `fill_value` is no such mark:
+    it is what chunks that are absent read as.
+    """
+    for name in ("_FillValue", "missing_value"):
+        value = attributes.get(name)
+        if isinstance(value, list | tuple) and len(value) == 1:
+            (value,) = value
+        if value is None:
+            continue
+        try:
+            return _decoded_missing(value, dtype)
+        except OverflowError:
+            return None
+        except (TypeError, ValueError, struct.error):
+            message = f"{value!r} is no {dtype.name}"
+            raise MalformedError(message, field=name) from None
+    return None
+
+
+def _decoded_missing(value: Any, dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "c" and isinstance(value, list | tuple):
+        real, imag = (_decoded_missing(part, np.dtype("f8")) for part in value)
+        return dtype.type(complex(real, imag))
+    if isinstance(value, str) and dtype.kind == "f":
+        return np.float64(_double(value)).astype(dtype)
+    if dtype.kind in "iu" and value != int(value):
+        return None
+    return dtype.type(value)
+
+
+def _double(text: str) -> float:
+    """Return the number of a text, which Zarr or xarray spelled."""
+    if text in {"NaN", "Infinity", "-Infinity"}:
+        return float(text)
+    (number,) = struct.unpack("<d", base64.b64decode(text, validate=True))
+    return float(number)
+
+
 type Separator = Literal["/", "."]
 type Where = str | tuple["Where", str | int]
 """A place in a document, spelt when an error names it."""

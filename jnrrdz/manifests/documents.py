@@ -1,4 +1,4 @@
-"""The metadata documents of a manifest: chunk keys, sources, and the image that is meant, as they say them.
+"""The metadata documents of a manifest: chunk keys and sources, as they say them.
 
 Follows the Zarr v3 core specification (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html).  Only what
 finding chunks needs is checked here; data types and codecs are zarr's business, so arrays that jnrrdz could not
@@ -8,18 +8,18 @@ write open too.  A manifest holds millions of chunk keys, so they are read in bu
 import math
 import re
 import reprlib
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import renamed
+from jnrrdz.core.images import SHOWN, ImageTree
 from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
-from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.records import record
 
 METADATA = ".zmetadata"
@@ -89,6 +89,10 @@ class Documents(dict[str, bytes]):
         """Return what the documents of all groups and arrays say, by their paths; the root's is an empty text."""
         keys = [key for key in self if key.rpartition("/")[2] == ZARR_JSON]
         return {key[: -len(ZARR_JSON) - 1]: self.parsed(key) for key in keys}
+
+    def images(self) -> ImageTree:
+        """Return the images of all groups and arrays, as the documents are now."""
+        return ImageTree.of_documents(self.nodes())
 
     def node(self, path: str) -> dict[str, Any]:
         """Return what the document of a group or array says; an empty object where there is none."""
@@ -303,7 +307,7 @@ def read_indices(text: bytes, rows: int, axes: int, separator: bytes) -> NDArray
     return value.reshape(rows, axes)
 
 
-# Which group is meant
+# Groups by name
 
 
 def below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
@@ -314,71 +318,12 @@ def below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
     return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
 
 
-class Choice(NamedTuple):
-    """The group that is opened where none is named, and the images on the way to it that are not."""
-
-    path: str
-    others: tuple[str, ...] = ()
-
-    def warn(self, documents: Documents, skipped: tuple[str, ...] = ()) -> None:
-        """Warn of what was not opened, and where there was nothing; `skipped` are folders of code that users call.
-
-        A text is said once a process, and names no file: else a loop over a thousand files would say it as often.
-        (Python's own rule forgets what it said, for xarray changes the filters of warnings while it opens.)
-        """
-        if self.others:
-            some = ", ".join(self.others[:_SHOWN]) + (", ..." if len(self.others) > _SHOWN else "")
-            text = f"{self.path} is opened, one image of {len(self.others) + 1}; the others are {some}. "
-            text += f"group={self.others[0]!r} opens another, open_datatree opens all"
-        elif not _holds_image(documents.nodes(), self.path):
-            text = f"the group {self.path or '/'} holds no image"
-        else:
-            return
-        if text in SAID:
-            return
-        SAID.add(text)
-        warnings.warn(text, ImageChoiceWarning, skip_file_prefixes=skipped)
-
-
-_SHOWN = 5
-SAID: set[str] = set()
-"""Texts that this process has warned with."""
-
-LABELS = re.compile(r"labels?|masks?|seg(mentation)?s?|ground_?truth|gt|predictions?|annotations?", re.IGNORECASE)
-"""Names of arrays and groups that say something of an image and are not the image."""
-
-
-def choice(documents: Documents, top: str = "") -> Choice:
-    """Return which group is opened of those at and below one: the finest level of the first image."""
-    nodes, path = documents.nodes(), top
-    others: list[str] = []
-    while True:
-        found = below(documents, path)
-        arrays = [node for node in found.values() if node.get("node_type") == "array"]
-        groups = [at for at, node in found.items() if node.get("node_type") == "group" and _holds_image(nodes, at)]
-        if any(len(node.get("shape", ())) > 1 for node in arrays) or not groups:
-            return Choice(path, tuple(others))
-        # the first level that the multiscales name, else the first group that is no labelling of another
-        scales = nodes.get(path, {}).get("attributes", {}).get("multiscales", {})
-        levels = scales.get("layout", []) if isinstance(scales, dict) else []
-        named = [f"{path}/{level['asset']}".lstrip("/") for level in levels if "asset" in level]
-        ranked = sorted(groups, key=lambda at: LABELS.fullmatch(at.rpartition("/")[2]) is not None)
-        path = next((name for name in named if name in groups), ranked[0])
-        others += [at for at in ranked if at != path and at not in named]
-
-
-def _holds_image(nodes: Mapping[str, Mapping[str, Any]], path: str) -> bool:
-    """Whether an array of two axes or more stands somewhere below a group."""
-    inside = f"{path}/" if path else ""
-    return any(at.startswith(inside) and len(node.get("shape", ())) > 1 for at, node in nodes.items())
-
-
 def no_such_group(documents: Documents, path: str, url: str) -> JnrrdzError:
     """Return the error for a group that is not there: it names those that are."""
     groups = [at for at, node in documents.nodes().items() if at and node.get("node_type") == "group"]
     from difflib import get_close_matches  # noqa: PLC0415  who names a group that is there needs none
 
     near = get_close_matches(path, groups, 3) or groups
-    some = ", ".join(near[:_SHOWN]) + (f" and {len(near) - _SHOWN} more" if len(near) > _SHOWN else "")
+    some = ", ".join(near[:SHOWN]) + (f" and {len(near) - SHOWN} more" if len(near) > SHOWN else "")
     there = f"there {'is' if len(near) == 1 else 'are'} {some}" if groups else "the file has no groups, so name none"
     return JnrrdzError(f"no such group; {there}", url=url, field=path or "/")

@@ -1,7 +1,8 @@
 """Levels that are not stored, computed from the finer level where they are read.
 
 A group lists such levels (core/pyramid.py); `with_virtual_levels` gives a store in which they are there, and
-`with_pyramids` lists some for every image that has none, as if its file had asked for them.  A level has its
+`with_pyramids` lists some for every image that has none, as if its file had asked for them; how they are made follows
+from the image's kind (core/images.py).  A level has its
 source's type, names and attributes, with its own place; its chunks are plain bytes.  A grid mapping comes along with
 its own affine; other scalars and coordinates beside the source are not repeated.  An image whose group holds it
 alone moves into the group `0` beside its levels, as stored pyramids stand: xarray's trees let no child have another
@@ -30,6 +31,7 @@ from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.georeference import GEO_TRANSFORM, MULTISCALES, geo_transform
+from jnrrdz.core.images import PLANE, Image, ImageTree, level_paths
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
     PER_TILE,
@@ -41,7 +43,7 @@ from jnrrdz.core.pyramid import (
     virtual_levels_attribute,
     virtual_levels_of,
 )
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps
+from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps, missing_value
 from jnrrdz.downsample import Downsampling, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
@@ -145,10 +147,11 @@ def _axis(axis: Any, factor: int) -> Any:
 
 def _complete(nodes: dict[str, Document], path: str, levels: tuple[VirtualLevel, ...]) -> None:
     """Add the levels to the multiscales of their group, by size."""
-    scales = nodes[f"{path}{ZARR_JSON}"].get("attributes", {}).get("multiscales")
-    layout = scales.get("layout") if isinstance(scales, dict) else None
-    if not isinstance(layout, list):
+    attributes = nodes[f"{path}{ZARR_JSON}"].get("attributes", {})
+    scales = attributes.get("multiscales")
+    if not isinstance(scales, dict) or not level_paths(attributes):
         return
+    layout = scales["layout"]
     for level in levels:
         transform = {"scale": [float(f) for f in level.factors], "translation": [0.0] * len(level.factors)}
         layout.append({"asset": level.name, "derived_from": level.source, "transform": transform})
@@ -193,7 +196,7 @@ class LevelChunks:
         document = stored.manifest.documents.node(self.source)
         facts = array_from_json(document)
         self._document, self._facts, self._level = document, facts, level
-        missing = facts.fill_value if "_FillValue" in facts.attributes else None
+        missing = missing_value(facts.attributes, facts.dtype)
         self._how = Downsampling(level.method, level.factors, facts.shape, facts.dtype, missing)
         self._how.check_shape(level.shape)
         grid = tuple(-(-size // step) for size, step in zip(level.shape, level.chunks, strict=True))
@@ -421,19 +424,20 @@ def _buffer(data: bytes, prototype: BufferPrototype | None, byte_range: ByteRequ
 
 
 FINEST = "0"
-PLANE = ("y", "x")
 LEAST_CHUNK = 256
 """Rows and columns of a level's chunk, where its source has thinner ones (strips)."""
 
 
-def with_pyramids(store: ReferenceStore, levels: int, method: str = "average") -> ReferenceStore:
-    """Return a store in which every image without coarser levels has some, computed where they are read.
+def with_pyramids(store: ReferenceStore, levels: int, method: str | None = None) -> ReferenceStore:
+    """Return a store in which every image without coarser levels has computed ones.
 
-    Level n halves rows and columns n times, and the slices of a volume that is stored in chunks of several.
+    Level n halves rows and columns n times, and the slices of a volume that is stored in
+    chunks of several.  Without a method each image has that of its kind.
     """
     if type(levels) is not int or not 0 <= levels <= MOST_LEVELS:
         raise UnsupportedError(f"{levels!r} levels; 0 to {MOST_LEVELS} can be asked for", field="virtual_levels")
-    check_method(method)
+    if method is not None:
+        check_method(method)
     found = _with_lists(store.manifest, levels, method) if levels else store.manifest
     if found is store.manifest:
         return with_virtual_levels(store)
@@ -444,7 +448,7 @@ def with_pyramids(store: ReferenceStore, levels: int, method: str = "average") -
 class PyramidStore(VirtualLevelStore):
     """A store with levels that were asked for when it was opened; it pickles as what it was made of."""
 
-    def __init__(self, listing: ReferenceStore, made_of: tuple[ReferenceStore, int, str]) -> None:
+    def __init__(self, listing: ReferenceStore, made_of: tuple[ReferenceStore, int, str | None]) -> None:
         super().__init__(listing, listed_levels(listing.manifest.documents))
         self._made_of = made_of
 
@@ -458,17 +462,21 @@ class PyramidStore(VirtualLevelStore):
     __hash__ = object.__hash__
 
 
-def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
+def _with_lists(manifest: Manifest, levels: int, method: str | None) -> Manifest:
     nodes = _nodes(manifest.documents)
-    folders = [key[: -len(ZARR_JSON)] for key, node in nodes.items() if node.get("node_type") == "group"]
-    images = {folder: image for folder in folders if (image := _image(nodes, folder)) is not None}
-    if not images:
-        return manifest
+    tree = manifest.documents.images()
     documents, arrays = dict(manifest.documents), dict(manifest.arrays)
-    for folder, (name, array) in images.items():
-        listed = _levels(name, array, levels, method)
+    is_changed = False
+    for image in tree.images():
+        node = image.finest
+        array = manifest.documents.node(node.path)
+        if not _is_single(tree, image):
+            continue
+        listed = _levels(node.name, array, levels, method or image.level_method)
         if not listed:
             continue
+        is_changed = True
+        folder = f"{node.parent}/".lstrip("/")
         _move(folder, nodes, documents, arrays)
         layout = [{"asset": FINEST, "transform": {"scale": [1.0] * len(array["shape"])}}]
         about = nodes[f"{folder}{ZARR_JSON}"]
@@ -476,33 +484,23 @@ def _with_lists(manifest: Manifest, levels: int, method: str) -> Manifest:
         scales = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
         document = {"attributes": {**own, **scales, **virtual_levels_attribute(listed)}}
         documents[f"{folder}{ZARR_JSON}"] = dumps(about | document).encode()
-    return replace(manifest, documents=Documents(documents), arrays=arrays)
+    return replace(manifest, documents=Documents(documents), arrays=arrays) if is_changed else manifest
 
 
-def _image(nodes: Mapping[str, Document], folder: str) -> tuple[str, Document] | None:
-    """Return the only image of a group that is no level of a pyramid; None where there is none."""
-    above = folder.rstrip("/").rpartition("/")[0]
-    parent = nodes.get(f"{above}/{ZARR_JSON}" if above else ZARR_JSON, {})
-    if folder and "multiscales" in (parent.get("attributes") or {}):
-        return None
-    below = {key[len(folder) :] for key in nodes if key.startswith(folder)}
-    if any(name.count("/") > 1 or nodes[folder + name].get("node_type") == "group" for name in below - {ZARR_JSON}):
-        return None
-    found = [(name.partition("/")[0], nodes[folder + name]) for name in below if "/" in name]
-    images = [(name, array) for name, array in found if _plane(array) is not None]
-    return images[0] if len(images) == 1 else None
-
-
-def _plane(array: Document) -> list[int] | None:
-    """Return the axes y and x wherever they stand."""
-    names = array.get("dimension_names") or []
-    return [names.index(name) for name in PLANE] if all(name in names for name in PLANE) else None
+def _is_single(tree: ImageTree, image: Image) -> bool:
+    """Whether an image has no other level, and its group no other plane and no group."""
+    group = image.finest.parent
+    if len(image.levels) > 1 or tree.is_level(group) or tree.is_level(image.finest.path):
+        return False
+    children = tree.children(group)
+    planes = [node for node in children if set(PLANE) <= set(node.dimension_names)]
+    return planes == [image.finest] and all(node.is_array for node in children)
 
 
 def _levels(variable: str, array: Document, levels: int, method: str) -> list[VirtualLevel]:
     shape, chunks = array["shape"], array["chunk_grid"]["configuration"]["chunk_shape"]
-    plane = _plane(array) or []
     names = array["dimension_names"]
+    plane = [names.index(name) for name in PLANE]
     halved = [*plane, *(axis for axis, name in enumerate(names) if name == "z" and chunks[axis] > 1)]
     found = []
     for level in range(1, levels + 1):

@@ -29,7 +29,7 @@ from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.documents import Documents, below, choice, no_such_group
+from jnrrdz.manifests.documents import Documents, below, no_such_group
 from jnrrdz.store.opened import Opened
 from jnrrdz.store.savable import savable_attributes, savable_variable, use_native_order
 
@@ -70,8 +70,8 @@ def dataset(
     if not documents.node(path):
         raise no_such_group(documents, path, str(opened.manifest))
     if not is_tree:
-        chosen = choice(documents, path)
-        chosen.warn(documents, CALLED)
+        chosen = documents.images().choice(path)
+        chosen.warn(CALLED)
         path = chosen.path
     backing: Any = _backing(opened, path)
     variables, group_attributes = backing.get_variables(), backing.get_attrs()
