@@ -1,13 +1,17 @@
 """Bytes of a local file, by positioned reads on one descriptor.
 
 Safe from any thread: `pread` has no position to share, and a reader keeps the descriptor alive until it has
-finished, whoever closes the source meanwhile.
+finished, whoever closes the source meanwhile.  A process holds at most half of the descriptors that the system
+allows it: the source that was opened first is closed for another, and opens its file again when it is read.
 """
 
 import os
 import stat
 import threading
+import weakref
+from collections import deque
 from collections.abc import Sequence
+from functools import cache
 
 from jnrrdz.errors import DriftError, UnsupportedError
 from jnrrdz.sources import base as ranges
@@ -26,6 +30,7 @@ class LocalSource:
         self._validators: Validators | None = None
         with faults.translate_errors(url, "opening"):
             self._open_file = self._reopen()
+        _close_oldest(self)
 
     @property
     def url(self) -> str:
@@ -72,9 +77,12 @@ class LocalSource:
         if opened is not None:
             return opened
         with self._lock, faults.translate_errors(self._url, "opening"):
-            if self._open_file is None:
-                self._open_file = self._reopen()
-            return self._open_file
+            opened = self._open_file
+            if opened is not None:
+                return opened
+            opened = self._open_file = self._reopen()
+        _close_oldest(self)
+        return opened
 
     def _reopen(self) -> "_OpenFile":
         opened = _OpenFile(self._path)
@@ -90,6 +98,40 @@ class LocalSource:
         self.__dict__.update(state)
         self._lock = threading.Lock()
         self._open_file = None
+
+
+_opened: deque[weakref.ref[LocalSource]] = deque()
+"""The sources that hold a descriptor, in the order in which they were opened; some are closed by now."""
+
+_order = threading.Lock()
+
+
+@cache
+def most_open() -> int:
+    """Return how many descriptors the sources of this process may hold."""
+    try:
+        import resource  # noqa: PLC0415  Windows has none
+    except ImportError:
+        return 256  # half of what its runtime allows
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_OPEN if allowed == resource.RLIM_INFINITY else min(allowed // 2, MOST_OPEN)
+
+
+MOST_OPEN = 4096
+
+
+def _close_oldest(newest: LocalSource) -> None:
+    """Count a source that was opened, and close those that were opened first if there are too many.
+
+    No lock is held while one is closed: its own may be held by a thread that waits here.
+    """
+    with _order:
+        _opened.append(weakref.ref(newest))
+        surplus = [_opened.popleft() for _ in range(len(_opened) - most_open())]
+    for reference in surplus:
+        source = reference()
+        if source is not None and source is not newest:
+            source.close()
 
 
 READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

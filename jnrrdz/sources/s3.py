@@ -39,6 +39,7 @@ _CLIENT_OPTIONS |= {"aws_session_token"}
 _CONFIG = {"max_pool_connections", "read_timeout", "connect_timeout", "retries", "s3", "region_name"}
 _CODE = re.compile(rb"<Code>([^<]+)</Code>")
 _REGION = re.compile(rb"<Region>([a-z0-9-]+)</Region>")
+_REGION_NAME = re.compile(r"[a-z0-9-]{1,32}")
 _AWS_HOST = re.compile(r"\bs3(?:[.-][a-z0-9-]+)?(\.amazonaws\.com(?:\.cn)?)(?=[:/])")
 _ERROR_LIMIT = 1 << 14
 _CONNECTIONS = 256
@@ -240,6 +241,8 @@ class S3Transport(HttpTransport):
         code = _CODE.search(body)
         told = _REGION.search(body)
         region = answer.headers.get("x-amz-bucket-region") or (told[1].decode() if told else None)
+        if region and not _REGION_NAME.fullmatch(region):  # it becomes a part of a host name
+            region = None
         name = code[1].decode() if code else str(answer.status)
         identity = "anonymously"
         if bucket.credentials is not None:

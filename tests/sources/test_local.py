@@ -3,6 +3,8 @@
 import asyncio
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.sources import local
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
 
@@ -141,3 +144,37 @@ def test_a_missing_file_and_a_foreign_file_url(tmp_path):
     assert isinstance(error.value.__cause__, FileNotFoundError)
     with pytest.raises(JnrrdzError, match="on host 'elsewhere'"):
         open_source("file://elsewhere/etc/passwd")
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+import jnrrdz
+jnrrdz.index("volume.nhdr", "refs.json")
+for name in ("refs.json", "volume.nhdr"):
+    volume = jnrrdz.open_group(name)["data"]
+    assert [int(plane.max()) for plane in volume[...]] == list(range(200)), name
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of this kind")
+def test_more_files_than_a_process_may_open(tmp_path):
+    for number in range(200):
+        (tmp_path / f"{number}.raw").write_bytes(bytes([number]) * 64)
+    header = ["NRRD0004", "type: uint8", "dimension: 3", "sizes: 8 8 200"]
+    header += ["encoding: raw", "data file: LIST"]
+    header += [f"{number}.raw" for number in range(200)]
+    (tmp_path / "volume.nhdr").write_text("\n".join(header) + "\n")
+    command = [sys.executable, "-c", LIMITED]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_source_that_was_closed_for_another_is_read_again(path, monkeypatch):
+    monkeypatch.setattr(local, "most_open", lambda: 3)
+    sources = [open_source(str(path)) for _ in range(10)]
+    assert len(descriptors(path)) <= 3
+    assert {source.read([(1, 3)])[0] for source in sources} == {DATA[1:3]}
+    path.write_bytes(DATA[::-1] + b"x")
+    with pytest.raises(DriftError, match="scan it again"):
+        sources[0].read([(1, 3)])

@@ -1,8 +1,11 @@
 """S3 on a real server: right bytes under faults, one request, drift noticed, refusals in one sentence."""
 
+import asyncio
 import io
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +13,13 @@ import tifffile
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from s3fs import S3FileSystem
 
 import jnrrdz
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.sources import retry
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.s3 import sign
+from jnrrdz.sources.s3 import Bucket, S3Transport, sign
 from tests.servers.seaweed import ADMIN, READABLE, READER
 
 DATA = bytes(range(251)) * 400
@@ -148,3 +152,21 @@ def test_a_signature_is_the_one_that_botocore_makes(method, url, headers, token)
     assert {name.lower(): value for name, value in made.items()} == {
         name.lower(): value for name, value in request.headers.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("region", "url"),
+    [
+        ("eu-central-1", "https://b.s3.eu-central-1.amazonaws.com/"),
+        ("evil.example/#", "https://b.s3.amazonaws.com/"),
+        (r"\1.evil.example", "https://b.s3.amazonaws.com/"),
+    ],
+)
+def test_only_a_region_s_name_becomes_a_part_of_a_host(region, url):
+    bucket = Bucket(S3FileSystem(anon=True, skip_instance_cache=True), "b")
+    bucket.url = "https://b.s3.amazonaws.com/"
+    transport = S3Transport(bucket, "k", None)
+    answer = SimpleNamespace(method="HEAD", status=301, headers={"x-amz-bucket-region": region})
+    with suppress(retry.Transient):  # asks again in the region
+        asyncio.run(transport._refusal(answer))  # noqa: SLF001  no server here is one of AWS
+    assert bucket.url == url
