@@ -35,6 +35,7 @@ SPACE_UNITS = {
     "m": "meter",
     "km": "kilometer",
     "in": "inch",
+    "inche": "inch",
     "ft": "foot",
 }
 TIME_UNITS = {
@@ -94,7 +95,8 @@ def unit_name(unit: str | None, kind: str) -> str | None:
     if unit is None:
         return None
     table = UNITS.get(kind, {})
-    word = table.get(unit.strip(), unit.strip().lower().removesuffix("s"))
+    singular = unit.strip().lower().removesuffix("s")
+    word = table.get(unit.strip(), table.get(singular, singular))
     return word if word in table.values() else None
 
 

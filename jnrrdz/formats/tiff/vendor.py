@@ -23,6 +23,7 @@ from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.imagej import imagej_axes
 from jnrrdz.formats.tiff.metadata import meaning_of
 from jnrrdz.formats.tiff.pages import (
     Column,
@@ -113,7 +114,7 @@ FLAGS: Mapping[str, Any] = {
     "scanimage": {"is_scanimage": False},  # while opening: tifffile would compute offsets from the first IFDs
 }
 
-TIMED = {"imagej", "lsm"}
+TIMED = {"lsm"}
 """Formats that give times in seconds and do not say so."""
 
 
@@ -176,7 +177,7 @@ def _series(file: _File, theirs: Any, name: str, options: ScanOptions) -> Series
     return Series(
         name,
         check_levels([full, *below]),
-        _axes(theirs),
+        _axes(file, theirs),
         tuple(Channel(str(label)) for label in labels) if has_labels else (),
         attributes,
         meaning=meaning,
@@ -300,10 +301,13 @@ def _jpeg_keyframe(image: TiffImage, header: bytes) -> Keyframe:
     return Keyframe(image, alone, config)
 
 
-def _axes(theirs: Any) -> dict[str, Axis]:
+def _axes(file: _File, theirs: Any) -> dict[str, Axis]:
     """Return the distances that the format gives, with their units; a resolution for printers is none."""
     if theirs.kind == "shaped":
         return {}
+    if theirs.kind == "imagej":
+        # tifffile calls x and y micrometres whatever their unit, and converts z alone
+        return imagej_axes(file.layout, file.layout.ifd(file.layout.first))
     letters = [letter for letter, size in zip(theirs.axes, theirs.shape, strict=True) if size != 1]
     units: Mapping[str, str] = {**({"T": "s"} if theirs.kind in TIMED else {}), **theirs.coord_units}
     starts: Mapping[str, float] = theirs.coord_offsets
