@@ -11,10 +11,11 @@ lowest byte, which costs half of that, and puts the plane where it belongs.
 Spec: https://github.com/Esri/lerc; ITU-T T.800, A.5.1; ISO/IEC 18181-1, SizeHeader; ITU-T T.832, 8.3
 """
 
+import re
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import imagecodecs
 import numpy as np
@@ -113,41 +114,69 @@ def jpegxr_size(data: bytes | memoryview) -> Size | None:
 
 
 MARK = 0xFF
-JPEG_END = b"\xff\xd9"
-JPEG_TAIL = 1024  # writers pad their tiles
 ALPHA_TOO = 4  # PNG and WebP may leave out an opaque alpha channel, or add one
 LOSSLESS = 0xC3
 SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
 SEQUENTIAL = {0xC0, 0xC1}
+EOI = 0xD9
 SOS = 0xDA
 STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
+FRAME_BYTES = 10  # marker, length, precision, height, width, components
+AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+"""The marker behind the data of a scan, which have zeros stuffed in, and restarts."""
+
+
+class JpegMarkers(NamedTuple):
+    """Positions of the markers of a JPEG, None for those that it lacks."""
+
+    frame: int | None
+    scan: int | None
+    end: int | None
+
+    def frame_kind(self, data: bytes | memoryview) -> int | None:
+        """Return the marker of the frame header, which names the process: SOF0, SOF3, ..."""
+        return None if self.frame is None else data[self.frame + 1]
+
+    def size(self, data: bytes | memoryview) -> Size | None:
+        """Return what the frame header declares."""
+        if self.frame is None:
+            return None
+        height = int.from_bytes(data[self.frame + 5 : self.frame + 7], "big")
+        width = int.from_bytes(data[self.frame + 7 : self.frame + 9], "big")
+        return height, width, data[self.frame + 9]
+
+
+def jpeg_markers(data: bytes | memoryview) -> JpegMarkers:
+    """Return the positions of the first frame header, the first scan and the end."""
+    frame = scan = None
+    at = 0
+    while at + 1 < len(data) and data[at] == MARK:
+        marker = data[at + 1]
+        if marker == MARK:  # bytes that fill
+            at += 1
+            continue
+        if marker in STANDALONE:
+            at += 2
+            continue
+        if marker == EOI:
+            return JpegMarkers(frame, scan, at)
+        if marker in SOF and frame is None and at + FRAME_BYTES <= len(data):
+            frame = at
+        stop = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == SOS:
+            if scan is None:
+                scan = at
+            following = AFTER_SCAN.search(data, stop)
+            if following is None:
+                break
+            stop = following.start()
+        at = stop
+    return JpegMarkers(frame, scan, None)
 
 
 def jpeg_size(data: bytes | memoryview) -> Size | None:
     """Return what a JPEG's frame header declares; None where there is no frame header."""
-    at = _segment(data)
-    if at is None:
-        return None
-    height, width = (int.from_bytes(data[place : place + 2], "big") for place in (at + 5, at + 7))
-    return height, width, data[at + 9]
-
-
-def _segment(data: bytes | memoryview, markers: set[int] = SOF) -> int | None:
-    """Return where the first marker segment of some kinds begins in a JPEG, the frame header's if none are named."""
-    at, end = 0, len(data) - 9
-    while at < end:
-        if data[at] != MARK:
-            return None
-        marker = data[at + 1]
-        if marker == MARK:
-            at += 1
-        elif marker in STANDALONE:
-            at += 2
-        elif marker in markers:
-            return at
-        else:
-            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return None
+    return jpeg_markers(data).size(data)
 
 
 def png_size(data: bytes | memoryview) -> Size | None:
@@ -189,25 +218,46 @@ READERS: dict[int, Callable[[bytes | memoryview], Size | None]] = {
 
 
 def check_declared(compression: int, data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
-    """Return what data declare, and refuse more pixels than a chunk of `height` x `width` x `samples` has."""
+    """Return what data declare; refuse more than a chunk of `height` x `width` x `samples`."""
     read = READERS.get(compression)
+    if read is jpeg_size:
+        return _check_jpeg(data, height, width, samples)
     size = None if read is None else read(data)
+    if size is not None:
+        most = max(samples, ALPHA_TOO)
+        _check_size(Compression(compression).name, size, (height, width, samples), most)
+    return size
+
+
+def _check_jpeg(data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
+    """Return what a JPEG declares; refuse one that is too large, or cut off."""
+    markers = jpeg_markers(data)
+    size = markers.size(data)
     if size is None:
         return None
-    is_jpeg = read is jpeg_size
-    if is_jpeg and size[2] != samples and data[(_segment(data) or 0) + 1] == LOSSLESS:
-        # DNG has neighbours in a row as components, so that each is predicted from the next of its colour
+    if size[2] != samples and markers.frame_kind(data) == LOSSLESS:
+        # DNG has neighbours in a row as components, so that each is predicted from the
+        # next of its colour
         size = size[0], size[1] * size[2] // samples, samples
-    most = samples if is_jpeg else max(samples, ALPHA_TOO)
-    if size[0] > height or size[1] > width or size[2] > most:
-        raise MalformedError(
-            f"{Compression(compression).name} data declare {size[0]} x {size[1]} x {size[2]} "
-            f"in a chunk of {height} x {width} x {samples}"
-        )
-    if is_jpeg and bytes(data[-JPEG_TAIL:]).rfind(JPEG_END) < 0:
+    _check_size("JPEG", size, (height, width, samples), samples)
+    if markers.end is None:
         # libjpeg would only warn, and leave the rest of the pixels grey
-        raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them")
+        text = f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them"
+        raise MalformedError(text)
     return size
+
+
+def _check_size(name: str, size: Size, chunk: Size, most: int) -> None:
+    """Refuse more rows, columns or samples than a chunk has room for."""
+    if size[0] <= chunk[0] and size[1] <= chunk[1] and size[2] <= most:
+        return
+    declared, room = (" x ".join(map(str, sides)) for sides in (size, chunk))
+    raise MalformedError(f"{name} data declare {declared} in a chunk of {room}")
+
+
+def is_lossless_jpeg(data: bytes | memoryview) -> bool:
+    """Return whether a JPEG is of the lossless process, of which no decoder turns colours."""
+    return jpeg_markers(data).frame_kind(data) == LOSSLESS
 
 
 MOST_TIMES: dict[int, int] = {
@@ -244,7 +294,7 @@ def upper_rows(data: bytes | memoryview, height: int, rows: int) -> tuple[bytes 
     Its frame header declares fewer rows.  Where all components are in one sequential scan, a decoder then stops early.
     """
     rows += ROWS_BELOW
-    frame, scan = _segment(data), _segment(data, {SOS})
+    frame, scan, _ = jpeg_markers(data)
     if rows >= height or frame is None or scan is None:
         return data, height
     if data[frame + 1] not in SEQUENTIAL or data[scan + 4] != data[frame + 9]:

@@ -123,6 +123,18 @@ def test_the_length_of_an_only_strip_is_estimated_where_it_is_0(tmp_path, scheme
     np.testing.assert_array_equal(found, tifffile.imread(io.BytesIO(data)))
 
 
+def test_the_length_of_an_only_strip_of_a_page_is_estimated_too(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 250, (5, 32, 64), "u1")
+    path = tmp_path / "a.tif"
+    options = {"compression": "zlib", "photometric": "minisblack"}
+    tifffile.imwrite(path, pixels, metadata=None, **options)
+    with tifffile.TiffFile(path, mode="r+") as tif:
+        tif.pages[2].tags["StripByteCounts"].overwrite(0)
+    found = jnrrdz.open_group(path)["data"]
+    assert found.shape == pixels.shape
+    np.testing.assert_array_equal(found[...], pixels)
+
+
 def test_an_only_tile_of_no_bytes_is_refused():
     data = written(np.ones((16, 16), "u1"), compression="zlib", tile=(16, 16))
     data = changed(data, TileByteCounts=([0], "I"))
@@ -229,7 +241,7 @@ def test_segments_that_are_not_listed_are_missing_with_a_warning():
         ("i1", {"SampleFormat": (9, "H")}, "SampleFormat: sample format 9"),
         ("i1", {"SampleFormat": (3, "H")}, "BitsPerSample"),
         ("f4", {"BitsPerSample": (31, "H")}, "BitsPerSample"),
-        ("i2", {"BitsPerSample": (12, "H")}, "BitsPerSample"),
+        ("i1", {"BitsPerSample": (1, "H")}, "BitsPerSample"),
         ("u1", {"BitsPerSample": (65, "H")}, "BitsPerSample"),
         ("u1", {"BitsPerSample": (0, "H")}, "BitsPerSample"),
     ],

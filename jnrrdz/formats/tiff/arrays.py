@@ -211,8 +211,9 @@ def _check_predictor(image: TiffImage) -> None:
         form = name_of(SampleFormat, image.formats[0])
         reason = f"the floating-point predictor of samples that are {form}"
         raise UnsupportedError(reason, offset=here, field="Predictor")
-    if bits == FLOAT24:
-        raise UnsupportedError("a predictor of floats of 24 bits", offset=here, field="Predictor")
+    if bits == FLOAT24 and image.predictor != Predictor.FLOATING_POINT:
+        reason = f"{name_of(Predictor, image.predictor)} of floats of 24 bits"
+        raise UnsupportedError(reason, offset=here, field="Predictor")
 
 
 def _merge_strips(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:

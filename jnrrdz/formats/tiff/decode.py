@@ -11,6 +11,7 @@ import io
 import math
 import re
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +33,7 @@ from jnrrdz.formats.image_streams import (
     Size,
     check_declared,
     check_possible,
+    is_lossless_jpeg,
     jpeg_words,
     lerc_size,
     scratch,
@@ -80,6 +82,9 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
         # one plane of several is grey, whatever the planes together are; and tifffile makes
         # colours of a grey JPEG that is called RGB
         colours = Photometric.MINISBLACK
+    formats = config.sample_format
+    if SampleFormat.INT in formats and config.bits_per_sample[0] % 8:
+        formats = (SampleFormat.UINT,) * len(formats)  # whose signs are extended later
     is_old = config.compression == Compression.OLD_JPEG
     has_palette = config.photometric == Photometric.PALETTE
     tags: list[TagValues] = [
@@ -94,7 +99,7 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
         (Tag.RowsPerStrip, long, (height,)),
         (Tag.StripByteCounts, long, (len(data),)),
         (Tag.PlanarConfiguration, short, (Planar.CHUNKY,)),
-        (Tag.SampleFormat, short, config.sample_format[:samples]),
+        (Tag.SampleFormat, short, formats[:samples]),
         (Tag.Predictor, short, () if config.predictor == 1 else (config.predictor,)),
         (Tag.T4Options, long, () if config.t4_options is None else (config.t4_options,)),
         (Tag.ExtraSamples, short, () if separate or is_plain_jpeg else config.extra_samples),
@@ -146,6 +151,43 @@ DECODERS: dict[int, Callable[..., bytes | bytearray | memoryview]] = {
     Compression.ZSTD: imagecodecs.zstd_decode,
     Compression.ZSTD_OLD: imagecodecs.zstd_decode,
 }
+
+
+WHOLE_STREAMS = {Compression.ZSTD, Compression.ZSTD_OLD, Compression.PACKBITS}
+"""Schemes whose decoders need room for all that a stream becomes."""
+
+SURPLUS = 1 << 16
+
+
+def unpacked(
+    scheme: int, data: bytes | memoryview, room: NDArray[np.uint8]
+) -> bytes | bytearray | memoryview | NDArray[np.uint8]:
+    """Return the first bytes that a stream becomes, as many as there is room for or fewer.
+
+    As in libtiff, what a stream has beyond a segment is left out.
+    """
+    if scheme == Compression.NONE:
+        return memoryview(data)[: len(room)]
+    try:
+        return DECODERS[scheme](data, out=room)
+    except DECODER_ERRORS:
+        longer: bytes | bytearray | memoryview | None = None
+        if scheme in DEFLATES:
+            longer = _inflated(data, len(room) + 1)
+        elif scheme in WHOLE_STREAMS:
+            with suppress(*DECODER_ERRORS):
+                longer = DECODERS[scheme](data, out=2 * len(room) + SURPLUS)
+        if longer is None or len(longer) <= len(room):
+            raise
+        return memoryview(bytearray(longer))[: len(room)]
+
+
+def _inflated(data: bytes | memoryview, most: int) -> bytes | None:
+    """Return the first bytes that a zlib stream becomes, None if it is damaged before."""
+    try:
+        return zlib.decompressobj().decompress(data, most)
+    except zlib.error:
+        return None
 
 
 EOL = "000000000001"
@@ -206,6 +248,8 @@ def fax_ends_early(scheme: int, t4_options: int, data: bytes, pixels: NDArray[np
     return False
 
 
+DEFLATES = {Compression.DEFLATE, Compression.DEFLATE_OLD, Compression.PIXTIFF}
+
 STREAMED = {
     Compression.NONE,
     Compression.LZW,
@@ -227,29 +271,42 @@ OCTETS = {size: np.dtype([(f"byte{number}", np.uint8) for number in range(size)]
 """Floats as their bytes, the lowest first."""
 
 
-def float_planes(stream: NDArray[Any]) -> list[NDArray[np.uint8]]:
-    """Return the bytes of (row, column, sample) floats that are predicted, the lowest first; changes what it is given.
+def float_planes(differences: NDArray[np.uint8], size: int) -> list[NDArray[np.uint8]]:
+    """Return the bytes of predicted floats, the lowest first; changes what it is given.
 
     A row has the first byte of all its floats, the one with the sign, then all second ones, and of all these the
     differences (Adobe's TIFF Technical Note 3).  imagecodecs' own function gives the same in three times the time: it
-    works byte by byte.
+    works byte by byte.  `differences` are (row, byte and column, sample), the result's planes (row, column, sample).
     """
-    rows, columns, samples = stream.shape
-    size = stream.itemsize
-    differences = stream.view(np.uint8).reshape(rows, size * columns, samples)
+    rows, octets, samples = differences.shape
     imagecodecs.delta_decode(differences, axis=1, out=differences)
-    planes = differences.reshape(rows, size, columns, samples)
+    planes = differences.reshape(rows, size, octets // size, samples)
     return [planes[:, number] for number in range(size)][::-1]
 
 
-def without_float_predictor(stream: NDArray[Any]) -> NDArray[Any]:
-    """Return the floats of (row, column, sample) whose bytes are predicted."""
-    planes = float_planes(np.array(stream))
-    floats = np.empty(stream.shape, f"<f{stream.itemsize}")
-    octets = floats.view(OCTETS[stream.itemsize])
-    for name, plane in zip(octets.dtype.names or (), planes, strict=True):
-        octets[name] = plane
+def without_float_predictor(differences: NDArray[np.uint8], size: int) -> NDArray[Any]:
+    """Return the (row, column, sample) floats of so many bytes that are predicted."""
+    planes = float_planes(differences, size)
+    if size == INT24 // 8:
+        octets = np.stack(planes, axis=-1)
+        floats: NDArray[Any] = imagecodecs.float24_decode(octets.tobytes(), byteorder="<")
+        return floats.reshape(planes[0].shape)
+    floats = np.empty(planes[0].shape, f"<f{size}")
+    fields = floats.view(OCTETS[size])
+    for name, plane in zip(fields.dtype.names or (), planes, strict=True):
+        fields[name] = plane
     return floats
+
+
+def integers_of_24_bits(octets: NDArray[np.uint8], byte_order: str, kind: str) -> NDArray[Any]:
+    """Return the integers ("i" or "u") that the three bytes along the last axis are.
+
+    As libtiff and GDAL have it, the highest byte comes first in little-endian files, where
+    bits are packed, and last in big-endian ones, where libtiff swaps them.
+    """
+    padded = np.zeros((*octets.shape[:-1], 4), np.uint8)
+    padded[..., :3] = octets if byte_order == "little" else octets[..., ::-1]
+    return padded.view(f">{kind}4")[..., 0].astype(f"{kind}4") >> 8
 
 
 type Shape = tuple[int, ...]
@@ -304,6 +361,11 @@ DECODER_ERRORS = (
 """What the libraries raise at bytes that they cannot decode."""
 
 
+def has_jfif(data: bytes | memoryview) -> bool:
+    """Return whether a JFIF header says that colours are YCbCr, as no lossless JPEG has them."""
+    return bytes(data[6:10]) == b"JFIF" and not is_lossless_jpeg(data)
+
+
 def reach_of(selection: Sequence[Any]) -> Reach:
     """Return the reach of a selection; its last two members select rows and columns."""
     rows, columns = (_end_of(selected) for selected in selection[-2:])
@@ -346,11 +408,12 @@ class TileDecoder:
         self.sizes = list(dict.fromkeys(product(heights, widths)))
         # YCbCr with subsampled chroma that no image codec undoes: libtiff's RGBA reading alone does
         self._is_ycbcr = config.photometric == Photometric.YCBCR and config.compression in BYTE_STREAMS
+        is_float = config.sample_format[:1] == (SampleFormat.IEEEFP,)
         # tifffile knows no signed samples of 24 bits, and unpacks big-endian ones as if they were little
-        is_int24 = config.bits_per_sample[:1] == (INT24,) and config.sample_format[:1] != (SampleFormat.IEEEFP,)
-        self._needs_libtiff = is_int24 or self._is_ycbcr or config.compression in LIBTIFF_ONLY
+        self._is_int24 = config.bits_per_sample[:1] == (INT24,) and not is_float
+        self._needs_libtiff = self._is_ycbcr or config.compression in LIBTIFF_ONLY
         bits = set(config.bits_per_sample)
-        are_floats = set(config.sample_format) == {SampleFormat.IEEEFP} and len(bits) == 1 and bits <= {16, 32, 64}
+        are_floats = set(config.sample_format) == {SampleFormat.IEEEFP} and len(bits) == 1 and bits <= {16, 24, 32, 64}
         self._has_float_predictor = (
             config.predictor == Predictor.FLOATING_POINT and are_floats and (config.compression in DECODERS)
         )
@@ -373,6 +436,10 @@ class TileDecoder:
         )
         pixel_bits = sum(config.bits_per_sample[: self.samples])
         least = min(height * -(-width * pixel_bits // 8) for height, width in self.sizes)
+        is_signed = config.sample_format[:1] == (SampleFormat.INT,)
+        spare = 8 * self._stored.itemsize - config.bits_per_sample[0]
+        self._spare_bits = spare if is_signed and not self._is_int24 else 0
+        self._row_bytes = -(-config.tile_width * pixel_bits // 8)
         self._nbytes = math.prod(shape) * self._stored.itemsize
         self._least_bytes = 0 if self._is_ycbcr else least  # nothing is known of subsampled ones
 
@@ -381,10 +448,13 @@ class TileDecoder:
         """The decode function of tifffile for every size, with and without a JFIF header in the chunk."""
         pages: dict[tuple[int, int, bool], Decode] = {}
         config = self.config
-        if self._has_float_predictor:  # its bytes are in no order but their own, which `without_float_predictor` knows
+        if config.compression in BYTE_STREAMS:  # `_unpacked` gives the bytes
+            config = replace(config, compression=Compression.NONE, fill_order=1)
+        if self._has_float_predictor:
+            # its bytes are in no order but their own, which `without_float_predictor` knows
             config = replace(config, predictor=1, byte_order="little")
-        sizes = {size: None for height, width in self.sizes for size in ((height, width), (height + 1, width))}
-        for (height, width), jfif in product(sizes, (False, True) if self.config.compression in JPEGS else (False,)):
+        headers = (False, True) if config.compression in JPEGS else (False,)
+        for (height, width), jfif in product(self.sizes, headers):
             # tifffile looks for JFIF in the first segment of the file and decides the colours by it
             stub = b"\xff\xd8\xff\xe0\0\x10JFIF\0\0" if jfif else bytes(12)
             with tifffile.TiffFile(io.BytesIO(synthetic_tiff(config, width, height, stub))) as tif:
@@ -399,7 +469,9 @@ class TileDecoder:
             return
         elements = self._streamed(data)
         if self.config.predictor == Predictor.FLOATING_POINT:
-            octets, planes = out.view(OCTETS[self.dtype.itemsize]), float_planes(elements)
+            size = self.dtype.itemsize
+            differences = elements.view(np.uint8).reshape(len(elements), -1, self.samples)
+            octets, planes = out.view(OCTETS[size]), float_planes(differences, size)
             for name, plane in zip(octets.dtype.names or (), planes, strict=True):
                 np.copyto(octets[name], np.moveaxis(plane, -1, 0).reshape(self.shape)[selection])
             return
@@ -430,7 +502,7 @@ class TileDecoder:
         """Return (row, column, sample) elements of a whole chunk, still predicted; data of any other are an error."""
         scheme, nbytes = self.config.compression, self._nbytes
         check_possible(scheme, len(data), nbytes)
-        flat: Any = data if scheme == Compression.NONE else DECODERS[scheme](data, out=scratch(nbytes))
+        flat = unpacked(scheme, data, scratch(nbytes))
         if len(flat) != nbytes:
             raise MalformedError(f"{len(flat)} bytes where {nbytes} belong")
         return np.frombuffer(flat, self._stored).reshape(*self.shape[-2:], self.samples)
@@ -449,18 +521,13 @@ class TileDecoder:
         declared = check_declared(config.compression, data, height, width, self.samples)
         check_possible(config.compression, len(data), self._least_bytes)
         try:
-            if config.compression == Compression.LERC:
-                return self._fitted(self._lerc(data), reach)
             if not self._is_rgb or declared != (height, width, COLOURS):
-                if config.compression in FAXES:
-                    return self._fitted(self._fax(data), reach)
-                if config.compression in SELF_SIZED - JPEGS:
-                    return self._fitted(self._image(data), reach)
-                return self._fitted(self._pixels(data, declared), reach)
+                return self._fitted(self._elements(data, declared), reach)
             if config.compression == Compression.WEBP:
                 return webp_words(data, height, width).reshape(self.shape)
-            # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says that it is YCbCr
-            plain = config.photometric == Photometric.RGB and bytes(data[6:10]) != b"JFIF"
+            # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says
+            # that it is YCbCr
+            plain = config.photometric == Photometric.RGB and not has_jfif(data)
             rows = None if reach is None else reach[0]
             words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain, rows=rows)
             return words.reshape(*self.shape[:-2], *words.shape[1:])
@@ -469,6 +536,19 @@ class TileDecoder:
         except DECODER_ERRORS as error:
             scheme = name_of(Compression, config.compression)
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
+
+    def _elements(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
+        """Return the pixels of any scheme in the order (row, column, sample)."""
+        scheme = self.config.compression
+        if scheme in BYTE_STREAMS:
+            return self._stream_pixels(data)
+        if scheme in FAXES:
+            return self._fax(data)
+        if scheme == Compression.LERC:
+            return self._lerc(data)
+        if scheme in SELF_SIZED - JPEGS:
+            return self._image(data)
+        return self._pixels(data, declared)
 
     def _bare_lerc(self, data: bytes | memoryview) -> bytes | memoryview:
         """Return LERC data without the deflate or ZSTD around them, no more of them than a chunk can need."""
@@ -542,61 +622,86 @@ class TileDecoder:
         scheme = name_of(Compression, config.compression)
         raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode, or end before the chunk's rows do")
 
+    def _stream_pixels(self, data: bytes | memoryview) -> NDArray[Any]:
+        """Return (row, column, sample) pixels of a scheme that compresses bytes."""
+        if self._is_ycbcr:
+            return self._by_libtiff(data, *self._ycbcr_size(data))
+        flat = self._unpacked(data)
+        height, width = self._stream_size(len(flat))
+        flat = flat[: height * self._row_bytes]
+        if self._has_float_predictor:
+            differences = np.frombuffer(flat, np.uint8).reshape(height, -1, self.samples)
+            size = self.config.bits_per_sample[0] // 8
+            return without_float_predictor(differences, size)
+        if self._is_int24:
+            octets = np.frombuffer(flat, np.uint8).reshape(height, width, -1, 3)
+            return integers_of_24_bits(octets, self.config.byte_order, self._stored.kind)
+        pixels = self._pages[height, width, False](flat, 0)[0]
+        if pixels is None:
+            raise MalformedError("no pixels")
+        return pixels.reshape(height, width, -1)
+
     def _pixels(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample); an edge's size if the data are not a whole chunk's."""
-        sizes: Iterable[tuple[int, int]] = self._ycbcr_sizes(data) if self._is_ycbcr else self.sizes
+        sizes: Iterable[tuple[int, int]] = self.sizes
         if declared is not None:
             if declared[2] != self.samples:
                 raise MalformedError(f"{declared[2]} samples a pixel where {self.samples} belong")
             sizes = [self._size(*declared[:2])]
-        jfif = self.config.compression in JPEGS and bytes(data[6:10]) == b"JFIF"
+        jfif = self.config.compression in JPEGS and has_jfif(data)
         first: Exception | None = None
-        pixels: NDArray[Any] | None
         extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
         for height, width in sizes:
             try:
                 if self._needs_libtiff:
-                    pixels = imagecodecs.tiff_decode(synthetic_tiff(self.config, width, height, bytes(data)))
-                else:
-                    pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
+                    return self._by_libtiff(data, height, width)
+                pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
             except DECODER_ERRORS as error:
                 first = first or error
                 continue
-            if self._needs_libtiff:
-                return np.asarray(pixels).reshape(height, width, -1)[..., : self.samples]
-            if pixels is not None and not self._holds_more(data, height, width):
-                pixels = pixels.reshape(height, width, -1)
-                return without_float_predictor(pixels) if self._has_float_predictor else pixels
+            if pixels is not None:
+                return pixels.reshape(height, width, -1)
         raise first or MalformedError("no pixels")
 
-    def _holds_more(self, data: bytes | memoryview, height: int, width: int) -> bool:
-        """Whether the data of a short chunk go on for another row: then they are a whole one's, cut off."""
-        if height == self.config.tile_height or self.config.compression not in BYTE_STREAMS:
-            return False
-        try:
-            return self._pages[height + 1, width, False](data, 0)[0] is not None
-        except DECODER_ERRORS:
-            return False
+    def _by_libtiff(self, data: bytes | memoryview, height: int, width: int) -> NDArray[Any]:
+        """Return (row, column, sample) pixels as libtiff decodes them."""
+        file = synthetic_tiff(self.config, width, height, bytes(data))
+        pixels = np.asarray(imagecodecs.tiff_decode(file))
+        return pixels.reshape(height, width, -1)[..., : self.samples]
 
-    def _ycbcr_sizes(self, data: bytes | memoryview) -> Iterator[tuple[int, int]]:
-        """Yield the one size that the bytes are right for; libtiff would make up the rest of a short deflate stream."""
-        config = self.config
-        across, down = (1, 1) if config.planar_config == Planar.SEPARATE else config.ycbcr_subsampling or (2, 2)
-        parts = 1 if config.planar_config == Planar.SEPARATE else across * down + 2
-        most = parts * -(-config.tile_width // across) * -(-config.tile_height // down)
-        if config.compression == Compression.NONE:
-            nbytes = len(data)
-        else:
-            stream = imagecodecs.bitorder_decode(bytes(data)) if config.fill_order == REVERSED else data
-            nbytes = len(DECODERS[config.compression](stream, out=most))
+    def _unpacked(self, data: bytes | memoryview) -> memoryview:
+        """Return the bytes of a whole chunk, or fewer where its data become fewer."""
+        if self.config.fill_order == REVERSED:
+            data = memoryview(imagecodecs.bitorder_decode(bytes(data)))
+        room = np.empty(self._row_bytes * self.shape[-2], np.uint8)
+        return memoryview(unpacked(self.config.compression, data, room))
+
+    def _stream_size(self, nbytes: int) -> tuple[int, int]:
+        """Return the size of the chunk that bytes are of; those of a cut one are an error."""
+        rows = nbytes // self._row_bytes
         for height, width in self.sizes:
-            rows = nbytes // (parts * -(-width // across)) * down
-            if rows >= height:
-                if height < config.tile_height and rows >= height + down:
-                    break  # a whole chunk's, cut off
-                yield height, width
-                return
-        raise MalformedError(f"the chunk's data become {nbytes} bytes, which are neither a whole chunk's nor an edge's")
+            if rows >= height == self.shape[-2] or rows == height:
+                return height, width
+        raise MalformedError(
+            f"the data become {nbytes} bytes, {rows} rows, which are neither a whole chunk's nor an edge's"
+        )
+
+    def _ycbcr_size(self, data: bytes | memoryview) -> tuple[int, int]:
+        """Return the size that bytes are of; libtiff makes up the rest of a cut stream."""
+        across, down = self.config.ycbcr_subsampling or (2, 2)
+        parts = across * down + 2
+        if self.config.planar_config == Planar.SEPARATE:
+            across, down, parts = 1, 1, 1
+        row_bytes = parts * -(-self.config.tile_width // across)
+        room = np.empty(row_bytes * -(-self.config.tile_height // down), np.uint8)
+        if self.config.fill_order == REVERSED:
+            data = memoryview(imagecodecs.bitorder_decode(bytes(data)))
+        nbytes = len(unpacked(self.config.compression, data, room))
+        rows = nbytes // row_bytes * down
+        for height, width in self.sizes:
+            if rows >= height and (height == self.shape[-2] or rows < height + down):
+                return height, width
+        raise MalformedError(f"the data become {nbytes} bytes, which are neither a whole chunk's nor an edge's")
 
     def _fitted(self, pixels: NDArray[Any], reach: Reach | None) -> NDArray[Any]:
         """Return (row, column, sample) pixels in the chunk's shape and type."""
@@ -608,6 +713,8 @@ class TileDecoder:
             )
         if samples != self.samples:
             raise MalformedError(f"{samples} samples a pixel where {self.samples} belong")
+        if self._spare_bits:
+            pixels = pixels.astype(self._stored) << self._spare_bits >> self._spare_bits
         if pixels.dtype.kind == "u" and self._stored.kind == "i" and pixels.dtype.itemsize == self._stored.itemsize:
             pixels = pixels.view(self._stored)  # image formats without a sign give the bits
         planes = np.moveaxis(in_type(pixels, self.dtype, TIFF_TILE), -1, 0)

@@ -32,7 +32,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import even_rows, own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.georeference import geo_of
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
-from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segments, tiff_image
+from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segment_tags, segments, tiff_image
 from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Compression, Photometric, SampleFormat, Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
@@ -244,13 +244,15 @@ class Pages:
     def _listed(self, number: int) -> tuple[Column, Column] | None:
         """Return the columns where every page lists all its segments and all are in the source, else None."""
         image, size = self.image_of(number), self.layout.size
-        tags = (Tag.TileOffsets, Tag.TileByteCounts) if image.tiled else (Tag.StripOffsets, Tag.StripByteCounts)
+        tags = segment_tags(image)
         offsets, lengths = (self.values(number, tag) for tag in tags)
         need = image.segments
         if offsets is None or lengths is None or min(offsets.shape[1], lengths.shape[1]) < need:
             return None
         offsets, lengths = offsets[:, :need], lengths[:, :need]
-        if min(offsets.min(), lengths.min()) < 0 or (offsets >= size).any() or (lengths[offsets == 0] > 0).any():
+        if min(offsets.min(), lengths.min()) < 0 or (offsets >= size).any():
+            return None
+        if ((offsets == 0) != (lengths == 0)).any():  # what `segments` refuses or estimates
             return None
         if image.compression == Compression.NONE:
             lengths = np.where(lengths > 0, np.minimum(lengths, image.row_bytes * image.segment_length), lengths)

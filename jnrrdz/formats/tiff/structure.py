@@ -573,11 +573,27 @@ class Segments:
     """Which segments the file does not hold: those of offset 0."""
 
 
+TILE_LISTS = (Tag.TileOffsets, Tag.TileByteCounts)
+STRIP_LISTS = (Tag.StripOffsets, Tag.StripByteCounts)
+
+
+def segment_tags(image: TiffImage) -> tuple[Tag, Tag]:
+    """Return the tags that list segments; as in libtiff, those of strips may list tiles."""
+    if not image.tiled:
+        return STRIP_LISTS
+    entries = image.ifd.entries
+    offsets, lengths = (
+        strip if tile not in entries and strip in entries else tile
+        for tile, strip in zip(TILE_LISTS, STRIP_LISTS, strict=True)
+    )
+    return offsets, lengths
+
+
 def segments(layout: TiffLayout, image: TiffImage) -> Segments:
     """Return the byte ranges of an image's segments, each of them inside the source."""
     here, size = image.ifd.offset, layout.size
-    tags = (Tag.TileOffsets, Tag.TileByteCounts) if image.tiled else (Tag.StripOffsets, Tag.StripByteCounts)
     need, ifd = image.segments, image.ifd
+    tags = segment_tags(image)
     counts = [ifd.entries[tag].count if tag in ifd.entries else None for tag in tags]
     for tag, count in zip(tags, (counts[0] or 0, counts[1]), strict=True):
         if count is not None and count < need and (need > MAX_UNLISTED or counts[0] is None):

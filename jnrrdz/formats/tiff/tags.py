@@ -273,12 +273,12 @@ DTYPE: dict[SampleFormat, tuple[tuple[int, str], ...]] = {
 """For each sample format the most bits that a type holds, and the type."""
 
 WHOLE_WIDTHS = {
-    SampleFormat.INT: {8, 16, 24, 32, 64},
+    SampleFormat.INT: {*range(2, 33), 64},
     SampleFormat.IEEEFP: {16, 24, 32, 64},
     SampleFormat.COMPLEXINT: {32, 64},
     SampleFormat.COMPLEXIEEEFP: {64, 128},
 }
-"""Only unsigned integers may have any number of bits; a signed one would need its sign extended."""
+"""Widths that can be read, of formats that have not any number of bits."""
 
 
 def sample_dtype(widths: Sequence[int], formats: Sequence[int]) -> np.dtype[Any]:
