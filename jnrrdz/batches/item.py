@@ -22,6 +22,7 @@ from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import Opener, literal
 from jnrrdz.manifests.documents import Documents
+from jnrrdz.manifests.manifest import split_version
 from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import WriteOptions
 from jnrrdz.redact import bare, record_repr
@@ -151,6 +152,8 @@ class Recorded(NamedTuple):
 
 def recorded_in(output: str, form: str, opener: Opener, options: Options) -> Recorded | None:
     """Return how a manifest was made; None where it is not there, or not whole and ours."""
+    if form == "icechunk":
+        return _recorded_in_repository(output, options)
     place = f"{output.rstrip('/')}/.zmetadata" if form == "parquet" else output
     try:
         source = opener(place, storage_options=options)
@@ -163,6 +166,18 @@ def recorded_in(output: str, form: str, opener: Opener, options: Options) -> Rec
             return None
         raise
     return None if root is None else Recorded(Documents({_ROOT: root}).sources(first=True), _choices(root))
+
+
+def _recorded_in_repository(output: str, options: Options) -> Recorded | None:
+    """Return how the version on a repository's branch was made; None where there is none of ours."""
+    if not exists(split_version(output)[0], options):
+        return None
+    from jnrrdz.manifests.icechunk import open_version  # noqa: PLC0415  an extra
+
+    root = open_version(output, options).root_document()
+    if root is None or "jnrrdz" not in json.loads(root).get("attributes", {}):
+        return None
+    return Recorded(Documents({_ROOT: root}).sources(first=True), _choices(root))
 
 
 def _choices(root: bytes) -> Mapping[str, Any]:

@@ -506,6 +506,12 @@ class Version:
         arrays: dict[str, ColumnarRefs] = {path: found.build(sources) for path, found in columns.items()}
         return Manifest(self.url, documents, arrays, records, "icechunk", (self._chunks, self.options))
 
+    def root_document(self) -> bytes | None:
+        """Return the root's `zarr.json`, None where the version holds nothing."""
+        with _told(self.url):
+            buffer = sync(get_loop(), self.session.store.get, ZARR_JSON, default_buffer_prototype())
+        return None if buffer is None else bytes(buffer.to_bytes())
+
     def _refuse_many(self) -> None:
         held = sum(file.num_chunk_refs for file in self.opened.list_manifest_files(self.session.snapshot_id))
         if held > MOST_CHUNKS:

@@ -55,6 +55,21 @@ def test_resume_redoes_what_changed_and_what_is_broken(scenes):
     assert (done.ok, done.skipped, done.failed) == (3, 3, 0)
 
 
+def test_resume_of_icechunk_repositories_redoes_what_changed(scenes):
+    out = f"{scenes}/out/{{stem}}.icechunk"
+    assert run.batch(f"{scenes}/in/", out, resume=True).ok == 6
+    assert run.batch(f"{scenes}/in/", out, resume=True).skipped == 6
+    pixels = np.full((64, 64), 9, "u2")
+    tifffile.imwrite(scenes / "in/a/s1.tif", pixels, tile=(16, 16))
+    done = run.batch(f"{scenes}/in/", out, resume=True)
+    assert (done.ok, done.skipped, done.failed) == (1, 5, 0)
+    group = jnrrdz.open_group(f"{scenes}/out/s1.icechunk")
+    np.testing.assert_array_equal(group["data"][...], pixels)
+    assert run.batch(f"{scenes}/in/", out, resume=True, overviews=False).ok == 6
+    assert run.batch(f"{scenes}/in/", out, resume=True, overviews=False).skipped == 6
+    assert run.batch(f"{scenes}/in/", out).failed == 6
+
+
 def test_one_bad_file_is_told_and_the_others_are_done(scenes):
     (scenes / "in/a/s3.tif").write_bytes(b"II*\0nonsense")
     done = run.batch(f"{scenes}/in/", f"{scenes}/out/{{stem}}.json", report=scenes / "r.jsonl")
