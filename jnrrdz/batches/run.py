@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
 from xxhash import xxh3_128_intdigest
 
@@ -337,7 +337,7 @@ def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, togeth
     return Catalog(os.fspath(work.stac_out), rules.collection, may_replace, form.relative, work.output_options)
 
 
-def _report(path: str) -> TextIO:
+def _report(path: str) -> BinaryIO:
     """Return the stream of a report, which replaces nothing but an earlier one; a pipe or a terminal takes it too."""
     if os.path.isfile(path):  # noqa: PTH113  the path is literal
         with open(path, "rb") as file:  # noqa: PTH123  the same
@@ -350,7 +350,12 @@ def _report(path: str) -> TextIO:
             raise JnrrdzError("is no report of a batch, and is not replaced; name another file", url=path)
     if not os.path.isdir(os.path.dirname(path) or "."):  # noqa: PTH112, PTH120  the same
         raise JnrrdzError("the folder of this output does not exist; make it first", url=path)
-    return open(path, "w", encoding="utf-8")  # noqa: PTH123  the same; the caller's is the block
+    # each line is appended by one call, whole, whoever else writes and whenever the batch is killed
+    return open(path, "wb", buffering=_LONGEST_LINE, opener=_appending)  # noqa: PTH123  the same; the caller's is the block
+
+
+def _appending(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_APPEND, 0o666)
 
 
 _LONGEST_LINE = 1 << 20
@@ -367,7 +372,7 @@ class _Run:
     ahead: Ahead | None = None
     passed_over: Counter[str] = field(default_factory=Counter)
 
-    def run(self, lines: TextIO | None) -> Batch:
+    def run(self, lines: BinaryIO | None) -> Batch:
         """Return the counts, all outputs being written, or the one where that is asked for."""
         start = time.perf_counter()
         batch = Batch()
@@ -385,7 +390,7 @@ class _Run:
         batch.seconds = time.perf_counter() - start
         return batch
 
-    def _count(self, batch: Batch, lines: TextIO | None) -> None:
+    def _count(self, batch: Batch, lines: BinaryIO | None) -> None:
         """Count the outcomes; each is written as it comes."""
         work = self.plan.work
         most = 1 if work.fail_fast else work.max_errors
@@ -402,7 +407,7 @@ class _Run:
                     self.catalog.add(outcome.job.number, outcome.item)
                     batch.items += 1
                 if lines is not None:
-                    lines.write(json.dumps(redacted_record(outcome)) + "\n")
+                    lines.write(json.dumps(redacted_record(outcome)).encode() + b"\n")
                     lines.flush()
                 if self.tell is not None:
                     self.tell(outcome, batch)

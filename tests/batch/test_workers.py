@@ -130,7 +130,9 @@ def wait_until(is_so):
 
 def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_path):
     out = tmp_path / "out"
-    code = f"from jnrrdz.batches.run import batch; batch('{images}/', '{out}/{{stem}}.json', processes=2, jobs=2)"
+    before = tmp_path / "before.jsonl"
+    options = f"processes=2, jobs=2, report='{before}'"
+    code = f"from jnrrdz.batches.run import batch; batch('{images}/', '{out}/{{stem}}.json', {options})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
@@ -141,6 +143,9 @@ def test_killed_and_resumed_nothing_done_is_indexed_twice(images, expected, tmp_
     process.communicate(timeout=60)  # its workers hold its output open, and end when they see that it is gone
     there = {path.name: path.stat().st_mtime_ns for path in out.glob("w*.json")}
     assert 0 < len(there) < MANY
+    reported = [json.loads(line)["output"] for line in before.read_text().splitlines()]
+    assert len(there) / 2 < len(reported) <= len(there)
+    assert {Path(output).name for output in reported} <= set(there)
     report = tmp_path / "r.jsonl"
     done = run.batch(f"{images}/", f"{out}/{{stem}}.json", resume=True, report=report)
     assert (done.ok, done.skipped, done.failed) == (MANY - len(there), len(there), 0)
