@@ -351,7 +351,7 @@ def _report(path: str) -> BinaryIO:
     if not os.path.isdir(os.path.dirname(path) or "."):  # noqa: PTH112, PTH120  the same
         raise JnrrdzError("the folder of this output does not exist; make it first", url=path)
     # each line is appended by one call, whole, whoever else writes and whenever the batch is killed
-    return open(path, "wb", buffering=_LONGEST_LINE, opener=_appending)  # noqa: PTH123  the same; the caller's is the block
+    return open(path, "wb", buffering=_LONGEST_LINE, opener=_appending)
 
 
 def _appending(path: str, flags: int) -> int:
