@@ -190,12 +190,17 @@ def _head(found: Json) -> Iterator[tuple[str, str]]:
 
 def _readers(verdicts: Sequence[Json]) -> Iterator[tuple[str, str]]:
     """Yield who reads all of it, and for each of the others why not and what helps."""
-    yield "readable by", "; ".join(each["reader"] for each in verdicts if each["readable"])
+    able = [each["reader"] for each in verdicts if each["readable"]]
+    yield "readable by", "; ".join(able) or "none"
+    readers: dict[tuple[str, str, str], list[str]] = {}
     for each in verdicts:
         if not each["readable"]:
-            remedy = f" ({each['remedy']})" if "remedy" in each else ""
-            told = f"not by {each['reader']}: {each['array']} has {each['reason']}{remedy}"
-            yield from (("", line) for line in wrap(told, WIDTH, subsequent_indent="  "))
+            why = each["array"], each["reason"], each.get("remedy", "")
+            readers.setdefault(why, []).append(each["reader"])
+    for (array, reason, remedy), named in readers.items():
+        helps = f" ({remedy})" if remedy else ""
+        line = f"not by {', '.join(named)}: {array} has {reason}{helps}"
+        yield from (("", part) for part in wrap(line, WIDTH, subsequent_indent="  "))
 
 
 def _file(nitf: Json) -> Iterator[tuple[str, str]]:

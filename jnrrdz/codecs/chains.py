@@ -17,7 +17,7 @@ from zarr.registry import _codec_registries, get_codec_class, register_codec
 
 from jnrrdz import codecs
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, CRC32C, OWN, PACKERS, PIXELS, SHARDING
+from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, CODECS, CRC32C, OWN, PACKERS, PIXELS, SHARDING
 from jnrrdz.core.codecs import Lz4Config
 from jnrrdz.core.configuration import Codec as Entry
 from jnrrdz.core.configuration import CodecSpec, is_integer, shown
@@ -84,6 +84,12 @@ def checked_codecs(entries: Any, shape: Any = None) -> list[Any]:
             beside += _affix(spec)
         elif pixels is not None or spec.name not in ARRAY_STEPS:
             chain = ", ".join(_spec(one).name for one in entries)
+            if spec.name not in CODECS:
+                message = (
+                    f"{spec.name!r:.200} in [{chain:.400}], a codec that jnrrdz does not have; "
+                    "index the file itself if jnrrdz reads its format"
+                )
+                raise UnsupportedError(message, field="codecs")
             raise UnsupportedError(f"{spec.name!r} in [{chain}]; {RULE}"[:1000], field="codecs")
         if spec.name == SHARDING:
             entry = _checked_shard(spec, shape)  # noqa: PLW2901  as zarr is to take it

@@ -236,7 +236,9 @@ class Facts:
         judged = []
         for node in self.arrays():
             codecs = [CodecSpec(entry["name"], entry.get("configuration", {})) for entry in node.codecs]
-            judged.append((node.path, verdicts(codecs, node.data_type, is_single=self.stored(node).is_single)))
+            is_single = self.stored(node).is_single
+            foreign = self.manifest.documents.foreign.get(node.path)
+            judged.append((node.path, verdicts(codecs, node.data_type, is_single=is_single, foreign=foreign)))
         return of_all(judged)
 
     def _columnar_bytes(self, refs: ChunkRefs) -> int | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from jnrrdz.core import codecs as names
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, OWN, PACKERS, PIXELS
+from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, CODECS, OWN, PACKERS, PIXELS
 from jnrrdz.core.codecs import (
     BLOSC,
     BYTES,
@@ -270,6 +270,8 @@ ODD_TYPES = frozenset({"float16", "complex64", "complex128"})
 """Data types of the specification that zarrita.js has not."""
 
 SERVE = "jnrrdz serve gives it as plain Zarr"
+CONVERT = "jnrrdz convert writes codecs that more readers have, jnrrdz serve plain Zarr"
+INDEX = "index the file itself if jnrrdz reads its format"
 INSTALL = "pip install jnrrdz"
 SINGLE_RANGE = "index it with --single-range, open jnrrdz://REFS, or use jnrrdz serve"
 
@@ -299,20 +301,29 @@ class Verdict:
         return {"reader": self.reader, "readable": False} | {name: text for name, text in why.items() if text}
 
 
-def verdicts(codecs: Sequence[Codec], data_type: str, *, is_single: bool) -> tuple[Verdict, ...]:
+def verdicts(
+    codecs: Sequence[Codec], data_type: str, *, is_single: bool, foreign: str | None = None
+) -> tuple[Verdict, ...]:
     """Return for each reader whether it reads an array of these codecs and this type.
 
-    `is_single` is whether every chunk is one range of a file.
+    `is_single` is whether every chunk is one range of a file.  `foreign` is the codec of
+    the manifest that jnrrdz reads by codecs of its own.
     """
     entries = {codec.name: codec.configuration for codec in codecs}
-    unknown = _first(entries, OURS | STANDARD)
-    if unknown is not None and unknown.startswith(names.OSML):
-        unknown = None
+    unknown = _first(entries, frozenset(CODECS))
+    if unknown is not None and not unknown.startswith(names.OSML):
+        reason = f"the codec {unknown}, which is neither Zarr's nor jnrrdz's"
+        readers = (JNRRDZ, ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
+        return tuple(Verdict(reader, reason, INDEX) for reader in readers)
+    if foreign is not None:
+        reason = f"the codec {foreign}, which is neither Zarr's nor jnrrdz's"
+        others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
+        return (Verdict(JNRRDZ), *(Verdict(reader, reason, CONVERT) for reader in others))
     private = _first(entries, STANDARD)
     scattered = None if is_single else "chunks of several ranges, which fsspec's reference:// does not read"
     return (
-        Verdict(JNRRDZ, None if unknown is None else f"the codec {unknown}, which jnrrdz does not have"),
-        Verdict(ZARR_WITH_JNRRDZ, None if unknown is None else f"the codec {unknown}, which neither of them has"),
+        Verdict(JNRRDZ),
+        Verdict(ZARR_WITH_JNRRDZ),
         _verdict(ZARR, (private and f"the codec {private}, which jnrrdz brings", INSTALL), (scattered, SINGLE_RANGE)),
         _verdict(
             ANY,

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import TiffTileConfig, bytes_
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import Codec, CodecSpec, shown
+from jnrrdz.core.imagecodecs_names import Tiles, foreign_codec, tiff_codecs
 from jnrrdz.core.zarr_json import (
     ZARR_JSON,
     data_type,
@@ -60,6 +61,9 @@ class Translated(NamedTuple):
     left_out: frozenset[str]
     """Paths of arrays that version 3 cannot say."""
 
+    foreign: Mapping[str, str]
+    """By the paths of arrays, codecs of others that are read by ours."""
+
 
 def version_3(texts: Mapping[str, bytes]) -> Translated:
     """Return the documents of version 3 that say what those of version 2 say.
@@ -86,6 +90,7 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
     attributes = {path: json_object(documents.get(key, {}), key) for path, key in keys.items()}
     is_missing = not is_osml({"attributes": attributes[""]})
     made = {}
+    foreign: dict[str, str] = {}
     refused: dict[str, JnrrdzError] = {}
     for path in sorted(nodes, key=lambda path: (path.count("/") + bool(path), path)):
         array = told.get(_key(path, ARRAY))
@@ -94,12 +99,15 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
         if array is not None:
             try:
                 node = _array(array, said, _key(path, ARRAY), fill_is_missing=is_missing)
+                entries = [*(array.get("filters") or ()), array.get("compressor")]
+                name = foreign_codec(entries)
+                foreign |= {} if name is None else {path: name}
             except (UnsupportedError, UnrepresentableError) as error:
                 refused[path] = error
                 continue
         made[_key(path, ZARR_JSON)] = dumps(node).encode()
     _tell(refused, sum(_key(path, ARRAY) in told for path in nodes))
-    return Translated(made, frozenset(refused))
+    return Translated(made, frozenset(refused), foreign)
 
 
 _SHOWN = 8
@@ -150,7 +158,7 @@ def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bo
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
             "chunk_key_encoding": {"name": "v2", "configuration": {"separator": separator}},
             "fill_value": encode_fill(value, dtype),
-            "codecs": [codec.to_json() for codec in _codecs(array, dtype, len(shape))],
+            "codecs": [codec.to_json() for codec in _codecs(array, dtype, dimensions)],
             "attributes": attributes,
             "dimension_names": dimensions if isinstance(dimensions, list) else [None] * len(shape),
         }
@@ -181,12 +189,13 @@ def _type(text: Any) -> np.dtype[Any]:
 # Codecs: filters in their order, then the compressor; numcodecs names each by `id`
 
 
-def _codecs(array: Members, dtype: np.dtype[Any], axes: int) -> list[Codec]:
+def _codecs(array: Members, dtype: np.dtype[Any], dimensions: Any) -> list[Codec]:
+    axes = len(array["shape"])
     entries = [*(array.get("filters") or ()), *([array["compressor"]] if array.get("compressor") else ())]
     if not all(isinstance(entry, dict) and isinstance(entry.get("id"), str) for entry in entries):
         raise MalformedError(f"{shown(entries)} are no codecs", field="filters")
     is_reversed = array.get("order", "C") == "F" and axes > 1
-    tile = _tiff_tile(entries, array, dtype)
+    tile = _tiff_codecs(entries, array, dtype, dimensions)
     if tile is not None:
         if is_reversed:
             raise UnsupportedError("order F before TIFF's predictors", field="order")
@@ -243,57 +252,18 @@ def _is_lost(entry: Members, dtype: np.dtype[Any]) -> bool:
     return is_same or entry["id"] == "bitround"
 
 
-_TIFF_PREDICTORS = {"imagecodecs_delta": 2, "imagecodecs_floatpred": 3}
-_TIFF_SCHEMES = {
-    "zlib": 8,
-    "imagecodecs_zlib": 8,
-    "imagecodecs_deflate": 8,
-    "imagecodecs_lzw": 5,
-    "imagecodecs_packbits": 32773,
-    "zstd": 50000,
-    "imagecodecs_zstd": 50000,
-}
-"""What tifffile calls TIFF's compressions, and their numbers."""
-
-_SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
-
-
-def _tiff_tile(entries: list[Any], array: Members, dtype: np.dtype[Any]) -> list[Codec] | None:
-    """Return the codec of TIFF's tiles that tifffile's filters stand for, None where they stand for other ones."""
+def _tiff_codecs(entries: list[Any], array: Members, dtype: np.dtype[Any], axes: Any) -> list[Codec] | None:
+    """Return the codecs of TIFF's tiles that tifffile's filters mean, None where they mean others."""
     ids = [entry["id"] for entry in entries]
-    predictor = _TIFF_PREDICTORS.get(ids[0], 1) if ids else 1
-    scheme = _TIFF_SCHEMES.get(ids[-1]) if ids else None
-    is_tiff = len(ids) == (1 if predictor == 1 else 2) and scheme is not None
-    if not is_tiff or (predictor == 1 and ids[0] in _KNOWN) or dtype.kind not in _SAMPLE_FORMATS:
+    if len(ids) == 1 and ids[0] in _KNOWN:
         return None
-    shape, chunks = array["shape"], array["chunks"]
-    axis = entries[0].get("axis", -1) if predictor > 1 else -1
-    samples = chunks[-1] if axis == -2 else 1  # noqa: PLR2004  tifffile's number of the axis before the samples'
-    height, width = chunks[-3:-1] if samples > 1 else chunks[-2:]
-    length, columns = shape[-3:-1] if samples > 1 else shape[-2:]
-    said = entries[0].get("shape", chunks) if predictor > 1 else chunks
-    if axis not in {-1, -2} or list(said) != list(chunks) or entries[0].get("dist", 1) != 1:
-        raise UnsupportedError(f"a predictor along axis {axis} of chunks of {shown(said)}", field="filters")
-    config = TiffTileConfig.from_json(
-        {
-            "tile_width": width,
-            "tile_height": height,
-            "image_width": columns,
-            "image_height": length,
-            "byte_order": "big" if dtype.str[0] == ">" else "little",
-            "compression": scheme,
-            "photometric": 1,
-            "samples_per_pixel": samples,
-            "bits_per_sample": [dtype.itemsize * 8] * samples,
-            "sample_format": [_SAMPLE_FORMATS[dtype.kind]] * samples,
-            "predictor": predictor,
-            **({"extra_samples": [0] * (samples - 1)} if samples > 1 else {}),
-        }
-    )
-    axes = len(chunks)
-    samples_first = [axes - 1, *range(axes - 1)]
-    turned = [CodecSpec(names.TRANSPOSE, {"order": samples_first})] if samples > 1 else []
-    return [*turned, config]
+    specs = [
+        CodecSpec(entry["id"], {name: entry[name] for name in entry if name not in {"id", "dtype"}})
+        for entry in entries
+    ]
+    endian = "big" if dtype.str[0] == ">" else "little"
+    named = axes if isinstance(axes, list) else ()
+    return tiff_codecs(specs, Tiles(array["shape"], array["chunks"], dtype, endian, named))
 
 
 _SAME = (*_PIXELS, names.OFFSET, names.PAD)

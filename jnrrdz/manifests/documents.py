@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import renamed
+from jnrrdz.core.imagecodecs_names import foreign_codec, own_codecs
 from jnrrdz.core.images import SHOWN, ImageTree
 from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -59,6 +60,8 @@ class Documents(dict[str, bytes]):
     ) -> None:
         super().__init__(texts or {})
         self._parsed = dict(parsed or {})
+        self.foreign: dict[str, str] = {}
+        """By the paths of arrays, codecs of others that are read by ours."""
 
     def add(self, texts: Mapping[str, bytes]) -> dict[str, "ChunkKeys"]:
         """Take documents, and return the chunk keys of the arrays among those that are new, by the arrays' paths."""
@@ -83,6 +86,11 @@ class Documents(dict[str, bytes]):
             self._parsed[key] = found
             if isinstance(found.get("codecs"), list) and self.own():
                 found["codecs"] = [renamed(entry) for entry in found["codecs"]]
+            foreign = foreign_codec(found.get("codecs"))
+            if foreign is not None:
+                found["codecs"] = own_codecs(found)
+                if foreign_codec(found["codecs"]) is None:
+                    self.foreign[key.removesuffix(ZARR_JSON).rstrip("/")] = foreign
         return found
 
     def nodes(self) -> dict[str, dict[str, Any]]:

@@ -351,7 +351,9 @@ class Gatherer:
         if texts and all(map(is_version_2, texts)) and ZARR_JSON not in self.documents:
             if not self.is_whole:
                 raise OtherLayoutError("Zarr v2's documents, of which those of one array may stand apart")
-            (texts, self.left_out), self.is_version_2 = version_3(texts), True
+            translated = version_3(texts)
+            texts, self.left_out, self.is_version_2 = translated.documents, translated.left_out, True
+            self.documents.foreign |= translated.foreign
         self.columns |= {path: Columns(keys) for path, keys in self.documents.add(texts).items()}
 
     def _add_uniform(self, lines: bytes) -> bool:

@@ -281,6 +281,8 @@ def _in_a_group(documents: Documents, arrays: Mapping[str, ArrayRefs]) -> tuple[
     keys = replace(top.keys, prefix=f"{VARIABLE}/{top.keys.prefix}")
     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
     inner = Documents({ZARR_JSON: dumps(group).encode(), f"{VARIABLE}/{ZARR_JSON}": documents[ZARR_JSON]})
+    if "" in documents.foreign:
+        inner.foreign[VARIABLE] = documents.foreign[""]
     return inner, {VARIABLE: MovedRefs(keys, top)}
 
 

@@ -110,7 +110,11 @@ def read_metadata(
     every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
     # beside version 3's they are stubs for fsspec's sake, and mean nothing
     plain = {key: text for key, text in every.items() if not is_version_2(key)}
-    documents = Documents(plain or version_3(every).documents)
+    documents = Documents(plain)
+    if not plain:
+        translated = version_3(every)
+        documents = Documents(translated.documents)
+        documents.foreign |= translated.foreign
     documents.require_v3()
     templates = {"base": "", **(overrides or {})}
     arrays = {}

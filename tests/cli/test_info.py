@@ -340,6 +340,6 @@ def test_who_reads_it_and_what_helps_the_others(run, tmp_path, pixels):
     tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(16, 16), compression="zlib")
     text = run("info", tmp_path / "a.tif").stdout
     assert "readable by  jnrrdz; zarr-python with jnrrdz installed; zarr-python by itself\n" in text
-    assert "not by GDAL: data has the codec numcodecs.zlib" in text
+    assert "not by any Zarr v3 reader, GDAL: data has the codec numcodecs.zlib" in text
     found = translate_errors(run, tmp_path / "a.tif")["readable_by"]
     assert {each["reader"]: each["readable"] for each in found}["GDAL"] is False
