@@ -1,7 +1,8 @@
 """Index a folder or prefix on a dask cluster: `python dask_cluster.py SOURCES OUT [SCHEDULER]`.
 
-Without a scheduler's address a cluster of two processes is started here; with dask-jobqueue, dask-kubernetes or
-Coiled it is theirs.  Workers write their own manifests, so OUT has to be where all of them can write.
+Every worker needs `pip install 'jnrrdz[dask]'`, for s3:// 'jnrrdz[dask,s3]'.  Without a scheduler's address a cluster
+of two processes is started here; with dask-jobqueue, dask-kubernetes or Coiled it is theirs.  Workers write their own
+manifests, so OUT has to be where all of them can write.
 """
 
 import sys

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Index a directory that all nodes see, in as many parts as the array has tasks:
 #   sbatch --array=1-16 slurm.sh /archive/scenes /archive/manifests
+# in an environment that is active and has `pip install jnrrdz`.
 # A task that failed is run again by `sbatch --array=7 --export=ALL,PARTS=16 slurm.sh ...`: what is done is left.
 #SBATCH --job-name=jnrrdz
 #SBATCH --cpus-per-task=4
