@@ -2,14 +2,14 @@
 
 An array that cannot be said exactly is left out, with a warning that names it and says why; a source of which nothing
 is left is refused.  A codec is said as core Zarr says it where both are the same bytes.  A large array that is stored
-in one piece is cut into pieces of whole rows, so that a reader need not fetch all of it for a pixel.
+in one piece is cut into slabs (`core.slabs`), so that a reader need not fetch all of it for a pixel.
 """
 
 import base64
 import math
 import struct
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.slabs import cut
 from jnrrdz.core.zarr_json import array_from_json, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.sources.base import ReadRange
@@ -229,22 +230,18 @@ def plain_spelling(spec: CodecSpec, itemsize: int) -> Codec:
 
 
 def in_pieces(array: VirtualArray) -> VirtualArray:
-    """Return an array that is stored in one plain piece with chunks of some rows each."""
-    rowsize, size = math.prod(array.shape[1:]) * array.dtype.itemsize, math.prod(array.shape) * array.dtype.itemsize
+    """Return an array that is stored in one plain piece with chunks of about `PIECE` bytes."""
+    size = math.prod(array.shape) * array.dtype.itemsize
     is_plain = [spec.name for spec in array.codecs] == [codec.BYTES]
     if not is_plain or size <= PIECE or array.chunks != array.shape or array.refs.length.tolist() != [size]:
         return array
-    rows = next(step for step in _divisors(array.shape[0]) if step * rowsize <= PIECE or step == 1)
-    offsets = array.refs.offset[0] + np.arange(array.shape[0] // rows, dtype=np.int64) * (rows * rowsize)
-    refs = ChunkRefs.single(array.refs.sources[0], offsets, np.full(len(offsets), rows * rowsize, np.int64))
-    return replace(array, chunks=(rows, *array.shape[1:]), refs=refs)
-
-
-def _divisors(number: int) -> Iterator[int]:
-    """Yield the divisors of a number, largest first."""
-    small = [step for step in range(1, math.isqrt(number) + 1) if number % step == 0]
-    yield from (number // step for step in small)
-    yield from (step for step in reversed(small) if step * step != number)
+    itemsize = array.dtype.itemsize
+    slabs = cut(array.shape, itemsize, PIECE)
+    starts, lengths = slabs.places()
+    offsets = array.refs.offset[0] + starts * itemsize
+    refs = ChunkRefs.single(array.refs.sources[0], offsets, lengths * itemsize)
+    codecs = slabs.codecs(array.codecs[0].configuration.get("endian")) if slabs.short else array.codecs
+    return replace(array, chunks=slabs.chunks, codecs=codecs, refs=refs)
 
 
 PHONY = "phony_dim_"

@@ -20,6 +20,7 @@ import numpy as np
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig, TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.slabs import NEAR, step_along
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.blocks import (
     DOWNSAMPLED,
@@ -27,7 +28,6 @@ from jnrrdz.formats.nitf.blocks import (
     block_count,
     check_data,
     jpeg_chunks,
-    largest_divisor,
     uncompressed_chunks,
     vq_chunks,
     whole_block_chunks,
@@ -241,9 +241,6 @@ READERS = {
 }
 """By IC."""
 
-LEAST_BYTES = PIECE_BYTES // 8
-"""A chunk's least size, before it is rather put together from two ranges."""
-
 PART_DIGITS = 3
 CORNERS, HALF = 60, 30
 """Characters of IGEOLO, and of the two upper ones in it."""
@@ -298,8 +295,9 @@ def joined_array(members: Sequence[NitfImage], presentation: Presentation) -> Vi
     for member in members:
         check_data(member, member.rows * row)
     most = max(PIECE_BYTES // row, 1)
-    step = largest_divisor(math.gcd(*(member.rows for member in members[:-1])), most)
-    if step * row < LEAST_BYTES and step != most:
+    common = math.gcd(*(member.rows for member in members[:-1]))
+    step = step_along(common, most)
+    if common % step or step * NEAR < most:  # some chunks are of two segments
         step = min(most, sum(member.rows for member in members))
     refs = _refs(members, row, step, presentation.url)
     config, dtype = _block_codec(image)

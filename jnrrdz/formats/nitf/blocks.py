@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nitf.header import BYTE, NitfLayout, ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
@@ -163,7 +164,8 @@ def _chunk_rows(image: NitfImage, nbytes: int, row_bits: int) -> int:
     rows = step = image.block[0]
     if nbytes > WHOLE_BYTES and row_bits % BYTE == 0:
         most = max(PIECE_BYTES // (row_bits // BYTE), 1)
-        step = min(most, rows) if needed_grid(image)[0] == 1 else largest_divisor(rows, most)
+        is_one = needed_grid(image)[0] == 1
+        step = step_along(image.rows, most) if is_one else step_along(rows, most, piece=rows)
     size = nbytes if step == rows else step * row_bits // BYTE
     if size > MAX_CHUNK_BYTES:
         raise UnsupportedError(
@@ -172,11 +174,6 @@ def _chunk_rows(image: NitfImage, nbytes: int, row_bits: int) -> int:
             field=f"{image.what} NPPBH, NPPBV",
         )
     return step
-
-
-def largest_divisor(number: int, most: int) -> int:
-    """Return the largest divisor of a number that is no larger than another."""
-    return next(size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
 def _cut(image: NitfImage, starts: NDArray[np.int64], shape: tuple[int, int, int], row: int) -> Chunks:

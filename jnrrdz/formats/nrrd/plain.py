@@ -20,6 +20,7 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import TileConfig, can_hold
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.slabs import Slabs, cut
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.nrrd.header import Header
@@ -28,62 +29,6 @@ from jnrrdz.sources.url import LocalFile, Location, is_absolute, place, require_
 
 TARGET = 1 << 18
 """Bytes of a slab, about: a request's worth, and little enough to read for one row."""
-
-LEAST = TARGET // 16
-MOST_CHUNKS = 1 << 26
-
-
-@dataclass(frozen=True)
-class Slabs:
-    """A grid of slabs: leading axes one by one, one axis in steps, the others whole."""
-
-    shape: tuple[int, ...]
-    axis: int
-    step: int
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """The chunk shape."""
-        return (*(1,) * self.axis, self.step, *self.shape[self.axis + 1 :])
-
-    @property
-    def inner(self) -> int:
-        """Elements of one place along the axis."""
-        return math.prod(self.shape[self.axis + 1 :])
-
-    @property
-    def short(self) -> int:
-        """Size of the last slab along the axis, 0 where all are alike."""
-        return self.shape[self.axis] % self.step
-
-    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first element of every slab, and how many it has."""
-        size = self.shape[self.axis]
-        first = np.arange(0, size, self.step, dtype=np.int64)
-        lengths = np.minimum(self.step, size - first) * self.inner
-        outer = np.arange(math.prod(self.shape[: self.axis]), dtype=np.int64)
-        if len(outer) * len(first) > MOST_CHUNKS:
-            raise UnsupportedError(f"{len(outer) * len(first)} slabs; {MOST_CHUNKS} are the most", field="sizes")
-        starts = (outer[:, np.newaxis] * size + first) * self.inner
-        return starts.ravel(), np.tile(lengths, len(outer))
-
-
-def slabs_of(shape: tuple[int, ...], itemsize: int, per_file: int) -> Slabs:
-    """Return slabs of about `TARGET` bytes, none in two files of so many elements; rows are never cut."""
-    inner = 1
-    for axis in range(len(shape) - 1, -1, -1):
-        size = shape[axis]
-        is_row = axis == len(shape) - 1 and axis > 0
-        if per_file % (inner * size) == 0 and (is_row or inner * size * itemsize <= TARGET):
-            inner *= size
-            continue
-        # a divisor if one is large enough, so that no slab is short
-        wish = min(size, max(1, TARGET // (inner * itemsize)))
-        even = next(step for step in range(wish, 0, -1) if size % step == 0 and per_file % (step * inner) == 0)
-        several = per_file != 0 and per_file % (size * inner) != 0
-        is_large = even * inner * itemsize >= min(LEAST, wish * inner * itemsize)
-        return Slabs(shape, axis, even if several or is_large else wish)
-    return Slabs(shape, 0, shape[0])
 
 
 def file_slabs(shape: tuple[int, ...], per_file: int) -> Slabs | None:
@@ -304,16 +249,12 @@ type Described = tuple[Slabs, tuple[Codec, ...], ChunkRefs]
 def _raw(header: Header, files: list[DataFile], per_file: int) -> Described:
     """Return slabs of raw data, which are cut wherever rows end."""
     itemsize = header.dtype.itemsize
-    slabs = slabs_of(header.sizes[::-1], itemsize, per_file)
-    codecs: tuple[Codec, ...] = (codec.bytes_(header.endian),)
-    if slabs.short:
-        axes: list[tuple[tuple[int, int], ...]] = [((size, 0),) for size in slabs.chunks]
-        axes[slabs.axis] = ((slabs.step, 0), (slabs.short, 0))
-        codecs = (TileConfig(tuple(axes), header.endian),)
+    slabs = cut(header.sizes[::-1], itemsize, TARGET, piece=per_file)
     starts, lengths = slabs.places()
     number = starts // per_file
     base = np.array([file.start for file in files], np.int64)
-    return slabs, codecs, _refs(files, number, base[number] + starts % per_file * itemsize, lengths * itemsize)
+    refs = _refs(files, number, base[number] + starts % per_file * itemsize, lengths * itemsize)
+    return slabs, slabs.codecs(header.endian), refs
 
 
 def _packed(header: Header, files: list[DataFile], per_file: int) -> Described:

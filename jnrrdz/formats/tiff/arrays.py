@@ -1,8 +1,9 @@
 """One TIFF image to one virtual array: grid, type, nodata, codec, references.
 
-Strips of few rows that are stored without compression, one after the other, are merged into chunks
-of a few hundred kilobytes: a chunk a row would cost a reader more than the pixels.  A nodata value that
-the type cannot hold marks no pixel: it is kept as an attribute, with a warning, and never costs the pixels.
+Strips that are stored without compression are merged or cut into chunks of a few hundred kilobytes
+(`core.slabs`): a chunk a row would cost a reader more than the pixels, and a chunk for all of them too.
+A nodata value that the type cannot hold marks no pixel: it is kept as an attribute, with a warning, and never costs
+the pixels.
 Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf,
 https://gdal.org/en/stable/drivers/raster/gtiff.html#nodata-value
 """
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.tiff.structure import (
     Segments,
@@ -101,8 +103,10 @@ def _nearest(number: float, dtype: np.dtype[Any]) -> Any:
 
 
 MERGED_BYTES = 512 * 1024
-EVEN = 4
-"""How many times smaller than wished for chunks may be that are all of one size."""
+"""What chunks of raw strips have, about."""
+
+WHOLE_BYTES = 1 << 20
+"""A raw strip of no more than this is a chunk."""
 
 MAX_CHUNK_BYTES = 1 << 31
 MISSING_SIDE = 1 << 16
@@ -133,7 +137,7 @@ def virtual_array(
         layout.count_segments(image.segments, image.ifd.offset)
         nothing = np.zeros(image.segments, np.int64)
         ranges = Segments(nothing, nothing, nothing == 0)
-    rows, ranges = _merge_strips(image, ranges)
+    rows, ranges = _raw_chunks(image, ranges)
     shape: tuple[int, ...] = (image.length, image.width)
     chunks: tuple[int, ...] = (rows, image.segment_width)
     if image.samples > 1:
@@ -216,28 +220,33 @@ def _check_predictor(image: TiffImage) -> None:
         raise UnsupportedError(reason, offset=here, field="Predictor")
 
 
-def _merge_strips(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
-    """Return the rows of a chunk, and where the chunks stand, with small raw strips put together."""
+def _raw_chunks(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
+    """Return the rows of a chunk, and where chunks are: small raw strips together, large ones cut."""
     rows, strips = image.segment_length, image.grid[1]
-    times = min(MERGED_BYTES // max(image.row_bytes * rows, 1), strips)
-    planes = raw_planes(image, ranges.offsets, ranges.lengths) if times > 1 else None
-    if planes is None or not planes.all():
+    if not _is_raw(image):
         return rows, ranges
-    height = even_rows(image.length, rows * times)
+    strip = rows * image.row_bytes
+    wish = max(MERGED_BYTES // max(image.row_bytes, 1), 1)
+    planes = raw_planes(image, ranges.offsets, ranges.lengths)
+    is_whole = planes is not None and bool(planes.all())
+    times = min(MERGED_BYTES // max(strip, 1), strips)
+    if is_whole and times > 1:
+        height = step_along(image.length, rows * times)
+    elif strip > WHOLE_BYTES:
+        height = step_along(image.length, wish) if is_whole else step_along(rows, wish, piece=rows)
+    else:
+        return rows, ranges
     tops = np.arange(0, image.length, height, dtype=np.int64)
     nbytes = np.minimum(height, image.length - tops) * image.row_bytes
-    offsets = np.where(planes[:, :, None] > 0, planes[:, :, None] + tops * image.row_bytes, 0).ravel()
-    return height, Segments(offsets, np.tile(nbytes, planes.size), offsets == 0)
+    starts = np.where(ranges.missing, 0, ranges.offsets).reshape(-1, strips)[:, tops // rows]
+    offsets = np.where(starts > 0, starts + tops % rows * image.row_bytes, 0).ravel()
+    return height, Segments(offsets, np.tile(nbytes, len(starts)), offsets == 0)
 
 
-def even_rows(length: int, wish: int) -> int:
-    """Return rows of a chunk of raw pixels, so many or fewer: all chunks alike where that does not cost many more.
-
-    Where none is short, Zarr's own codecs read them.
-    """
-    wish = min(wish, length)
-    even = next(rows for rows in range(wish, 0, -1) if length % rows == 0)
-    return even if EVEN * even >= wish else wish
+def _is_raw(image: TiffImage) -> bool:
+    """Whether rows are stored as they are, one after the other, in each strip."""
+    is_plain = image.compression == Compression.NONE and image.predictor == Predictor.NONE
+    return is_plain and not image.tiled and image.photometric != Photometric.YCBCR
 
 
 def raw_planes(image: TiffImage, offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -245,9 +254,7 @@ def raw_planes(image: TiffImage, offsets: NDArray[np.int64], lengths: NDArray[np
 
     None where the rows of one are not stored raw, one after the other.
     """
-    if image.tiled or image.compression != Compression.NONE or image.predictor != Predictor.NONE:
-        return None
-    if image.photometric == Photometric.YCBCR:
+    if not _is_raw(image):
         return None
     planes, strips, _ = image.grid
     offsets, lengths = (column.reshape(-1, planes, strips) for column in (offsets, lengths))

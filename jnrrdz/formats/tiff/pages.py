@@ -22,14 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import TiffTileConfig, bytes_
+from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.ome import Axis, Channel, Dataset, ome_attributes
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.slabs import slab_codecs, step_along
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.arrays import even_rows, own_nodata, raw_planes, virtual_array
+from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.georeference import geo_of
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segment_tags, segments, tiff_image
@@ -371,9 +372,11 @@ class _Chunked:
     """Pages in a chunk, along the last leading axis."""
 
     rows: int
-    codec: Codec
+    codec: TiffTileConfig
+    """How a chunk of one page is decoded."""
+
     offsets: Column
-    """(pages // together, chunks of a page)"""
+    """(runs of pages, chunks of a run)"""
 
     lengths: Column
 
@@ -397,12 +400,19 @@ def level_array(level: Level) -> VirtualArray:
     present = (offsets > 0) & (lengths > 0)
     source = None
     if len(level.sources) > 1:
-        source = np.repeat(level.source[:: cut.together], cut.offsets.shape[1])[places][present]
+        runs = level.source.reshape(-1, lead[-1][1] if lead else 1)[:, :: cut.together]
+        source = np.repeat(runs.ravel(), cut.offsets.shape[1])[places][present]
+    shape, chunks = (tuple(sides[place] for place in order) for sides in (shape, chunks))
+    codecs: tuple[Codec, ...] = (cut.codec,)
+    if cut.together > 1:
+        axis = order.index(len(lead) - 1)
+        endian = None if alone.dtype.itemsize == 1 else cut.codec.byte_order
+        codecs = slab_codecs(chunks, axis, shape[axis] % cut.together, endian)
     return VirtualArray(
-        shape=tuple(shape[place] for place in order),
+        shape=shape,
         dtype=alone.dtype,
-        chunks=tuple(chunks[place] for place in order),
-        codecs=(cut.codec,),
+        chunks=chunks,
+        codecs=codecs,
         refs=ChunkRefs.from_rows(level.sources, present, offsets[present], lengths[present], source),
         dimension_names=tuple(names[place] for place in order),
         fill_value=alone.fill_value,
@@ -419,21 +429,23 @@ def _chunked(level: Level) -> _Chunked:
     together = _planes_together(level, starts)
     plane = key.image.row_bytes * key.image.length
     if together > 1:
-        first = starts[::together]
-        raw = bytes_(None if key.alone.dtype.itemsize == 1 else key.config.byte_order)
-        return _Chunked(together, key.image.length, raw, first, np.full_like(first, together * plane))
-    rows = even_rows(key.image.length, max(CHUNK_BYTES // max(key.image.row_bytes, 1), 1))
+        pages = next(size for _, size in reversed(level.lead) if size > 1)
+        first = starts.reshape(-1, pages)[:, ::together].reshape(-1, 1)
+        counts = np.minimum(together, pages - np.arange(0, pages, together))
+        lengths = np.tile(counts * plane, len(starts) // pages).reshape(-1, 1)
+        return _Chunked(together, key.image.length, key.config, first, lengths)
+    rows = step_along(key.image.length, CHUNK_BYTES // max(key.image.row_bytes, 1))
     tops = np.arange(0, key.image.length, rows) * key.image.row_bytes
     nbytes = np.minimum(rows * key.image.row_bytes, plane - tops)
     offsets = np.where(starts[..., None] > 0, starts[..., None] + tops, 0)
     lengths = np.where(starts[..., None] > 0, nbytes, 0)
     codec = replace(key.config, tile_height=rows)
-    pages = len(starts)
-    return _Chunked(1, rows, codec, offsets.reshape(pages, -1), lengths.reshape(pages, -1))
+    count = len(starts)
+    return _Chunked(1, rows, codec, offsets.reshape(count, -1), lengths.reshape(count, -1))
 
 
 def _planes_together(level: Level, starts: Column) -> int:
-    """Return how many whole planes one chunk takes: a divisor of the last axis, so that no chunk is short."""
+    """Return how many whole planes one chunk takes, of those that follow each other."""
     image, dtype = level.key.image, level.key.alone.dtype
     sizes = [size for _, size in level.lead if size > 1]
     plane = image.row_bytes * image.length
@@ -444,8 +456,7 @@ def _planes_together(level: Level, starts: Column) -> int:
     sources = level.source.reshape(-1, sizes[-1])
     if (np.diff(runs, axis=1) != plane).any() or np.diff(sources, axis=1).any():
         return 1
-    most = min(CHUNK_BYTES // plane, sizes[-1])
-    return next(count for count in range(most, 0, -1) if sizes[-1] % count == 0)
+    return step_along(sizes[-1], CHUNK_BYTES // plane)
 
 
 def check_levels(levels: Sequence[Level]) -> list[Level]:
