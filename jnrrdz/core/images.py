@@ -40,6 +40,9 @@ CLASSES = ("flag_values", "flag_masks", "flag_meanings")
 LABEL_TYPES = frozenset({"uint32", "uint64"})
 """Types of volumes that hold identifiers: no instrument measures in so many bits."""
 
+SEGMENT = re.compile(r"Segment\d+_.+")
+"""Keys of segments in a NRRD of 3D Slicer."""
+
 COLOURS = 3
 
 
@@ -408,8 +411,10 @@ class ImageTree:
         if is_plain and node.data_type in LABEL_TYPES:
             return True
         above = _above(node.path)
-        holders = [self.nodes[at] for at in above if at in self.nodes]
-        return any(map(is_annotation, above)) or any(_is_ome_label(holder.attributes) for holder in holders)
+        if any(map(is_annotation, above)):
+            return True
+        holders = [self.nodes[at].attributes for at in above if at in self.nodes]
+        return any(_is_ome_label(one) or _is_segmentation(one) for one in holders)
 
 
 def _above(path: str) -> list[str]:
@@ -488,3 +493,10 @@ def _is_ome_label(attributes: Mapping[str, Any]) -> bool:
     ome = attributes.get("ome")
     members = ome if isinstance(ome, Mapping) else attributes
     return "image-label" in members
+
+
+def _is_segmentation(attributes: Mapping[str, Any]) -> bool:
+    """Whether the key/value pairs of a NRRD describe segments, as 3D Slicer writes them."""
+    header = attributes.get("nrrd")
+    pairs = header.get("key_values") if isinstance(header, Mapping) else None
+    return isinstance(pairs, Mapping) and any(map(SEGMENT.fullmatch, map(str, pairs)))

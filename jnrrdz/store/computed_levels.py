@@ -490,7 +490,7 @@ def _with_lists(manifest: Manifest, levels: int, method: str | None) -> Manifest
 def _is_single(tree: ImageTree, image: Image) -> bool:
     """Whether an image has no other level, and its group no other plane and no group."""
     group = image.finest.parent
-    if len(image.levels) > 1 or tree.is_level(group) or tree.is_level(image.finest.path):
+    if len(image.levels) > 1 or tree.is_level(group):
         return False
     children = tree.children(group)
     planes = [node for node in children if set(PLANE) <= set(node.dimension_names)]

@@ -5,13 +5,17 @@ none leaves this machine.
 """
 
 import io
+import json
 import os
 import shutil
 import subprocess
 import time
+import warnings
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
+import jbpy
+import nrrd
 import numpy as np
 import pytest
 import rasterio
@@ -22,7 +26,7 @@ from PIL import Image
 
 import jnrrdz
 from tests import writers
-from tests.nitf.conftest import nitf_bytes
+from tests.nitf.conftest import header, nitf_bytes
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -77,6 +81,13 @@ def folder(tmp_path_factory):
     deep(made / "deep.n5")
     (made / "broken.tif").write_bytes(b"II*\0" + bytes(60))
     name(made / "named.tif")
+    heights(made / "heights.tif")
+    dates(made)
+    bands(made / "bands.tif")
+    boxes(made)
+    cells(made / "cells.ome.tif")
+    classified(made / "classified.ntf")
+    labelled(made)
     return made
 
 
@@ -136,6 +147,89 @@ def name(path):
         file.set_band_description(1, HOSTILE)
 
 
+def heights(path):
+    """Write floats, of which the west is nodata; 100 in the middle, 200 in the east."""
+    pixels = np.full((200, 300), -3.4028234663852886e38, "f4")
+    pixels[:, 100:200], pixels[:, 200:] = 100, 200
+    writers.geotiff(path, pixels, nodata=-3.4028234663852886e38, **writers.PLACE)
+
+
+def dates(folder):
+    """Write a cube of four dates, each of one value."""
+    (folder.parent / "dates").mkdir(exist_ok=True)
+    paths = []
+    for number, day in enumerate(["20240501", "20240506", "20240511", "20240516"]):
+        path = folder.parent / "dates" / f"{day}.tif"
+        pixels = np.full((64, 64), 40 + 40 * number, "u1")
+        paths.append(writers.geotiff(path, pixels, **writers.PLACE, **writers.TILES))
+    jnrrdz.cube(paths, folder / "dates.json", time_from=r"(\d{8})")
+
+
+def bands(path):
+    """Write bands 2, 3 and 4 of Sentinel-2, which are blue, green and red."""
+    pixels = np.stack([np.full((100, 100), value, "u1") for value in (10, 120, 240)])
+    writers.geotiff(path, pixels, photometric="minisblack", **writers.PLACE)
+    with rasterio.open(path, "r+") as file:
+        file.descriptions = ("B02", "B03", "B04")
+
+
+def boxes(folder):
+    """Write volumes of slices three times as far apart as rows: one flipped, one oblique."""
+    values = np.full((40, 40, 20), 60, "u1")  # x, y, z
+    values[10:30, 10:30, 5:15] = 255
+    directions = {
+        "flipped.nrrd": [[-1, 0, 0], [0, -1, 0], [0, 0, 3]],
+        "oblique.nrrd": [[0.8, 0.6, 0], [-0.6, 0.8, 0], [0, 0, 3]],
+    }
+    for file, vectors in directions.items():
+        fields = {"space": "left-posterior-superior", "space directions": np.array(vectors, float)}
+        fields |= {"space origin": [0, 0, 0], "kinds": ["domain"] * 3, "encoding": "raw"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of pynrrd's own date
+            nrrd.write(str(folder / file), values, fields)
+
+
+def cells(path):
+    """Write a picture of a microscope whose pixels are half a micrometre wide."""
+    metadata = {"axes": "YX", "PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "µm"}
+    metadata |= {"PhysicalSizeY": 0.5, "PhysicalSizeYUnit": "µm"}
+    tifffile.imwrite(path, np.full((300, 400), 90, "u1"), ome=True, metadata=metadata)
+
+
+def classified(path):
+    """Write a NITF whose file is confidential, and its second image secret."""
+    file = jbpy.Jbp()
+    file["FileHeader"]["FSCLAS"].value = "C"
+    file["FileHeader"]["NUMI"].value = 2
+    for number, level in enumerate("CS"):
+        file["FileHeader"][f"LI{number + 1:03}"].value = 64 * 64
+        image = {"NROWS": 64, "NCOLS": 64, "NPPBH": 64, "NPPBV": 64, "NBPR": 1, "NBPC": 1}
+        image |= {"NBPP": 8, "ABPP": 8, "NBANDS": 1, "IREP": "MONO", "IC": "NC", "IID1": level}
+        image |= {"ISCLAS": level, "IDATIM": "20240501103000", "IDLVL": number + 1, "IALVL": 0}
+        image |= {"ISCTLH": "NF" if level == "S" else "", "ILOC": (0, 0)}
+        header(file["ImageSegments"][number]["subheader"], image)
+    file.finalize()
+    with path.open("wb") as out:
+        file.dump(out)
+        out.truncate(file.get_size())
+
+
+def labelled(folder):
+    """Write an N5 tree of labels and an image, and a list of levels of another form."""
+    for dataset, value in [("labels", 1), ("raw", 200)]:
+        spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{folder}/tree.n5/{dataset}"}}
+        spec["metadata"] = {"dimensions": [64, 64], "blockSize": [64, 64], "dataType": "uint8"}
+        spec["metadata"] |= {"compression": {"type": "raw"}}
+        tensorstore.open(spec, create=True).result()[...] = np.full((64, 64), value, "u1")
+    source = folder.parent / "dates" / "20240501.tif"
+    jnrrdz.index(source, folder / "foreign.json")
+    references = json.loads((folder / "foreign.json").read_text())
+    root = json.loads(references["refs"]["zarr.json"])
+    root["attributes"] |= {"multiscales": {"layout": [1, 2]}, "ome": {"multiscales": [3]}}
+    references["refs"]["zarr.json"] = json.dumps(root)
+    (folder / "foreign.json").write_text(json.dumps(references))
+
+
 @pytest.fixture(scope="module")
 def server(folder):
     with jnrrdz.serve(folder) as running:
@@ -180,6 +274,17 @@ class Viewer:
         while np.abs(np.subtract(colour := self.colour(right, down), expected)).max() > within:
             assert time.monotonic() < deadline, f"{colour} at {right}, {down}; {expected} was expected"
             self.page.wait_for_timeout(50)
+
+    def extent(self, right, down, across, along):
+        """Return how many pixels of white there are about a place, along a row or column."""
+        box = self.page.locator(".volume iframe").bounding_box()
+        shot = np.array(Image.open(io.BytesIO(self.page.screenshot())).convert("RGB"))
+        x, y = (int(box["x"] + box["width"] / 2 + right), int(box["y"] + box["height"] / 2 + down))
+        line = shot[y, :, 0] if across else shot[:, x, 0]
+        at = x if across else y
+        dark = np.flatnonzero(line < 160)
+        assert along or across
+        return dark[dark > at].min() - dark[dark < at].max() - 1
 
     def chunks(self):
         return [urlsplit(url).path for url in self.asked if "/c/" in url]
@@ -350,6 +455,91 @@ def test_an_n5_volume_has_cross_sections_and_planes(viewer):
     viewer.shows((255, 255, 255))
     viewer.page.get_by_label("z", exact=True).fill("2")
     viewer.shows((80, 80, 80))
+
+
+def test_nodata_of_floats_is_not_drawn_and_not_stretched(viewer):
+    viewer.open("heights.tif", **place(150, 100))
+    viewer.shows((0, 0, 0))
+    viewer.shows((255, 255, 255), right=60)
+    background = viewer.colour(-250)
+    viewer.shows(background, right=-60)
+    assert viewer.page.locator(".panel").text_content().count("nodata -3.40282e+38") == 1
+
+
+def test_a_slider_of_dates_says_which_date(viewer):
+    viewer.open("dates.json", **place(32, 32, stretch="as-is", view="planes"))
+    viewer.shows((40, 40, 40))
+    slider = viewer.page.locator(".slider[data-axis=time] output")
+    assert slider.text_content() == "2024-05-01 · 1 of 4"
+    viewer.page.get_by_label("time forward").click()
+    viewer.shows((80, 80, 80))
+    assert slider.text_content() == "2024-05-06 · 2 of 4"
+
+
+def test_a_slider_without_places_counts_from_one(viewer):
+    viewer.open("stack.ome.tif", z=1, stretch="as-is")
+    assert viewer.page.locator(".slider[data-axis=z] output").text_content() == "2 of 4"
+
+
+def test_bands_of_known_names_are_their_colours(viewer):
+    viewer.open("bands.tif", **place(50, 50, stretch="as-is"))
+    viewer.shows((240, 120, 10))
+    assert viewer.page.get_by_label("Red", exact=True).input_value() == "2"
+    viewer.choose("Red", "0")
+    viewer.shows((10, 120, 10))
+
+
+@pytest.mark.parametrize("name", ["flipped.nrrd", "oblique.nrrd"])
+def test_flipped_and_oblique_volumes_have_their_proportions(viewer, name):
+    """The bright box is 20 voxels wide and 10 slices high, which is 30 of their widths."""
+    viewer.open(name)
+    frame = viewer.page.locator(".volume iframe").bounding_box()
+    left, down = -frame["width"] / 4, frame["height"] / 4  # the middle of the panel of x and z
+    viewer.shows((255, 255, 255), left, down, within=6)
+    width, height = (viewer.extent(left, down, *way) for way in [(1, 0), (0, 1)])
+    assert 1.35 < height / width < 1.65
+
+
+def test_a_picture_of_known_pixels_has_a_scale_bar(viewer):
+    viewer.open("cells.ome.tif", x=200, y=-150, resolution=2)
+    bar = viewer.page.locator(".scale-inner")
+    length, unit = bar.text_content().split()
+    assert unit == "μm"
+    assert bar.bounding_box()["width"] == pytest.approx(float(length), abs=2.5)  # 2 pixels of 0.5 μm each
+
+
+def test_pictures_of_unknown_pixels_have_no_scale_bar(viewer):
+    viewer.open("stack.ome.tif")
+    assert viewer.page.locator(".scale-inner").count() == 0
+
+
+def test_a_classified_image_is_marked_and_dated(viewer):
+    viewer.open("classified.ntf")
+    banners = viewer.page.locator(".marking")
+    assert banners.all_text_contents() == ["CONFIDENTIAL"] * 2
+    assert "Taken 2024-05-01T10:30:00Z" in viewer.page.locator(".panel").text_content()
+    viewer.choose("Image", "image_1/data")
+    viewer.page.locator(".marking[data-class=S]").first.wait_for()
+    assert banners.all_text_contents() == ["SECRET//NF"] * 2
+    styles = banners.evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert styles == ["rgb(200, 16, 46)"] * 2
+    tops = [banners.nth(number).bounding_box()["y"] for number in (0, 1)]
+    assert tops[0] == 0
+    assert tops[1] > 400
+    viewer.open("quarters.tif")
+    assert banners.count() == 0
+
+
+def test_labels_are_not_what_is_shown_first(viewer):
+    viewer.open("tree.n5", stretch="as-is")
+    viewer.shows((200, 200, 200))
+    options = viewer.page.get_by_label("Image").locator("option").all_text_contents()
+    assert options == ["raw", "labels"]
+
+
+def test_a_list_of_levels_of_another_form_is_ignored(viewer):
+    viewer.open("foreign.json", stretch="as-is")
+    viewer.shows((40, 40, 40))
 
 
 def test_a_page_below_a_token_and_a_mount(browser, folder):

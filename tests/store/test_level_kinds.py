@@ -3,7 +3,10 @@
 Expected levels are counts and sums of each block by numpy alone, edges included.
 """
 
+import warnings
+
 import netCDF4
+import nrrd
 import numpy as np
 import pytest
 import rasterio
@@ -99,6 +102,32 @@ def flags_netcdf(folder):
 def named_n5(folder):
     _write_n5(folder / "a.n5" / "labels", CLASSES.T, (256, 256))
     return folder / "a.n5", CLASSES
+
+
+def segments_nrrd(folder):
+    """Write a segmentation with the keys of 3D Slicer."""
+    fields = {"space": "left-posterior-superior", "space directions": np.eye(3)}
+    fields |= {"kinds": ["domain"] * 3, "Segment0_ID": "Segment_1", "encoding": "raw"}
+    volume = np.stack([CLASSES[:200, :180]] * 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of pynrrd's own date
+        nrrd.write(str(folder / "a.seg.nrrd"), volume.T, fields)
+    return folder / "a.seg.nrrd", volume
+
+
+def test_a_segmentation_of_slicer_is_labels(tmp_path):
+    path, volume = segments_nrrd(tmp_path)
+    found = jnrrdz.open_group(path, virtual_levels=1)["1/data"][:]
+    halved = volume if found.shape[0] == len(volume) else volume[::2]
+    per_slice = [most_frequent(plane, 2) for plane in halved]
+    np.testing.assert_array_equal(found, np.stack(per_slice))
+
+
+def test_an_image_that_ome_lists_alone_has_computed_levels(tmp_path):
+    tifffile.imwrite(tmp_path / "a.ome.tif", SLOPE, ome=True, metadata={"axes": "YX"})
+    group = jnrrdz.open_group(tmp_path / "a.ome.tif", virtual_levels=1)
+    np.testing.assert_array_equal(group["0/data"][:], SLOPE)
+    np.testing.assert_array_equal(group["1/data"][:], mean(SLOPE, 2))
 
 
 NAMES = [palette_tiff, palette_jp2, lut_nitf, thematic_tiff, flags_netcdf, named_n5]

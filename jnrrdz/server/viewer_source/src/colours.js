@@ -35,8 +35,9 @@ export function modesOf(image) {
   const told = channels.length > 1 && channels.some(({color}) => color);
   const many = {kind: 'channels', name: 'Channels', bands: channels.slice(0, MOST_CHANNELS).map(({index}) => index)};
   if (told) modes.push(many);
-  const colours = ['red', 'green', 'blue'].map(role);
-  const hasColours = colours.every((index) => index !== undefined);
+  const roles = ['red', 'green', 'blue'].map(role);
+  const colours = roles.every((index) => index !== undefined) ? roles : namedColours(channels);
+  const hasColours = colours !== null;
   const rgb = {kind: 'rgb', name: 'Red, green, blue', bands: hasColours ? colours : [0, 1, 2], alpha};
   if (hasColours) modes.push(rgb);
   const first = channels.find((one) => one.role !== 'alpha') ?? channels[0];
@@ -44,6 +45,14 @@ export function modesOf(image) {
   if (!hasColours && channels.length > 2) modes.push(rgb);
   if (!told && channels.length > 1 && image.names[image.channel] === 'c') modes.push(many);
   return modes;
+}
+
+// Bands by their common names, or by the numbers of Sentinel-2 and Landsat 8: red is band 4, green 3, blue 2.
+const NAMED = [/^(red|(.*[^a-z0-9])?b0?4([^0-9].*)?)$/i, /^(green|(.*[^a-z0-9])?b0?3([^0-9].*)?)$/i, /^(blue|(.*[^a-z0-9])?b0?2([^0-9].*)?)$/i];
+
+function namedColours(channels) {
+  const found = NAMED.map((name) => channels.filter((channel) => name.test(channel.name)));
+  return found.every((some) => some.length === 1) ? found.map(([{index}]) => index) : null;
 }
 
 export function colourOf(mode, image, position) {

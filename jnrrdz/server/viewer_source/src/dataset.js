@@ -13,6 +13,9 @@ export class Refused extends Error {
   }
 }
 
+// Units of lengths.
+export const METRES = {nm: 1e-9, nanometer: 1e-9, µm: 1e-6, um: 1e-6, μm: 1e-6, micrometer: 1e-6, mm: 1e-3, millimeter: 1e-3, cm: 1e-2, centimeter: 1e-2, m: 1, meter: 1, Å: 1e-10, angstrom: 1e-10};
+
 export async function openDataset(url) {
   const answer = await fetch(`${url}/zarr.json`);
   if (!answer.ok) throw new Refused(`${answer.status}: ${(await answer.text()).trim()}`);
@@ -37,24 +40,40 @@ function imagesOf(url, nodes) {
   };
   for (const [path, node] of nodes) {
     if (node.node_type !== 'group') continue;
-    const layout = node.attributes?.multiscales?.layout ?? [];
+    const layout = layoutOf(node.attributes);
     for (const variable of variablesOf(nodes, path, layout)) {
       const paths = layout.map(({asset}) => join(path, asset, variable));
       claim(path, paths, {layout, variable, scale: omeOf(node, path, paths[0])});
     }
-    for (const scale of node.attributes?.ome?.multiscales ?? []) {
+    for (const scale of omeImages(node)) {
       claim(path, scale.datasets.map((level) => join(path, level.path)), {scale});
     }
   }
   for (const [path, node] of nodes) {
     if (isPicture(node) && !claimed.has(path)) claim(parentOf(path), [path], {variable: path.slice(path.lastIndexOf('/') + 1)});
   }
-  return images.sort((a, b) => a.order - b.order);
+  const isLabels = ({path}) => path.split('/').some((name) => LABELS.test(name));
+  return images.sort((a, b) => isLabels(a) - isLabels(b) || a.order - b.order);
+}
+
+// Names of arrays and groups that describe an image and are not the image: they come last, as in core/images.py.
+const LABELS = /^(labels?|masks?|seg(mentation)?s?|ground_?truth|gt|predictions?|annotations?)$/i;
+
+// The levels that a group lists; a list of another form is another convention's and ignored as a whole.
+function layoutOf(attributes) {
+  const layout = attributes?.multiscales?.layout;
+  return Array.isArray(layout) && layout.every((level) => typeof level?.asset === 'string') ? layout : [];
+}
+
+function omeImages(node) {
+  const images = node.attributes?.ome?.multiscales;
+  const isRead = (image) => Array.isArray(image?.datasets) && image.datasets.every((level) => typeof level?.path === 'string');
+  return Array.isArray(images) ? images.filter(isRead) : [];
 }
 
 // What OME-Zarr says of the same levels, where it says something.
 function omeOf(node, group, finest) {
-  return node.attributes?.ome?.multiscales?.find(({datasets}) => join(group, datasets?.[0]?.path) === finest);
+  return omeImages(node).find(({datasets}) => join(group, datasets[0]?.path) === finest);
 }
 
 // Names of the arrays that the finest level of a layout has; '' where a level is an array itself.
@@ -93,9 +112,12 @@ function describe(url, nodes, group, paths, {layout, scale, variable}) {
     sliders: rest.filter((axis) => axis !== channel && node.shape[axis] > 1),
     shape: node.shape,
     dtype: node.data_type,
-    nodata: noData(attributes._FillValue),
+    nodata: noData(attributes._FillValue ?? attributes.missing_value, node.data_type),
     attributes,
     axes: physicalAxes(names, attributes, scale),
+    coordinates: names.map((name, axis) => coordinateOf(nodes, parentOf(paths[0]), name, node.shape[axis])),
+    date: dateOf(nodes, paths[0]),
+    marking: markingOf(nodes, paths[0]),
     isOme: Boolean(scale) && above.ome?.multiscales?.length === 1,
     channels: channelsOf(node, channel, attributes, above.omero ?? above.ome?.omero),
     crs: crsOf(nodes, parentOf(paths[0]), above, around),
@@ -111,20 +133,87 @@ function labelOf(group, path, variable, above, scale) {
   return [place, title === place ? '' : title].filter(Boolean).join(' — ') || 'image';
 }
 
-// `_FillValue` as a number; NaN is nodata anyhow.
-function noData(value) {
-  const number = typeof value === 'string' ? Number(value) : value;
-  return typeof number === 'number' && Number.isFinite(number) ? number : null;
+// `_FillValue` as a number; xarray spells that of floats as base64 of a double.  NaN is nodata anyhow.
+function noData(value, type) {
+  let number = Array.isArray(value) && value.length === 1 ? value[0] : value;
+  if (typeof number === 'string') number = doubleOf(number);
+  if (typeof number !== 'number' || !Number.isFinite(number)) return null;
+  return type === 'float32' ? Math.fround(number) : number;
 }
 
-// Steps and units of axes: OME-Zarr's scale, or the `axes` attribute.
+function doubleOf(text) {
+  try {
+    const bytes = Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0));
+    return bytes.length === 8 ? new DataView(bytes.buffer).getFloat64(0, true) : NaN;
+  } catch {
+    return NaN; // no base64: "NaN" among others
+  }
+}
+
+// Steps and units of axes: the `axes` attribute, the vectors of an oblique volume, or OME-Zarr's scale.
 function physicalAxes(names, attributes, scale) {
   const steps = scale?.datasets?.[0]?.coordinateTransformations?.find((one) => one.type === 'scale')?.scale;
+  const vectors = attributes['jnrrdz:space']?.directions ?? {};
   return names.map((name, axis) => {
     const own = attributes.axes?.[name] ?? {};
     const ome = scale?.axes?.[axis];
-    return {name, step: own.step ?? steps?.[axis] ?? 1, start: own.start ?? 0, unit: own.unit ?? ome?.unit ?? '', labels: own.labels};
+    const along = Array.isArray(vectors[name]) ? Math.hypot(...vectors[name]) : undefined;
+    const step = [own.step, along, steps?.[axis]].find((one) => Number.isFinite(one) && one !== 0) ?? 1;
+    return {name, step, spacing: Math.abs(step), start: own.start ?? 0, unit: own.unit ?? ome?.unit ?? '', labels: own.labels};
   });
+}
+
+// The array of the places along an axis: it has the axis's name, in the image's group or one above it.
+function coordinateOf(nodes, group, name, size) {
+  for (let at = group; ; at = parentOf(at)) {
+    const path = join(at, name);
+    const node = nodes.get(path);
+    if (node?.node_type === 'array' && node.shape.length === 1 && node.shape[0] === size) {
+      const {units = '', calendar = 'standard'} = node.attributes ?? {};
+      return {path, units: String(units), calendar: String(calendar)};
+    }
+    if (!at) return null;
+  }
+}
+
+// The attributes of an array, then of the groups above it: the nearest comes first.
+function* attributesAbove(nodes, path) {
+  for (let at = path; ; at = parentOf(at)) {
+    yield nodes.get(at)?.attributes ?? {};
+    if (!at) return;
+  }
+}
+
+// When an image was taken, as text; NITF has CCYYMMDDhhmmss, with hyphens for what is not known.
+function dateOf(nodes, path) {
+  for (const {datetime, nitf} of attributesAbove(nodes, path)) {
+    if (typeof datetime === 'string') return datetime;
+    const date = nitf?.IDATIM;
+    if (typeof date !== 'string' || !date.replace(/[\s-]/g, '')) continue;
+    const known = /^\d{8}/.test(date) && /^[\d-]{14}$/.test(date) ? date.split('-')[0] : '';
+    if (known.length < 8) return date.trim();
+    const clock = [known.slice(8, 10), known.slice(10, 12), known.slice(12, 14)].filter(Boolean).join(':');
+    return `${known.slice(0, 4)}-${known.slice(4, 6)}-${known.slice(6, 8)}${clock && `T${clock}Z`}`;
+  }
+  return null;
+}
+
+const CLASSES = {U: 'UNCLASSIFIED', R: 'RESTRICTED', C: 'CONFIDENTIAL', S: 'SECRET', T: 'TOP SECRET'};
+
+// The highest classification of a NITF's file and of the image, with its codewords and handling; null where there is none.
+function markingOf(nodes, path) {
+  let highest = null;
+  for (const {security} of attributesAbove(nodes, path)) {
+    for (const prefix of ['FS', 'IS']) {
+      const level = String(security?.[`${prefix}CLAS`] ?? '').trim();
+      if (!(level in CLASSES)) continue;
+      const rank = Object.keys(CLASSES).indexOf(level);
+      const words = ['CODE', 'CTLH'].map((name) => String(security[`${prefix}${name}`] ?? '').trim());
+      if (!highest || rank > highest.rank) highest = {level, rank, words: new Set()};
+      if (rank === highest.rank) words.filter(Boolean).forEach((word) => highest.words.add(word));
+    }
+  }
+  return highest && {level: highest.level, text: [CLASSES[highest.level], ...highest.words].join('//')};
 }
 
 function channelsOf(node, axis, attributes, omero) {

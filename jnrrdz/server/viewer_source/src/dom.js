@@ -55,4 +55,4 @@ export function failure(what, error, advice) {
 }
 
 export const decimal = (value) =>
-  !Number.isFinite(value) ? '–' : Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+  !Number.isFinite(value) ? '–' : Number.isSafeInteger(value) ? String(value) : String(Number(value.toPrecision(6)));

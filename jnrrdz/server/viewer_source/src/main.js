@@ -40,6 +40,7 @@ async function route() {
   shown?.close();
   shown = null;
   document.body.dataset.state = 'loading';
+  mark(null);
   const address = Address.read();
   try {
     await (address.name ? dataset(address, () => mine === turn) : list());
@@ -58,6 +59,15 @@ function head(title, ...controls) {
   document.title = title ? `${title} – jnrrdz` : 'jnrrdz';
   const home = element('a', {className: 'home', href: '#/'}, element('img', {src: 'viewer/icon.svg', alt: ''}), text('span', '', 'jnrrdz'));
   bar.replaceChildren(home, ...(title ? [text('h1', '', title)] : []), text('span', 'room', ''), ...controls.filter(Boolean));
+}
+
+// The classification of what is shown, above and below it; nothing where it has none.
+function mark(marking) {
+  for (const banner of document.querySelectorAll('.marking')) banner.remove();
+  if (!marking) return;
+  const banner = () => element('div', {className: 'marking', role: 'note', dataset: {class: marking.level}, textContent: marking.text});
+  document.body.prepend(banner());
+  document.body.append(banner());
 }
 
 async function served() {
@@ -119,6 +129,7 @@ async function dataset(address, isWanted) {
   );
   if (!isDrawn(image)) throw new Refused(`Its samples are ${image.dtype}, which no browser draws.`, 'The lines under “Read elsewhere” read them.');
   shown = view.make(image, samples, address);
+  mark(image.marking);
   stage.replaceChildren(shown.element);
   await shown.show();
 }

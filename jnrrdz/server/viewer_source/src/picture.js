@@ -15,8 +15,8 @@ import Text from 'ol/style/Text.js';
 
 import {choice, decimal, element, failure, section, slider, text} from './dom.js';
 import {RAMPS, STRETCHES, asItIs, bandName, colourOf, firstStretch, modesOf, styleOf, variablesOf, windowOf} from './colours.js';
-import {percentile, sampled} from './samples.js';
-import PictureSource, {PIXELS, inverse, projectionOf} from './picture_source.js';
+import {percentile, placesAlong, sampled} from './samples.js';
+import PictureSource, {inverse, pixelSize, projectionFor} from './picture_source.js';
 
 export default class Picture {
   constructor(image, samples, address) {
@@ -51,12 +51,12 @@ export default class Picture {
 
   async show() {
     const {image} = this;
-    this.projection = image.isPlaced ? projectionOf(image.crs) : PIXELS;
+    this.projection = projectionFor(image);
     this.layer = new WebGLTileLayer({});
     this.map = new Map({
       target: this.target,
       layers: [this.layer],
-      controls: [new Zoom({className: 'zoom'}), ...(image.isPlaced ? [new ScaleLine({className: 'scale'})] : [])],
+      controls: [new Zoom({className: 'zoom'}), ...(image.isPlaced || pixelSize(image) ? [new ScaleLine({className: 'scale'})] : [])],
       interactions: interactions({altShiftDragRotate: false, pinchRotate: false}),
       view: this.view(),
     });
@@ -68,8 +68,14 @@ export default class Picture {
       this.tellLevel();
       this.tellState('ready');
     });
-    await this.load();
+    await Promise.all([this.load(), this.readPlaces()]);
     this.controls();
+  }
+
+  // What each slider's places are called, where an array has their coordinates.
+  async readPlaces() {
+    const {image, samples} = this;
+    this.places = await Promise.all(image.coordinates.map((told, axis) => (told && image.sliders.includes(axis) ? placesAlong(samples, told, image.shape[axis]) : null)));
   }
 
   // The page's state, which an error keeps until something else is chosen.
@@ -194,7 +200,8 @@ export default class Picture {
     const {image} = this;
     const {name, step, start, unit, labels} = image.axes[axis];
     const isScaled = unit && (step !== 1 || start);
-    const describe = (index) => labels?.[index] ?? (isScaled ? `${index} · ${decimal(start + index * step)} ${unit}` : `${index} of ${image.shape[axis] - 1}`);
+    const place = (index) => this.places[axis]?.[index] ?? labels?.[index] ?? (isScaled ? `${decimal(start + index * step)} ${unit}` : '');
+    const describe = (index) => [place(index), `${index + 1} of ${image.shape[axis]}`].filter(Boolean).join(' · ');
     return slider(
       name,
       image.shape[axis],
@@ -323,6 +330,7 @@ export default class Picture {
     const facts = [`${sizes}, ${image.dtype}`];
     if (image.isPlaced) facts.push(image.crs.code ?? nameOf(image.crs.wkt));
     else facts.push(image.crs ? 'No affine: shown in rows and columns' : 'No place: shown in rows and columns');
+    if (image.date) facts.push(`Taken ${image.date}`);
     if (image.nodata !== null) facts.push(`nodata ${decimal(image.nodata)} is not drawn`);
     const grid = image.isPlaced && this.lonLat(getCenter(image.extent)) && element('label', {className: 'check'}, element('input', {type: 'checkbox', onchange: ({target}) => this.graticule(target.checked)}), text('span', '', 'longitudes and latitudes'));
     return [...facts.map((fact) => text('p', 'fact', fact)), ...(grid ? [grid] : [])];

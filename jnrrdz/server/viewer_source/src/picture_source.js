@@ -11,10 +11,23 @@ import {addProjection, get as getProjection} from 'ol/proj.js';
 import {register} from 'ol/proj/proj4.js';
 import proj4 from 'proj4';
 
+import {METRES} from './dataset.js';
+
 const TILE = 256;
 const WIDEST = 4096; // rows or columns of a level that one tile may need: more would freeze the page
 
-export const PIXELS = new Projection({code: 'pixels', units: 'pixels'});
+// The projection of an image: that of its CRS, or its own rows and columns, with the size of a pixel where it is known.
+export function projectionFor(image) {
+  if (image.isPlaced) return projectionOf(image.crs);
+  image.projection ??= new Projection({code: 'pixels', units: 'pixels', metersPerUnit: pixelSize(image) ?? undefined});
+  return image.projection;
+}
+
+// Metres from pixel to pixel along a row; null where an image has no such size.
+export function pixelSize({axes, x}) {
+  const metres = METRES[axes[x].unit];
+  return metres ? metres * axes[x].spacing : null;
+}
 
 // The projection of a CRS, defined from the file's own WKT: nothing is looked up elsewhere.
 export function projectionOf({code, wkt}) {
@@ -46,7 +59,7 @@ export default class PictureSource extends GeoZarr {
   async configure_() {
     await null; // the base class calls this before the fields above are set
     const {image} = this;
-    const projection = image.isPlaced ? projectionOf(image.crs) : PIXELS;
+    const projection = projectionFor(image);
     if (image.isPlaced && image.conventions && image.crs.code) await super.configure_();
     if (!this.tileGrid || this.tileGrid.getResolutions().length !== image.levels.length) this.tileGrid = ownGrid(image);
     this.projection = projection;

@@ -98,6 +98,34 @@ function reader(data) {
   return (index) => data[index];
 }
 
+const MOST_PLACES = 1 << 16;
+const SECONDS = {microsecond: 1e-6, millisecond: 1e-3, second: 1, minute: 60, hour: 3600, day: 86400, nanosecond: 1e-9};
+const CALENDARS = ['standard', 'gregorian', 'proleptic_gregorian'];
+
+// The coordinate of each place along an axis as text: a date where its units count from one; null where it cannot be read.
+export async function placesAlong(samples, {path, units, calendar}, size) {
+  if (size > MOST_PLACES) return null;
+  try {
+    const {data} = await zarr.get(await samples.array(path));
+    const at = reader(data);
+    const values = Array.from({length: size}, (_, index) => at(index));
+    return datesOf(values, units, calendar) ?? values.map((value) => (Number.isFinite(value) ? `${Number(value.toPrecision(9))} ${units}`.trim() : null));
+  } catch {
+    return null; // text, or a chunk that is not there: the places are numbered
+  }
+}
+
+// Dates of CF, https://cfconventions.org/cf-conventions/cf-conventions.html#time-coordinate; null for what is none.
+function datesOf(values, units, calendar) {
+  const [, unit, origin] = units.match(/^(\w+?)s? since (.+)$/) ?? [];
+  const start = Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(origin) ? origin : `${String(origin).trim().replace(' ', 'T')}${/[T ]\d/.test(origin) ? '' : 'T00:00'}Z`);
+  if (!(unit in SECONDS) || !Number.isFinite(start) || !CALENDARS.includes(calendar)) return null;
+  const dates = values.map((value) => new Date(start + value * SECONDS[unit] * 1000));
+  if (dates.some((date) => Number.isNaN(date.getTime()))) return null;
+  const isDaily = dates.every((date) => date.getTime() % 86400000 === 0);
+  return dates.map((date) => (isDaily ? date.toISOString().slice(0, 10) : date.toISOString().replace(/\.000Z$/, 'Z')));
+}
+
 const SAMPLED = 512;
 
 // Sorted samples of a plane, from its coarsest level, at most 512 rows and columns of it.

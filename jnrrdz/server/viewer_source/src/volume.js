@@ -3,20 +3,20 @@
 import {element} from './dom.js';
 import {asItIs, colourOf, modesOf} from './colours.js';
 import {percentile, sampled} from './samples.js';
-import {depthAxis} from './dataset.js';
+import {METRES, depthAxis} from './dataset.js';
 
-const METRES = {nm: 1e-9, nanometer: 1e-9, µm: 1e-6, um: 1e-6, μm: 1e-6, micrometer: 1e-6, mm: 1e-3, millimeter: 1e-3, cm: 1e-2, centimeter: 1e-2, m: 1, meter: 1, Å: 1e-10, angstrom: 1e-10};
 const READ = new Set(['uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'float32']);
 
 export const canShow = (image) => READ.has(image.dtype);
 
-// Each axis as neuroglancer has it: a step and its unit; the channels are local to a layer, which the ' says.
+// Each axis as neuroglancer has it: the spacing and its unit; the channels are local to a layer, which the ' says.
 function dimensionsOf(image) {
   return Object.fromEntries(
     image.names.map((name, axis) => {
-      const {step, unit} = image.axes[axis];
+      const {spacing, unit} = image.axes[axis];
       const metres = METRES[unit];
-      return [axis === image.channel ? `${name}'` : name, metres ? [step * metres, 'm'] : [1, '']];
+      if (axis === image.channel) return [`${name}'`, [1, '']];
+      return [name, metres ? [spacing * metres, 'm'] : [spacing, '']];
     }),
   );
 }
@@ -71,7 +71,7 @@ const BARS = 60; // rows of pixels that are no panel's
 
 // The longest axis in voxels of the finest one.
 function scaleThatFits(image, planes) {
-  const step = (axis) => (METRES[image.axes[axis].unit] ? image.axes[axis].step : 1);
+  const step = (axis) => image.axes[axis].spacing * (METRES[image.axes[axis].unit] ?? 1);
   const finest = Math.min(...planes.map(step));
   return Math.max(...planes.map((axis) => (image.shape[axis] * step(axis)) / finest));
 }
