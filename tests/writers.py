@@ -29,7 +29,7 @@ def geotiff(path, pixels, *, overviews=(), **options):
     bands = pixels if pixels.ndim == 3 else pixels[None]
     count, height, width = bands.shape
     profile = {"driver": "GTiff", "count": count, "height": height, "width": width, "dtype": bands.dtype.name}
-    with rasterio.open(path, "w", **profile, **options) as file:
+    with rasterio.open(path, "w", **{**profile, **options}) as file:
         file.write(bands)
         if overviews:
             file.build_overviews(overviews)

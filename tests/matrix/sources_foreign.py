@@ -1,0 +1,184 @@
+"""Rows of formats whose parsers are others', of Zarr, and of references of others."""
+
+import json
+import warnings
+from functools import partial
+
+import h5py
+import jnrrdz
+import numcodecs
+import numpy as np
+import tifffile
+import xarray as xr
+import zarr
+from astropy.io import fits
+from tests.foreign.test_reading import DMRPP
+from tests.matrix.readers import (
+    by_astropy,
+    by_h5py,
+    by_numbers,
+    by_tifffile,
+    by_xarray,
+)
+from tests.matrix.row import Row
+from tests.matrix.sources_tiff import SIZE, by_gdal_tiff, noise
+
+with warnings.catch_warnings():
+    warnings.simplefilter(
+        "ignore"
+    )  # kerchunk imports what numcodecs and zarr have moved
+    from kerchunk.hdf import SingleHdf5ToZarr
+    from kerchunk.tiff import tiff_to_zarr
+
+STACK = (3, 32, 48)
+CHUNKS = (1, 16, 16)
+
+
+def heights(seed):
+    """Return a packed variable with a grid, as a dataset that is not decoded."""
+    numbers = noise(seed, STACK, "i2", low=-99)
+    packing = {"scale_factor": 0.5, "add_offset": 3.0, "_FillValue": np.int16(7)}
+    x, y = np.arange(48) * 0.25 + 15, 45 - np.arange(32) * 0.25
+    return xr.Dataset({"t2m": (("z", "y", "x"), numbers, packing)}, {"x": x, "y": y})
+
+
+def netcdf4(path, seed):
+    encoding = {"t2m": {"zlib": True, "shuffle": True, "chunksizes": CHUNKS}}
+    heights(seed).to_netcdf(path, engine="netcdf4", encoding=encoding)
+
+
+def netcdf3(path, seed, engine="scipy", **options):
+    heights(seed).to_netcdf(path, engine=engine, **options)
+
+
+def hdf5(path, seed, **options):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("v", data=noise(seed, STACK, "i4"), **options)
+
+
+def fits_image(path, seed):
+    fits.PrimaryHDU(noise(seed, SIZE, ">i2")).writeto(path)
+
+
+def dmrpp(path, seed):
+    pixels = noise(seed, SIZE, "<f4")
+    name = path.stem
+    path.with_name(name).write_bytes(b"head" + pixels.tobytes())
+    text = DMRPP.format(rows=SIZE[0], columns=SIZE[1], nbytes=pixels.nbytes)
+    path.write_text(text.replace("d.bin", name))
+
+
+def bytes_of_dmrpp(path):
+    data = path.with_name(path.stem).read_bytes()[4:]
+    return np.frombuffer(data, "<f4").reshape(SIZE)
+
+
+def by_zarr_of(path, seed, *, version=3, **options):
+    root = zarr.create_group(path, zarr_format=version)
+    names = ("y", "x")
+    own = {"dimension_names": names} if version == 3 else {}
+    array = root.create_array(
+        "v", shape=SIZE, dtype="i4", chunks=(16, 16), **own, **options
+    )
+    array[...] = noise(seed, SIZE, "i4")
+    if version == 2:
+        array.attrs["_ARRAY_DIMENSIONS"] = names
+
+
+def references(write_source, translate, ending):
+    """Return a function that writes a file next to the references to it."""
+
+    def write(path, seed):
+        source = path.with_name(f"{path.stem}{ending}")
+        write_source(source, seed)
+        path.write_text(json.dumps(translate(source)))
+
+    return write
+
+
+def of_hdf5(path):
+    return SingleHdf5ToZarr(str(path), inline_threshold=0).translate()
+
+
+def of_tiff(path):
+    return tiff_to_zarr(str(path))
+
+
+def by_aszarr(path, seed, *, version=2, **options):
+    """Write a TIFF, and tifffile's references to it."""
+    source = path.with_suffix(".tif")
+    by_gdal_tiff(source, seed, **options)
+    with tifffile.imread(source, aszarr=True) as store:
+        store.write_fsspec(str(path), source.parent.as_uri(), zarr_format=version)
+
+
+def read_next(read, ending):
+    """Return a function that reads the file next to the references."""
+    return lambda path: read(path.with_name(f"{path.stem}{ending}"))
+
+
+def converted(source, out, *, codecs, **options):  # noqa: ARG001  codecs are others'
+    """Write the references of others as a manifest of another form."""
+    jnrrdz.convert(source, out, **options)
+
+
+def foreign(  # noqa: PLR0913, PLR0917  a table's columns
+    name, by, write, read, reader, file, variable="v", traits=(), **own
+):
+    traits = frozenset({*traits, "foreign"})
+    return Row(name, by, write, read, reader, file, variable, traits=traits, **own)
+
+
+def refs(  # noqa: PLR0913, PLR0917  the same
+    name, by, write, read, reader, variable="data", **own
+):
+    own["traits"] = {"references", *own.get("traits", ())}
+    return foreign(
+        name, by, write, read, reader, "d_{}.refs", variable, make=converted, **own
+    )
+
+
+T2M = "t2m"
+SHUFFLED = {"our codec"}
+PHONY = ("phony_dim_0", "phony_dim_1", "phony_dim_2")
+ZARR = by_xarray("zarr", "v")
+ZARR_3_TIFF = read_next(by_tifffile("Y", "X"), ".tif")  # whose fill value is no nodata
+KERCHUNK_TIFF = read_next(by_tifffile("Y", "X", nodata=0), ".tif")
+# fmt: off
+FOREIGN = [
+    foreign("HDF5 contiguous", "h5py", hdf5, by_h5py("v", *PHONY), "h5py",
+            "d_{}.h5"),
+    foreign("HDF5 gzip", "h5py", partial(hdf5, chunks=CHUNKS, compression="gzip",
+            shuffle=True), by_h5py("v", *PHONY), "h5py", "d_{}.h5", traits=SHUFFLED),
+    foreign("netCDF-4", "netCDF4", netcdf4, by_xarray("netcdf4", T2M), "netCDF4",
+            "d_{}.nc", T2M, SHUFFLED),
+    foreign("netCDF-3", "scipy", netcdf3, by_xarray("scipy", T2M), "scipy", "d_{}.nc",
+            T2M),
+    foreign("netCDF-3 of 64 bits", "netCDF4", partial(netcdf3, engine="netcdf4",
+            format="NETCDF3_64BIT"), by_xarray("netcdf4", T2M), "netCDF4", "d_{}.nc",
+            T2M),
+    foreign("FITS", "astropy", fits_image, by_astropy("PRIMARY_y", "PRIMARY_x"),
+            "astropy", "d_{}.fits", "PRIMARY"),
+    foreign("DMR++", "by hand", dmrpp, by_numbers(bytes_of_dmrpp, "y", "x"), "numpy",
+            "d_{}.bin.dmrpp", "gaps"),
+    foreign("Zarr 2", "zarr", partial(by_zarr_of, version=2,
+            compressors=numcodecs.Zstd()), ZARR, "zarr", "d_{}.zarr"),
+    foreign("Zarr 2, filters", "zarr", partial(by_zarr_of, version=2,
+            filters=[numcodecs.Shuffle(4)], compressors=numcodecs.Zlib()),
+            ZARR, "zarr", "d_{}.zarr", traits=SHUFFLED),
+    foreign("Zarr 3", "zarr", by_zarr_of, ZARR, "zarr", "d_{}.zarr"),
+    foreign("Zarr 3, shards", "zarr", partial(by_zarr_of, shards=(32, 48)),
+            ZARR, "zarr", "d_{}.zarr"),
+    refs("kerchunk of HDF5", "kerchunk", references(partial(hdf5, chunks=CHUNKS,
+         compression="gzip"), of_hdf5, ".h5"),
+         read_next(by_h5py("v", *PHONY, nodata=0), ".h5"),
+         "h5py", "v"),
+    refs("kerchunk of TIFF", "kerchunk",
+         references(partial(by_gdal_tiff, compress="deflate"), of_tiff, ".tif"),
+         KERCHUNK_TIFF, "tifffile"),
+    refs("tifffile's references 2", "tifffile", partial(by_aszarr, compress="lzw",
+         predictor=2, dtype="u2"), KERCHUNK_TIFF, "tifffile", traits={"our codec"}),
+    refs("tifffile's references 3", "tifffile", partial(by_aszarr, version=3,
+         compress="deflate"), ZARR_3_TIFF, "tifffile"),
+]
+# fmt: on
