@@ -9,8 +9,8 @@ Spec: docs/codecs/tiff-tile/README.md
 
 import io
 import math
-import re
 import struct
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -39,6 +39,7 @@ from jnrrdz.formats.image_streams import (
     scratch,
     webp_words,
 )
+from jnrrdz.formats.tiff.fax import Rows, rows_held
 from jnrrdz.formats.tiff.tags import (
     BYTE_STREAMS,
     JPEG2000S,
@@ -190,64 +191,6 @@ def _inflated(data: bytes | memoryview, most: int) -> bytes | None:
         return None
 
 
-EOL = "000000000001"
-WHITE_NONE, HORIZONTAL = "00110101", "001"
-BLACK = ((63, "000001100111"), (2, "11"), (1, "010"))
-"""Codes of T.4 and T.6: runs of black pixels by their lengths, and what stands before each."""
-
-END_OF_FAX = re.compile("0{11,}1[01]?0{11,}1[01]?0*$")
-"""Two or more EOL codes, the last ones of a page (EOFB, RTC); lines of two dimensions have a bit after theirs."""
-
-FAXES = {Compression.CCITT_T4, Compression.CCITT_T6}
-"""Those of which libtiff too makes blank rows where their data end."""
-
-
-def fax_pixels(scheme: int, t4_options: int, data: bytes, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Return the pixels of a facsimile of so many rows and columns; what its data do not reach is 0."""
-    if scheme == Compression.CCITT_T4:
-        return imagecodecs.ccittfax3_decode(data, *size, t4options=t4_options)
-    return imagecodecs.ccittfax4_decode(data, *size)
-
-
-def _codes_to_follow(scheme: int, t4_options: int, width: int) -> list[str]:
-    """Return codes that no decoder can read, as a part of a row or at a row's start, without a trace in the pixels."""
-    rows = []
-    for mode in ("", HORIZONTAL):
-        left, row = width, ""
-        for run, code in BLACK:
-            row += (mode + WHITE_NONE + code) * (left // run)
-            left %= run
-        rows.append(row)
-    if scheme == Compression.CCITT_T6:
-        return ["1" * shift + rows[1] * 2 for shift in range(4)]
-    line = EOL + "1" * (t4_options & 1) + rows[0]
-    return [line * 3, rows[0], "1" * 16, "10011" * 40, "0011" * 40, "0111" * 40]
-
-
-def fax_ends_early(scheme: int, t4_options: int, data: bytes, pixels: NDArray[np.uint8], size: tuple[int, int]) -> bool:
-    """Whether facsimile data end before all rows are decoded, without codes that say so.
-
-    No decoder tells: it is seen by codes put behind the data, which change the pixels if the decoder gets there.
-    """
-    if END_OF_FAX.search("".join(f"{byte:08b}" for byte in data[-32:])):
-        return False
-    if scheme == Compression.CCITT_T4:
-        lines = np.unpackbits(np.frombuffer(data, np.uint8)).tobytes().count(bytes(11) + b"\1")
-        if 0 < lines < size[0] - 1:  # between all lines at the least
-            return True
-    bare = data.rstrip(b"\0")
-    last = f"{bare[-1]:08b}".rstrip("0") + "000" if bare else ""  # a code ends in three zeros at the most
-    for codes in _codes_to_follow(scheme, t4_options, size[1]):
-        flags = np.frombuffer((last + codes).encode(), np.uint8) - ord("0")
-        try:
-            longer = fax_pixels(scheme, t4_options, bare[:-1] + np.packbits(flags).tobytes(), size)
-        except DECODER_ERRORS:
-            return True
-        if not np.array_equal(longer, pixels):
-            return True
-    return False
-
-
 DEFLATES = {Compression.DEFLATE, Compression.DEFLATE_OLD, Compression.PIXTIFF}
 
 STREAMED = {
@@ -322,6 +265,12 @@ JPEGS = {Compression.JPEG, Compression.OLD_JPEG, Compression.ALT_JPEG, Compressi
 LERC_MAGIC = {b"Lerc", b"CntZ"}
 LERC_HEADERS = 1 << 16
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+FAXES = {
+    Compression.CCITT_RLE,
+    Compression.CCITT_RLEW,
+    Compression.CCITT_T4,
+    Compression.CCITT_T6,
+}
 LIBTIFF_ONLY = {
     Compression.CCITT_RLE,
     Compression.CCITT_RLEW,
@@ -611,16 +560,42 @@ class TileDecoder:
         return pixels[:height].reshape(height, width, -1)
 
     def _fax(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the pixels of a facsimile in the order (row, column, sample)."""
-        config, options = self.config, self.config.t4_options or 0
-        stream = bytes(imagecodecs.bitorder_decode(bytes(data)) if config.fill_order == REVERSED else data)
-        for size in self.sizes:
-            with suppress(*DECODER_ERRORS):
-                pixels = fax_pixels(config.compression, options, stream, size)
-                if not fax_ends_early(config.compression, options, stream, pixels, size):
-                    return pixels.reshape(*size, 1)
-        scheme = name_of(Compression, config.compression)
-        raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode, or end before the chunk's rows do")
+        """Return the pixels of a facsimile in the order (row, column, sample).
+
+        Rows that the data do not reach are white, as all readers have them.
+        """
+        scheme, options = Compression(self.config.compression), self.config.t4_options or 0
+        height, width = self.sizes[0]
+        stream = bytes(data)
+        if self.config.fill_order == REVERSED:
+            stream = bytes(imagecodecs.bitorder_decode(stream))
+        try:
+            pixels = self._fax_rows(stream, height)
+            held = rows_held(stream, scheme, options, pixels)
+        except DECODER_ERRORS:
+            held = len(Rows(stream, scheme, options, width).read(height))
+            if held in {0, height}:
+                raise
+            pixels = np.zeros((height, width), np.uint8)
+            pixels[:held] = self._fax_rows(stream, held)
+        if (held, width) in self.sizes:
+            return pixels[:held, :, np.newaxis]
+        warnings.warn(
+            f"{scheme.name} data of {len(data)} bytes end after {held} of {height} rows; the others are white",
+            stacklevel=2,
+        )
+        pixels[held:] = 0
+        return pixels[..., np.newaxis]
+
+    def _fax_rows(self, stream: bytes, rows: int) -> NDArray[Any]:
+        """Return rows and columns of a facsimile, the first bit of each byte first."""
+        width, scheme = self.config.tile_width, self.config.compression
+        if scheme == Compression.CCITT_T4:
+            return np.asarray(imagecodecs.ccittfax3_decode(stream, rows, width, t4options=self.config.t4_options or 0))
+        if scheme == Compression.CCITT_T6:
+            return np.asarray(imagecodecs.ccittfax4_decode(stream, rows, width))
+        file = synthetic_tiff(replace(self.config, fill_order=1), width, rows, stream)
+        return np.asarray(imagecodecs.tiff_decode(file)).reshape(rows, width)
 
     def _stream_pixels(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return (row, column, sample) pixels of a scheme that compresses bytes."""
