@@ -95,6 +95,7 @@ class MergeChoices(ManifestChoices, AxisChoices, total=False):
     """What `jnrrdz.merge` takes."""
 
     names: Sequence[str]
+    check: bool
 
 
 class CubeChoices(ManifestChoices, total=False):
@@ -108,6 +109,7 @@ class CubeChoices(ManifestChoices, total=False):
     append: bool
     stac_out: str | None
     collection: str
+    check: bool
 
 
 class BatchChoices(ScanChoices, AxisChoices, ItemChoices, total=False):
@@ -209,6 +211,9 @@ class MergeOptions:
     names: Sequence[str] = ()
     """The names of the references, where those are not their own."""
 
+    check: bool = True
+    """Decode one chunk of each array before the manifest is written."""
+
 
 @dataclass(frozen=True)
 class CubeOptions:
@@ -240,6 +245,9 @@ class CubeOptions:
 
     collection: str = ""
     """Its name; by default the one of the cube."""
+
+    check: bool = True
+    """Decode one chunk of each array, of the files that are added, before the manifest is written."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,8 @@ class Together:
         return merge(
             [self._place(number) for number in numbers],
             self.output,
-            replace(self.axis, names=[self._urls[number] for number in numbers]),
+            # what was just read needs no look; some sources need the query that manifests leave out
+            replace(self.axis, names=[self._urls[number] for number in numbers], check=False),
             form=replace(self.plan.form, target_options=target),
             # they are our own, and name what was just read; by their origins the sources get the same headers
             access=Access(allow=("*", *self._origins()), source_options=source),

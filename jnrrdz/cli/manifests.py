@@ -53,6 +53,11 @@ Examples:
 """
 
 
+no_check_option = click.option(
+    "--no-check", "check", flag_value=False, default=True, help="Do not read one chunk of each array first."
+)
+
+
 @click.command(epilog=EPILOG)
 @click.argument("refs", nargs=-1, required=True, metavar="REFS...", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The manifest to write.")
@@ -65,13 +70,14 @@ Examples:
 )
 @click.option("--keep-order", is_flag=True, help="Keep the order of REFS, and equal values too.")
 @click.option("--skip-mismatched", is_flag=True, help="Leave out what does not fit, with a warning for each.")
+@no_check_option
 @json_option
 @form_options
 @access_options()
 @console_options
 @console_of
 def merge(console: Console, /, refs: Sequence[str], output: str, *, reach: Reach, **options: Any) -> None:
-    """Write one manifest of many of the same grid, without copying or decoding anything.
+    """Write one manifest of many of the same grid, without copying anything.
 
     REFS are manifests (JSON or Parquet) or images, which are scanned.  The values along the axis order
     them.  Most of REFS agree in shape, type, codecs, CRS and names; what differs from them is refused.
@@ -118,6 +124,7 @@ Examples:
     metavar="OLD=NEW",
     help="Sources below OLD are below NEW now. Repeatable; the longest OLD that fits is used.",
 )
+@no_check_option
 @json_option
 @form_options
 @access_options()
@@ -133,16 +140,16 @@ def convert(
     reach: Reach,
     **options: Any,
 ) -> None:
-    """Write what the manifest REFS says as OUT; no source is opened.
+    """Write what the manifest REFS says as OUT; one chunk of each array is read first.
 
     With several, OUT is a directory and gets one manifest for each.  Sources that moved keep their size in the
-    table of sources, which reading compares; run `jnrrdz verify` to look at them in their new place.
+    table of sources, which reading compares.  With --no-check no source is opened.
     """
     from jnrrdz.commands.convert import convert as run  # noqa: PLC0415  see the package
     from jnrrdz.commands.convert import prefix_of  # noqa: PLC0415  the same
     from jnrrdz.manifests.manifest import manifest_form  # noqa: PLC0415  the same
 
-    prefixes = dict(map(prefix_of, rules))
+    prefixes, check = dict(map(prefix_of, rules)), bool(options.pop("check"))
     found = reach.sources(names, MANIFESTS)
     (form,) = with_choices(options, WriteOptions())
     places = dict(planned_manifests(found, output, form, as_json=console.as_json))
@@ -153,7 +160,7 @@ def convert(
         place = places[name]
         output = replace(form, target_options=reach.options(place))
         with as_file(place) as out:
-            group = run(name, out, rewrite_prefix=prefixes, access=reach.access(name), form=output)
+            group = run(name, out, rewrite_prefix=prefixes, check=check, access=reach.access(name), form=output)
         arrays = [array for _, array in group.arrays() if array.shape]
         chunks = sum(array.refs.chunks for array in arrays)
         if console.as_json:
@@ -311,6 +318,7 @@ TOLD = 5
 @click.option("--stac-out", metavar="FILE", help="Write a STAC collection of which the cube is an asset.")
 @click.option("--collection", default="", metavar="ID", help="Name of that collection; by default the cube's.")
 @click.option("--append", is_flag=True, help="Add the files to the cube OUT.")
+@no_check_option
 @json_option
 @form_options
 @access_options()
@@ -329,7 +337,7 @@ def cube(  # noqa: PLR0913  an option each
     reach: Reach,
     **options: object,
 ) -> None:
-    """Write one dataset with the axes time, band, y and x of many files, without copying or decoding anything.
+    """Write one dataset with the axes time, band, y and x of many files, without copying anything.
 
     SRC are images or manifests.  Bands of several resolutions become a group for each; files that are not there
     leave their chunks missing; neighbours on one grid become one mosaic.

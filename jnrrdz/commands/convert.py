@@ -1,6 +1,6 @@
 """A manifest in another form, or of sources that are elsewhere now: `convert`.
 
-Nothing is scanned and no source is opened: what a manifest says is written anew.
+Nothing is scanned: what a manifest says is written again, after one chunk of each array was read.
 """
 
 import os
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from jnrrdz import api
+from jnrrdz.commands.first_chunks import FirstChunks
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
@@ -22,11 +23,12 @@ from jnrrdz.sources.url import place
 _ABSOLUTE = re.compile(r"=(?=/|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
-def convert(
+def convert(  # noqa: PLR0913  what is written, and how
     refs: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     rewrite_prefix: Mapping[str, str] | None = None,
+    check: bool = True,
     form: WriteOptions | None = None,
     access: Access | None = None,
     **choices: Unpack[ManifestChoices],
@@ -44,6 +46,8 @@ def convert(
         The path or URL of the new one.
     rewrite_prefix
         New beginnings of the sources' URLs by their old ones; the longest old one that fits is taken.
+    check
+        Decode one chunk of each array before the manifest is written; without it no source is opened.
     form
         The form of the new manifest, and what it may replace.
     access
@@ -58,16 +62,20 @@ def convert(
     group = group_from_manifest(manifest, allow=reach.allow, source_options=reach.source_options)
     if is_osml(manifest.documents.node("")):
         group = replace(group, origin={**group.origin, UNREAD_SOURCES: True})
+    first_chunks = FirstChunks(reach)
+    first_chunks.add_manifest(manifest, group)
     if rewrite_prefix:
         group = rewritten(group, rewrite_prefix)
-    write_elsewhere(group, os.fspath(out), output)
+    write_elsewhere(group, os.fspath(out), output, first_chunks if check else None)
     return group
 
 
-def write_elsewhere(group: VirtualGroup, target: str, form: WriteOptions) -> None:
-    """Write a manifest; an output that is one of its sources is refused."""
+def write_elsewhere(group: VirtualGroup, target: str, form: WriteOptions, first_chunks: FirstChunks | None) -> None:
+    """Write a manifest whose first chunks can be read; an output that is one of its sources is refused."""
     if place(target) in {place(record.url) for record in group.sources}:
         raise UnrepresentableError("is a source itself and would be replaced; name another output", url=target)
+    if first_chunks is not None:
+        first_chunks.check(group)
     api.write(group, target, form)
 
 

@@ -21,6 +21,7 @@ from jnrrdz import api
 from jnrrdz.batches.item import Found
 from jnrrdz.batches.selection import Selection
 from jnrrdz.commands.convert import write_elsewhere
+from jnrrdz.commands.first_chunks import FirstChunks
 from jnrrdz.commands.stac_collection import cube_collection, is_ours, write_collection
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import state_of
@@ -117,14 +118,15 @@ def cube(  # noqa: PLR0913  what is taken, and how
     if wanted.stac_out is not None:
         check_replaceable(locate(wanted.stac_out, output.target_options), is_ours if output.overwrite else None)
     selected = Selection((), stac=stac, assets=assets).found(lambda _: reach.storage_options, reach.allow)
-    files = _Files(itertools.chain(sources, selected), _Teller(wanted), reach)
+    first_chunks = FirstChunks(reach)
+    files = _Files(itertools.chain(sources, selected), _Teller(wanted), reach, first_chunks)
     made = Cube(wanted.group_by_grid, bool(wanted.by))
     if wanted.append:
-        whole = _appended(made, files, target, output)
+        whole = _appended(made, files, target, output, check=wanted.check)
     else:
         files.add_to(made)
         built = made.finish()
-        write_elsewhere(built.group, target, output)
+        write_elsewhere(built.group, target, output, first_chunks if wanted.check else None)
         whole = files.made(built, target, output)
     if wanted.stac_out is not None:
         own = output.target_options if output.target_options is not None else reach.storage_options
@@ -135,7 +137,7 @@ def cube(  # noqa: PLR0913  what is taken, and how
     return whole
 
 
-def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions) -> CubeMade:
+def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions, *, check: bool) -> CubeMade:
     """Add files to a cube: behind it where they are later than all that it has, else write it anew."""
     own = form.target_options if form.target_options is not None else files.access.storage_options
     manifest = load_outline(target, storage_options=own)
@@ -155,6 +157,8 @@ def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions) -> C
     if isinstance(more, Extension) and manifest.form in EXTENDED:
         kept = {name: value for name, value in manifest.documents.own().items() if name in ORIGIN and name != "options"}
         longer = replace(more, group=replace(more.group, origin={**kept, **more.group.origin}))
+        if check:
+            files.first_chunks.check(longer.group, files.urls)
         form_module(manifest.form).extend(longer, manifest.sources, target, output)
         return files.made(longer.counted(built), target, output)
     if manifest.form == "parquet" and not form.overwrite:
@@ -163,11 +167,13 @@ def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions) -> C
             "--append --overwrite does that, and Icechunk keeps the older one",
             url=target,
         )
-    whole = _group(target, replace(files.access, storage_options=own))
+    whole = _group(target, replace(files.access, storage_options=own), files.first_chunks)
     for scene in scenes_of(whole, target):
         made.add(_ranked(scene))
     built = made.finish()
-    write_elsewhere(built.group, target, output)
+    if check:
+        files.first_chunks.check(built.group, files.urls)
+    write_elsewhere(built.group, target, output, None)
     return replace(files.made(built, target, output), rewritten=more if isinstance(more, str) else None)
 
 
@@ -190,19 +196,37 @@ class _Files:
     found: Iterable[Source]
     teller: "_Teller"
     access: Access
+    first_chunks: FirstChunks
     count: int = 0
+    urls: set[str] = field(default_factory=set)
+    """The sources of all files."""
     absent: list[str] = field(default_factory=list)
 
     def add_to(self, made: Cube) -> None:
         """Read all files, a few at a time, and add them to a cube."""
         with ThreadPoolExecutor(THREADS) as pool:
             for some in batched(self.found, AT_ONCE):
-                for source, group in zip(some, pool.map(lambda one: _read(one, self.access), some), strict=True):
+                for source, group in zip(some, pool.map(self._read, some), strict=True):
                     if group is None:
                         self.absent.append(_name(source))
                     else:
                         made.add(self.teller.scene(source, group))
+                        self.urls |= {record.url for record in group.sources}
                         self.count += 1
+
+    def _read(self, source: Source) -> VirtualGroup | None:
+        """Return what a file or manifest holds, None where the file is not there."""
+        if isinstance(source, VirtualGroup):
+            return source
+        try:
+            if isinstance(source, Found):
+                own = replace(self.access, named_by=source.named_by)
+                return scanning.scan(source.url, ScanOptions(overviews=False), own).group
+            return _group(os.fspath(source), self.access, self.first_chunks)
+        except JnrrdzError as error:
+            if is_absent(error):
+                return None
+            raise
 
     def made(self, built: Built, target: str, form: WriteOptions) -> CubeMade:
         """Return what was made of them."""
@@ -224,26 +248,13 @@ def _name(source: Source) -> str:
     return source.url if isinstance(source, Found) else os.fspath(source)
 
 
-def _read(source: Source, access: Access) -> VirtualGroup | None:
-    """Return what a file or manifest holds, None where the file is not there."""
-    if isinstance(source, VirtualGroup):
-        return source
-    try:
-        if isinstance(source, Found):
-            own = replace(access, named_by=source.named_by)
-            return scanning.scan(source.url, ScanOptions(overviews=False), own).group
-        return _group(os.fspath(source), access)
-    except JnrrdzError as error:
-        if is_absent(error):
-            return None
-        raise
-
-
-def _group(name: str, access: Access) -> VirtualGroup:
+def _group(name: str, access: Access, first_chunks: FirstChunks) -> VirtualGroup:
     if manifest_form(name) is None:
         return scanning.scan(name, ScanOptions(overviews=False), access).group
     manifest = api.open_stored(name, access=access).manifest
-    return group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
+    group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
+    first_chunks.add_manifest(manifest, group)
+    return group
 
 
 class _Teller:

@@ -25,17 +25,19 @@ import numpy as np
 
 from jnrrdz import api
 from jnrrdz.commands.convert import write_elsewhere
+from jnrrdz.commands.first_chunks import FirstChunks
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import Concatenated, Concatenation
 from jnrrdz.core.coordinate import column, rule_of
 from jnrrdz.core.large_refs import Spool
 from jnrrdz.core.refs import ChunkRefs, with_tables
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
+from jnrrdz.formats import scanning
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import format_of
-from jnrrdz.options import Access, MergeChoices, MergeOptions, WriteOptions, with_choices
+from jnrrdz.manifests.manifest import format_of, manifest_form
+from jnrrdz.options import Access, MergeChoices, MergeOptions, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
@@ -149,8 +151,16 @@ def merge(
     axis, output, reach = with_choices(choices, options or MergeOptions(), form or WriteOptions(), access or Access())
     target = os.fspath(out)
     with closing(Spool(tempfile.TemporaryFile)) as spool:
-        found = stacked(refs, axis, access=reach, single_range=output.single_range, keep=spool.keep)
-        write_elsewhere(found.group, target, output)
+        first_chunks = FirstChunks(reach)
+        found = stacked(
+            refs,
+            axis,
+            access=reach,
+            single_range=output.single_range,
+            keep=spool.keep,
+            guards=first_chunks.guards,
+        )
+        write_elsewhere(found.group, target, output, first_chunks if axis.check else None)
     dim = axis.concat_dim
     arrays = [array for _, array in found.group.arrays() if dim in array.dimension_names and array.refs.sources]
     return Merged(
@@ -164,18 +174,19 @@ def merge(
     )
 
 
-def stacked(
+def stacked(  # noqa: PLR0913  what is read, and what stays of it
     refs: Sequence[Ref],
     options: MergeOptions,
     *,
     access: Access | None = None,
     single_range: bool = False,
     keep: Keep = lambda refs: refs,
+    guards: dict[str, AddressGuard | None] | None = None,
 ) -> Concatenated:
     """Return manifests, or sources that are scanned, of one form as one group along an axis.
 
     A manifest may reach what it may reach when it is opened by itself.  `keep` takes the references of each file, and
-    returns what stays of them in memory.
+    returns what stays of them in memory.  `guards` gets those that the sources of manifests are opened with.
     """
     if not options.concat_dim:
         raise TypeError("merge() misses the keyword argument 'concat_dim'")
@@ -184,7 +195,7 @@ def stacked(
         f"group {n}" if isinstance(ref, VirtualGroup) else os.fspath(ref) for n, ref in enumerate(refs)
     ]
     rule = None if options.coord_from is None else rule_of(options.coord_from)
-    finder = TableFinder(access.source_options or access.storage_options)
+    finder = TableFinder(access.source_options or access.storage_options, {} if guards is None else guards)
     origins: list[Mapping[str, Any]] = []
     stack = Concatenation(options.concat_dim, column if rule is None else rule.values)
     with ThreadPoolExecutor(min(THREADS, max(len(refs), 1))) as pool:
@@ -192,8 +203,8 @@ def stacked(
         read = itertools.chain.from_iterable(
             pool.map(partial(_read, access, keep), some) for some in batched(refs, AT_ONCE)
         )
-        for name, (group, guards) in zip(names, read, strict=True):
-            finder.guards |= guards
+        for name, (group, own_guards) in zip(names, read, strict=True):
+            finder.guards |= own_guards
             origins.append(group.origin)
             try:
                 stack.add(group, name, None if rule is None else rule.text(name, group))
@@ -222,6 +233,8 @@ def _read(access: Access, keep: Keep, ref: Ref) -> tuple[VirtualGroup, Mapping[s
     """Return what a manifest, a source or a group holds, and with what the sources of a manifest may be opened."""
     if isinstance(ref, VirtualGroup):
         return ref, {}
+    if manifest_form(os.fspath(ref)) is None:
+        return scanning.scan(os.fspath(ref), ScanOptions(), access).group.with_refs(keep), {}
     manifest = api.open_stored(ref, access=access).manifest
     group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
     group = group.with_refs(keep)

@@ -87,10 +87,16 @@ def identity(access_key: str, method: str | None, profile: str | None) -> str:
     return f"with access key {access_key[:_SHOWN]}... {origin}{named}".rstrip()
 
 
+def _without_keys(bucket: str) -> str:
+    """Return a bucket's name without keys in front of it, which a manifest may have."""
+    return bucket.rpartition("@")[2]
+
+
 def no_credentials(bucket: str) -> JnrrdzError:
     """Return the error for a user who has no credentials at all."""
     error = JnrrdzError(
-        f"no credentials found for the bucket {bucket} (looked at AWS_* variables, the profile, the machine's role); "
+        f"no credentials found for the bucket {_without_keys(bucket)} "
+        "(looked at AWS_* variables, the profile, the machine's role); "
         "give some (AWS_ACCESS_KEY_ID, --profile), or --no-sign-request for public data"
     )
     error.__cause__ = PermissionError("no credentials")
@@ -120,6 +126,7 @@ def explain_s3(  # noqa: PLR0913  what a sentence says
     code: str, bucket: str, key: str, who: str, *, region: str | None = None, action: str = "reading"
 ) -> JnrrdzError:
     """Return the error for a server's error code (or HTTP status where there is none)."""
+    bucket = _without_keys(bucket)
     name = _SAME.get(code, code)
     if name == "AccessDenied" and action in _DENIED:
         name = action

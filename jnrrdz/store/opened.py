@@ -66,13 +66,18 @@ class Opened:
         return ReferenceStore(self.manifest, **self._rights)
 
     def _adopted(self) -> "ReferenceStore":
-        store, documents = self.plain_store(), self.manifest.documents
-        if self._url is None or not is_osml(documents.node("")):
-            return store
-        from jnrrdz.codecs.osml import adopted_documents  # noqa: PLC0415  every format's decoders
+        store = self.plain_store()
+        return store if self._url is None else adopted(store)
 
-        # what osml-imagery-io leaves out of its manifests (byte order, codecs of plain files) its sources tell
-        return store.with_documents(adopted_documents(documents, lambda path: store.source_head(path, MAGIC_BYTES)))
+
+def adopted(store: "ReferenceStore") -> "ReferenceStore":
+    """Return a store whose metadata have what osml-imagery-io leaves out of its manifests: its sources say it."""
+    documents = store.manifest.documents
+    if not is_osml(documents.node("")):
+        return store
+    from jnrrdz.codecs.osml import adopted_documents  # noqa: PLC0415  every format's decoders
+
+    return store.with_documents(adopted_documents(documents, lambda path: store.source_head(path, MAGIC_BYTES)))
 
 
 def opened(refs: str | os.PathLike[str] | VirtualGroup, options: ScanOptions, access: Access) -> Opened:

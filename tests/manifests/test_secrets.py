@@ -178,7 +178,7 @@ def test_a_server_that_names_files_by_query_is_read_with_its_token_given_again(s
     with pytest.raises(JnrrdzError, match="403"):
         jnrrdz.open_dataset(out)["data"].load()
     # what is written anew keeps what it kept
-    jnrrdz.convert(out, tmp_path / "b.json")
+    jnrrdz.convert(out, tmp_path / "b.json", **given)
     jnrrdz.refresh(out, **given)
     for path in (out, tmp_path / "b.json"):
         assert f'"{server.url}?id=2"' in path.read_text()
