@@ -23,6 +23,7 @@ from jnrrdz.formats import scanning
 from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, from_group, manifest_form
 from jnrrdz.options import Access, ScanOptions
+from jnrrdz.sources.url import is_chained
 
 type Json = dict[str, Any]
 
@@ -234,11 +235,13 @@ class Facts:
     def readers(self) -> list[Verdict]:
         """Return for each reader whether it reads all arrays."""
         judged = []
+        in_archives = any(is_chained(url) for url in self._records)
         for node in self.arrays():
             codecs = [CodecSpec(entry["name"], entry.get("configuration", {})) for entry in node.codecs]
             is_single = self.stored(node).is_single
             foreign = self.manifest.documents.foreign.get(node.path)
-            judged.append((node.path, verdicts(codecs, node.data_type, is_single=is_single, foreign=foreign)))
+            found = verdicts(codecs, node.data_type, is_single=is_single, is_chained=in_archives, foreign=foreign)
+            judged.append((node.path, found))
         return of_all(judged)
 
     def _columnar_bytes(self, refs: ChunkRefs) -> int | None:

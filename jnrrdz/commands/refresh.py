@@ -28,6 +28,7 @@ from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
+from jnrrdz.sources.zip_member import member_url
 from jnrrdz.store.sources import SourcePool
 
 
@@ -200,7 +201,7 @@ def _scanned_again(manifest: Manifest, origin: Mapping[str, Any], access: Access
     The file that was named stands first, what was found beside it after it.
     """
     first = manifest.sources[0].url
-    _, scanned = _scan(manifest, first, _scan_options(origin), access)
+    _, scanned = _scan(manifest, first, _scan_options(origin), access, member=origin.get("member"))
     return VirtualGroup(scanned.children, scanned.attributes, scanned.sources, origin)
 
 
@@ -213,8 +214,15 @@ def _place(manifest: Manifest, url: str, access: Access) -> str:
     return f"{place.rstrip('/')}/" if url.endswith("/") else place
 
 
-def _scan(manifest: Manifest, url: str, options: ScanOptions, access: Access) -> tuple[str, VirtualGroup]:
-    """Return where a source of a manifest is, and what is there now."""
+def _scan(
+    manifest: Manifest, url: str, options: ScanOptions, access: Access, *, member: Any = None
+) -> tuple[str, VirtualGroup]:
+    """Return where a source of a manifest is, and what is there now.
+
+    `member` is the file in an archive that was scanned.
+    """
     place = _place(manifest, url, access)
+    if isinstance(member, str):
+        place = member_url(member, place)
     reach = Access(access.allow, access.source_options, named_by=manifest.url or "")
     return place, scanning.scan(place, options, reach).group

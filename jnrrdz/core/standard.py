@@ -271,6 +271,7 @@ ODD_TYPES = frozenset({"float16", "complex64", "complex128"})
 
 SERVE = "jnrrdz serve gives it as plain Zarr"
 CONVERT = "jnrrdz convert writes codecs that more readers have, jnrrdz serve plain Zarr"
+UNPACK = "unpack the archive, or store its files without compression; or jnrrdz serve"
 INDEX = "index the file itself if jnrrdz reads its format"
 INSTALL = "pip install jnrrdz"
 SINGLE_RANGE = "index it with --single-range, open jnrrdz://REFS, or use jnrrdz serve"
@@ -302,11 +303,17 @@ class Verdict:
 
 
 def verdicts(
-    codecs: Sequence[Codec], data_type: str, *, is_single: bool, foreign: str | None = None
+    codecs: Sequence[Codec],
+    data_type: str,
+    *,
+    is_single: bool,
+    is_chained: bool = False,
+    foreign: str | None = None,
 ) -> tuple[Verdict, ...]:
     """Return for each reader whether it reads an array of these codecs and this type.
 
-    `is_single` is whether every chunk is one range of a file.  `foreign` is the codec of
+    `is_single` is whether every chunk is one range of a file, `is_chained` whether some are
+    in files that an archive compresses.  `foreign` is the codec of
     the manifest that jnrrdz reads by codecs of its own.
     """
     entries = {codec.name: codec.configuration for codec in codecs}
@@ -319,6 +326,10 @@ def verdicts(
         reason = f"the codec {foreign}, which is neither Zarr's nor jnrrdz's"
         others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
         return (Verdict(JNRRDZ), *(Verdict(reader, reason, CONVERT) for reader in others))
+    if is_chained:
+        reason = "chunks in a file that an archive compresses, which fsspec's reference:// does not open"
+        others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
+        return (Verdict(JNRRDZ), *(Verdict(reader, reason, UNPACK) for reader in others))
     private = _first(entries, STANDARD)
     scattered = None if is_single else "chunks of several ranges, which fsspec's reference:// does not read"
     return (

@@ -14,6 +14,7 @@ from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.tree import MISSING, FileSizes
 from jnrrdz.sources.url import Place, is_chained, local_path, place, require_inside
+from jnrrdz.sources.zip_member import StoredMember
 
 type Opener = Callable[[str], ByteSource]
 """Opens a URL, or raises the JnrrdzError that says why not."""
@@ -88,7 +89,9 @@ def _open_if_there(opener: Opener, url: str) -> ReadAhead | None:
 
 
 def record_of(source: ByteSource) -> SourceRecord:
-    """Return a source as it is now."""
+    """Return a source as it is now; of a stored member its archive."""
+    if isinstance(source, StoredMember):
+        source = source.archive
     seen = source.validators
     return SourceRecord(source.url, seen.size, seen.etag, seen.version, seen.modified)
 

@@ -5,11 +5,15 @@ library takes.
 """
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from jnrrdz.core.arrays import Node, VirtualGroup
+from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import with_standard_codecs
 from jnrrdz.core.zarr_json import REFERENCES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -22,7 +26,8 @@ from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.tree import file_sizes, open_tree
-from jnrrdz.sources.url import local_path, slashed
+from jnrrdz.sources.url import file_url, local_path, scheme, slashed
+from jnrrdz.sources.zip_member import StoredMember, member_and_archive, member_url, open_member
 
 KNOWN = {
     b"\x89PNG": "PNG",
@@ -37,6 +42,9 @@ KNOWN = {
 
 MANIFEST_HEAD = 4096
 """Bytes in which a manifest shows that it is one: the key of its first document."""
+
+
+type Open = Callable[[str], ByteSource]
 
 
 @record
@@ -60,15 +68,17 @@ class Opener(Protocol):
 
 def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = open_source) -> Scanned:
     """Return what a path or URL holds, with the requests and bytes that finding it took."""
-    origin = {"options": options.changed()}
+    origin: dict[str, Any] = {"options": options.changed()}
     guard = guard_of(text, access.named_by, access.allow)
     if is_tree(text):
         tree = open_tree(text, storage_options=access.storage_options, guard=guard, allow=access.allow)
         fmt = _directory_format(text)
         group = _group(fmt, options, tree.url, tree, options)
         return Scanned(replace(group, origin=origin), fmt.name, tree.requests, tree.bytes_read)
-    open_beside = partial(opener, storage_options=access.storage_options, guard=guard)
-    lister = partial(file_sizes, opener=open_beside, storage_options=access.storage_options)
+    open_plain = partial(opener, storage_options=access.storage_options, guard=guard)
+    open_archive = partial(_open_archive, opener=opener, access=access)
+    open_beside = partial(_open_or_member, open_plain=open_plain, open_archive=open_archive)
+    lister = partial(file_sizes, opener=open_plain, storage_options=access.storage_options)
     neighbours = Neighbours(open_beside, lister, tuple(access.allow), literal(text))
     source = open_beside(literal(text))
     try:
@@ -76,6 +86,14 @@ def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = op
         fmt = _file_format(read, source.url)
         group = _group(fmt, options, source.url, read, source.url, options, neighbours)
         records = (record_of(source), *neighbours.records)
+        sources = (source, *(reader.source for reader in neighbours.readers))
+        members = {one.url: one for one in sources if isinstance(one, StoredMember)}
+        if members:
+            group = group.with_refs(partial(_in_archives, members=members))
+            records = tuple(dict.fromkeys(records))
+        if isinstance(source, StoredMember):
+            parts = member_and_archive(source.url)
+            origin["member"] = parts[0] if parts else ""
     finally:
         neighbours.close()
         source.close()
@@ -85,6 +103,39 @@ def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = op
         fmt.name,
         sum(reader.requests for reader in readers) + neighbours.requests,
         sum(reader.bytes_read for reader in readers),
+    )
+
+
+def _open_or_member(url: str, *, open_plain: Open, open_archive: Open) -> ByteSource:
+    """Return the bytes at a URL, of a stored member of an archive as a part of the archive."""
+    return open_member(url, open_archive) or open_plain(url)
+
+
+def _open_archive(url: str, *, opener: Opener, access: Access) -> ByteSource:
+    """Return an archive's bytes; fsspec's options of a chain are by the scheme of each part."""
+    options = (access.storage_options or {}).get(scheme(url))
+    guard = guard_of(url, access.named_by, access.allow)
+    return opener(literal(url), storage_options=options, guard=guard)
+
+
+def _in_archives(refs: ChunkRefs, *, members: Mapping[str, StoredMember]) -> ChunkRefs:
+    """Return references to the archives in place of those to their stored members."""
+    held = [members.get(url) for url in refs.sources]
+    if not any(held):
+        return refs
+    starts = np.array([0 if one is None else one.start for one in held], np.int64)
+    sizes = np.array([WHOLE if one is None else one.size for one in held], np.int64)
+    urls = [url if one is None else one.archive.url for url, one in zip(refs.sources, held, strict=True)]
+    archives = list(dict.fromkeys(urls))
+    numbers = np.array([archives.index(url) for url in urls], np.int32)
+    start, size = starts[refs.source], sizes[refs.source]
+    is_rest = (refs.length == WHOLE) & (size != WHOLE)
+    return replace(
+        refs,
+        sources=tuple(archives),
+        source=numbers[refs.source],
+        offset=refs.offset + start,
+        length=np.where(is_rest, size - refs.offset, refs.length),
     )
 
 
@@ -102,7 +153,13 @@ def describe_in_place(text: str, options: ScanOptions, access: Access) -> Node:
 def literal(text: str) -> str:
     """Return a source as its manifest names it: by the real path, and no symbolic link on the way to it."""
     path = local_path(text)
-    return text if path is None else slashed(os.path.realpath(path))
+    if path is not None:
+        return slashed(os.path.realpath(path))
+    parts = member_and_archive(text)
+    if parts is None or local_path(parts[1]) is None:
+        return text
+    name, archive = parts
+    return member_url(name, file_url(os.path.realpath(local_path(archive) or archive)))
 
 
 def is_tree(text: str) -> bool:

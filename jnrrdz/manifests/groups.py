@@ -27,7 +27,7 @@ from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import local_path
 
-ORIGIN = ("options", "cube", "concat_dim", "single_range", "keep_query", UNREAD_SOURCES)
+ORIGIN = ("options", "member", "cube", "concat_dim", "single_range", "keep_query", UNREAD_SOURCES)
 """Members of the root's attribute `jnrrdz` that say how a manifest came to be."""
 
 _MOST = np.iinfo(np.int32).max

@@ -243,8 +243,16 @@ class Chain:
     text: str
 
     def within(self, directory: "Place") -> bool:
-        """Whether the text continues the other's, at a component's end."""
-        return isinstance(directory, Chain) and "/.." not in self.text and is_under(self.text, directory.text)
+        """Whether the text continues the other's, at a component's end.
+
+        Or its first path does, in the same archive: `zip://d/v.raw::A` is in `zip://d/::A`.
+        """
+        if not isinstance(directory, Chain) or "/.." in self.text:
+            return False
+        first, _, archive = self.text.partition("::")
+        folder, _, other = directory.text.partition("::")
+        is_beside = archive == other and is_under(first, folder)
+        return is_beside or is_under(self.text, directory.text)
 
     def parent(self) -> "Chain":
         """Return the directory that holds this."""
