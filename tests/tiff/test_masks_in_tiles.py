@@ -140,6 +140,8 @@ def test_an_image_of_more_or_fewer_channels_is_never_shuffled(compression):
     for stored, wanted in itertools.product(sorted(KNOWN[compression]), range(1, 5)):
         whole = RNG.integers(0, 256, (SIDE, SIDE, stored), "u1")
         data = bytes(ENCODERS[compression](whole if stored > 1 else whole[..., 0]))
+        if compression == 50001 and wanted < 3:
+            continue  # refused by its tags: test_schemes.py
         tile = decoder(compression, wanted, extra=(2,) if wanted in {2, 4} else ())
         if stored == wanted:
             np.testing.assert_array_equal(tile.decode(data).reshape(wanted, SIDE, SIDE), np.moveaxis(whole, -1, 0))

@@ -24,6 +24,7 @@ from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.formats.tiff.schemes import check_decodable
 from jnrrdz.formats.tiff.structure import (
     Segments,
     TiffImage,
@@ -34,14 +35,11 @@ from jnrrdz.formats.tiff.structure import (
     subsampling_of,
 )
 from jnrrdz.formats.tiff.tags import (
-    BYTE_STREAMS,
     Compression,
     Photometric,
     Planar,
     Predictor,
-    SampleFormat,
     Tag,
-    name_of,
     sample_dtype,
 )
 
@@ -113,13 +111,7 @@ MISSING_SIDE = 1 << 16
 MISSING_SEGMENTS = 1 << 16
 MISSING_BYTES = 1 << 26
 
-UNREADABLE = {Compression.JETRAW}
-"""Schemes with a name that no decoder at hand reads."""
-
 JPEGS_WITH_TABLES = {Compression.JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
-RGB_SAMPLES = 3
-FLOAT24 = 24
-SUBSAMPLINGS = {(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
 COLOURS = {Photometric.RGB: 3, Photometric.YCBCR: 3, Photometric.CIELAB: 3, Photometric.SEPARATED: 4}
 
 
@@ -128,7 +120,11 @@ def virtual_array(
 ) -> VirtualArray:
     """Return the array of one image; `nodata` marks missing pixels in place of what its own tag says."""
     subsampling = subsampling_of(layout, image) if image.photometric == Photometric.YCBCR else ()
-    _check_supported(image, subsampling)
+    config = _tile_config(layout, image, subsampling)
+    try:
+        check_decodable(config)
+    except UnsupportedError as error:
+        raise error.at(offset=image.ifd.offset) from None
     is_boolean = layout.has_booleans and set(image.bits) == {1}
     dtype = np.dtype(np.bool_) if is_boolean else sample_dtype(image.bits, image.formats)
     ranges = segments(layout, image)
@@ -154,7 +150,7 @@ def virtual_array(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        codecs=(_tile_config(layout, image, rows, ranges, subsampling),),
+        codecs=(_placed_config(config, layout, image, rows, ranges),),
         refs=ChunkRefs.single(url, ranges.offsets, ranges.lengths, missing=ranges.missing),
         dimension_names=("band", "y", "x")[-len(shape) :],
         fill_value=attributes.get("_FillValue", dtype.type(0)),
@@ -172,52 +168,6 @@ def _resegmented(image: TiffImage) -> TiffImage:
         return small
     rows = min(max(MISSING_BYTES // max(small.row_bytes, 1), small.segment_length), length)
     return replace(small, segment_length=rows)
-
-
-def _check_supported(image: TiffImage, subsampling: tuple[int, ...]) -> None:
-    """Refuse by name what no decoder here reads."""
-    here = image.ifd.offset
-    if image.compression not in Compression or image.compression in UNREADABLE:
-        raise UnsupportedError(name_of(Compression, image.compression), offset=here, field="Compression")
-    if image.predictor not in Predictor:
-        raise UnsupportedError(f"predictor {image.predictor}", offset=here, field="Predictor")
-    _check_predictor(image)
-    if image.planar not in Planar:
-        raise UnsupportedError(f"planar configuration {image.planar}", offset=here, field="PlanarConfiguration")
-    if image.fill_order not in {1, 2}:
-        raise UnsupportedError(f"fill order {image.fill_order}", offset=here, field="FillOrder")
-    if len(set(image.bits)) > 1:
-        raise UnsupportedError(f"samples of different widths {image.bits}", offset=here, field="BitsPerSample")
-    if image.photometric == Photometric.YCBCR and image.compression in BYTE_STREAMS:
-        # outside of JPEG libtiff is the one decoder that turns it into RGB, and only this
-        if set(image.bits) != {8} or image.samples != RGB_SAMPLES:
-            reason = f"YCbCr of {image.samples} samples, {image.bits} bits"
-            raise UnsupportedError(reason, offset=here, field="BitsPerSample")
-        if subsampling not in SUBSAMPLINGS or (image.separate and subsampling != (1, 1)):
-            raise UnsupportedError(f"chroma subsampled by {subsampling}", offset=here, field="YCbCrSubSampling")
-
-
-HORIZONTAL_BITS = {8, 16, 32, 64}
-"""Widths of samples whose differences libtiff undoes."""
-
-
-def _check_predictor(image: TiffImage) -> None:
-    """Refuse predictors of samples that libtiff refuses them for."""
-    here, bits = image.ifd.offset, image.bits[0]
-    if image.predictor == Predictor.NONE:
-        return
-    if image.predictor == Predictor.HORIZONTAL:
-        if bits not in HORIZONTAL_BITS:
-            reason = f"horizontal differencing of {bits}-bit samples"
-            raise UnsupportedError(reason, offset=here, field="Predictor")
-        return
-    if image.formats[0] != SampleFormat.IEEEFP:
-        form = name_of(SampleFormat, image.formats[0])
-        reason = f"the floating-point predictor of samples that are {form}"
-        raise UnsupportedError(reason, offset=here, field="Predictor")
-    if bits == FLOAT24 and image.predictor != Predictor.FLOATING_POINT:
-        reason = f"{name_of(Predictor, image.predictor)} of floats of 24 bits"
-        raise UnsupportedError(reason, offset=here, field="Predictor")
 
 
 def _raw_chunks(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
@@ -265,20 +215,29 @@ def raw_planes(image: TiffImage, offsets: NDArray[np.int64], lengths: NDArray[np
     return offsets[..., 0] if bool((absent | (follows & whole & (offsets > 0).all(axis=2))).all()) else None
 
 
-def _tile_config(
-    layout: TiffLayout, image: TiffImage, rows: int, ranges: Segments, subsampling: tuple[int, ...]
+def _placed_config(
+    config: TiffTileConfig, layout: TiffLayout, image: TiffImage, rows: int, ranges: Segments
 ) -> TiffTileConfig:
+    """Return the configuration for chunks of some rows, with what is read where they are."""
+    config = replace(config, tile_width=image.segment_width, tile_height=rows)
+    present = ranges.offsets[~ranges.missing]
+    if config.compression != Compression.OLD_JPEG or not len(present):
+        return config
+    return replace(config, jpeg_header=old_jpeg_header(layout, image, int(present[0])))
+
+
+def _tile_config(layout: TiffLayout, image: TiffImage, subsampling: tuple[int, ...]) -> TiffTileConfig:
     """Return what the codec must know of this image's segments."""
     ifd, scheme = image.ifd, image.compression
+    is_chunky = image.planar in Planar and not image.separate
     extra = layout.ints(ifd, Tag.ExtraSamples) if Tag.ExtraSamples in ifd.entries else ()
     colours = COLOURS.get(Photometric(image.photometric), 1) if image.photometric in Photometric else 0
     t4_options = layout.ints(ifd, Tag.T4Options) if scheme == Compression.CCITT_T4 else ()
     # the decoding of YCbCr hangs on them
     has_coefficients = image.photometric == Photometric.YCBCR and scheme != Compression.JPEG
-    present = ranges.offsets[~ranges.missing] if scheme == Compression.OLD_JPEG else ranges.offsets[:0]
     return TiffTileConfig(
         tile_width=image.segment_width,
-        tile_height=rows,
+        tile_height=image.segment_length,
         image_width=image.width,
         image_height=image.length,
         byte_order="little" if layout.order == "<" else "big",
@@ -287,7 +246,7 @@ def _tile_config(
         samples_per_pixel=image.samples,
         bits_per_sample=image.bits,
         sample_format=image.formats,
-        planar_config=Planar.SEPARATE if image.separate else Planar.CHUNKY,
+        planar_config=Planar.CHUNKY if is_chunky else image.planar,
         predictor=image.predictor,
         fill_order=image.fill_order,
         extra_samples=extra[: max(image.samples - colours, 0)],  # no more than there can be
@@ -297,7 +256,6 @@ def _tile_config(
         t4_options=t4_options[0] if t4_options else None,
         lerc_parameters=layout.ints(ifd, Tag.LERCParameters) if scheme == Compression.LERC else (),
         jpeg_tables=layout.raw(ifd, Tag.JPEGTables) if scheme in JPEGS_WITH_TABLES else None,
-        jpeg_header=old_jpeg_header(layout, image, int(present[0])) if len(present) else None,
         is_tiled=image.tiled,
     )
 

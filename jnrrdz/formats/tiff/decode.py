@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import TIFF_TILE, TiffTileConfig
 from jnrrdz.core.configuration import check_type, in_type
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import (
     COLOURS,
@@ -40,9 +40,14 @@ from jnrrdz.formats.image_streams import (
     webp_words,
 )
 from jnrrdz.formats.tiff.fax import Rows, rows_held
-from jnrrdz.formats.tiff.tags import (
+from jnrrdz.formats.tiff.schemes import (
     BYTE_STREAMS,
-    JPEG2000S,
+    SCHEMES,
+    Kind,
+    check_decodable,
+    of_kind,
+)
+from jnrrdz.formats.tiff.tags import (
     Compression,
     ExtraSample,
     FieldType,
@@ -84,7 +89,8 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
         # colours of a grey JPEG that is called RGB
         colours = Photometric.MINISBLACK
     formats = config.sample_format
-    if SampleFormat.INT in formats and config.bits_per_sample[0] % 8:
+    is_odd = SampleFormat.INT in formats and config.bits_per_sample[0] % 8
+    if is_odd or SampleFormat.VOID in formats:
         formats = (SampleFormat.UINT,) * len(formats)  # whose signs are extended later
     is_old = config.compression == Compression.OLD_JPEG
     has_palette = config.photometric == Photometric.PALETTE
@@ -261,38 +267,13 @@ type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 INT24 = 24
 RGBA = 4
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
-JPEGS = {Compression.JPEG, Compression.OLD_JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
+JPEGS = of_kind(Kind.JPEG)
 LERC_MAGIC = {b"Lerc", b"CntZ"}
 LERC_HEADERS = 1 << 16
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-FAXES = {
-    Compression.CCITT_RLE,
-    Compression.CCITT_RLEW,
-    Compression.CCITT_T4,
-    Compression.CCITT_T6,
-}
-LIBTIFF_ONLY = {
-    Compression.CCITT_RLE,
-    Compression.CCITT_RLEW,
-    Compression.OLD_JPEG,
-    Compression.NEXT,
-    Compression.THUNDERSCAN,
-    Compression.PIXARLOG,
-    Compression.SGILOG,
-    Compression.SGILOG24,
-}
-
-SELF_SIZED = {
-    *JPEGS,
-    *JPEG2000S,
-    Compression.JPEGXR,
-    Compression.JPEGXR_NDPI,
-    Compression.PNG,
-    Compression.WEBP,
-    Compression.WEBP_OLD,
-    Compression.JPEGXL,
-    Compression.JPEGXL_DNG,
-}
+FAXES = of_kind(Kind.FAX)
+LIBTIFF_ONLY = {number for number, scheme in SCHEMES.items() if scheme.decoder == "TIFF"}
+SELF_SIZED = of_kind(Kind.IMAGE, Kind.JPEG)
 """Image formats, whose data say how high and wide they are."""
 
 DECODER_ERRORS = (
@@ -336,6 +317,7 @@ class TileDecoder:
         self.shape = shape
         self.dtype = dtype
         self.fill_value = fill_value
+        check_decodable(config)
         self._stored = sample_dtype(config.bits_per_sample, config.sample_format)
         check_type(dtype, tile_samples(config), TIFF_TILE)
         self.samples = 1 if config.planar_config == Planar.SEPARATE else config.samples_per_pixel
@@ -346,8 +328,6 @@ class TileDecoder:
                 f"chunks of shape {shape} where tiles of {self.samples} x {expected} were declared",
                 field="tiff-tile",
             )
-        if config.compression not in Compression:
-            raise UnsupportedError(f"compression {config.compression}", field="tiff-tile")
         # the sizes (height, width) that a chunk may have: whole, then cut at the image's edges; only an image format
         # that says its own size may be narrower: in all others a row of an edge tile is as long as any
         heights = [config.tile_height, config.image_height % config.tile_height or config.tile_height]
@@ -360,6 +340,7 @@ class TileDecoder:
         is_float = config.sample_format[:1] == (SampleFormat.IEEEFP,)
         # tifffile knows no signed samples of 24 bits, and unpacks big-endian ones as if they were little
         self._is_int24 = config.bits_per_sample[:1] == (INT24,) and not is_float
+        self._is_complex = self._stored.kind == "c"
         self._needs_libtiff = self._is_ycbcr or config.compression in LIBTIFF_ONLY
         bits = set(config.bits_per_sample)
         are_floats = set(config.sample_format) == {SampleFormat.IEEEFP} and len(bits) == 1 and bits <= {16, 24, 32, 64}
@@ -551,7 +532,7 @@ class TileDecoder:
 
     def _image(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the pixels of an image format in the order (row, column, sample)."""
-        name = IMAGECODECS[Compression(self.config.compression)]
+        name = SCHEMES[Compression(self.config.compression)].decoder
         alpha = {"hasalpha": self.samples == RGBA} if name == "WEBP" else {}
         pixels = np.asarray(getattr(imagecodecs, f"{name.lower()}_decode")(data, **alpha))
         if pixels.ndim not in {2, 3}:
@@ -608,6 +589,8 @@ class TileDecoder:
             differences = np.frombuffer(flat, np.uint8).reshape(height, -1, self.samples)
             size = self.config.bits_per_sample[0] // 8
             return without_float_predictor(differences, size)
+        if self._is_complex and self.config.predictor == Predictor.HORIZONTAL:
+            return self._predicted_complex(flat, height)
         if self._is_int24:
             octets = np.frombuffer(flat, np.uint8).reshape(height, width, -1, 3)
             return integers_of_24_bits(octets, self.config.byte_order, self._stored.kind)
@@ -615,6 +598,20 @@ class TileDecoder:
         if pixels is None:
             raise MalformedError("no pixels")
         return pixels.reshape(height, width, -1)
+
+    def _predicted_complex(self, flat: memoryview, height: int) -> NDArray[Any]:
+        """Return complex numbers whose differences are those of integers as wide as both parts.
+
+        libtiff swaps the bytes of such integers in a big-endian file, and so both parts.
+        """
+        size = self.config.bits_per_sample[0] // 8
+        order = "<" if self.config.byte_order == "little" else ">"
+        stored = np.frombuffer(flat, f"{order}u{size}")
+        wide = stored.astype(f"<u{size}").reshape(height, -1, self.samples)
+        wide = imagecodecs.delta_decode(wide, axis=1, out=wide)
+        is_integer = self.config.sample_format[0] == SampleFormat.COMPLEXINT
+        parts = wide.view(f"<{'i' if is_integer else 'f'}{size // 2}")
+        return parts.astype(f"<f{self._stored.itemsize // 2}").view(self._stored)
 
     def _pixels(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample); an edge's size if the data are not a whole chunk's."""
@@ -738,45 +735,11 @@ class PaletteDecoder:
         return self._table[:, indices]
 
 
-IMAGECODECS = {
-    Compression.CCITT_T4: "CCITTFAX3",
-    Compression.CCITT_T6: "CCITTFAX4",
-    Compression.LZW: "LZW",
-    Compression.OLD_JPEG: "JPEG8",
-    Compression.JPEG: "JPEG8",
-    Compression.ALT_JPEG: "JPEG8",
-    Compression.JPEG_LOSSY: "JPEG8",
-    Compression.DEFLATE: "DEFLATE",
-    Compression.PACKBITS: "PACKBITS",
-    Compression.DEFLATE_OLD: "DEFLATE",
-    Compression.APERIO_JP2000_YCBC: "JPEG2K",
-    Compression.JPEG2000_LOSSY: "JPEG2K",
-    Compression.APERIO_JP2000_RGB: "JPEG2K",
-    Compression.JPEG2000: "JPEG2K",
-    Compression.LERC: "LERC",
-    Compression.LZMA: "LZMA",
-    Compression.ZSTD_OLD: "ZSTD",
-    Compression.WEBP_OLD: "WEBP",
-    Compression.PNG: "PNG",
-    Compression.JPEGXR: "JPEGXR",
-    Compression.JPEGXR_NDPI: "JPEGXR",
-    Compression.JETRAW: "JETRAW",
-    Compression.ZSTD: "ZSTD",
-    Compression.WEBP: "WEBP",
-    Compression.JPEGXL: "JPEGXL",
-    Compression.PIXTIFF: "DEFLATE",
-    Compression.JPEGXL_DNG: "JPEGXL",
-}
-"""The decoder of imagecodecs that tifffile calls for a scheme."""
-
-
 def decoder_of(scheme: Compression) -> tuple[str | None, str | None]:
     """Return what decodes a TIFF compression, and why it cannot be decoded (None if it can)."""
     if scheme == Compression.NONE:
         return "numpy", None
-    name = "TIFF" if scheme in LIBTIFF_ONLY else IMAGECODECS.get(scheme)
-    if name is None:
-        return None, "no decoder is known"
+    name = SCHEMES[scheme].decoder
     if not getattr(imagecodecs, name).available:
         return None, f"this build of imagecodecs has no {name}; one that has it is needed"
     return "libtiff (imagecodecs)" if name == "TIFF" else f"imagecodecs {name}", None

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.schemes import BYTE_STREAMS
 from jnrrdz.formats.tiff.tags import (
-    BYTE_STREAMS,
     ITEMSIZE,
     NUMPY_CODE,
     Compression,

@@ -188,20 +188,6 @@ class Compression(IntEnum):
     JPEGXL_DNG = 52546
 
 
-BYTE_STREAMS = {
-    Compression.NONE,
-    Compression.LZW,
-    Compression.DEFLATE,
-    Compression.DEFLATE_OLD,
-    Compression.PACKBITS,
-    Compression.LZMA,
-    Compression.ZSTD,
-    Compression.ZSTD_OLD,
-    Compression.PIXTIFF,
-}
-"""Schemes that compress bytes, whatever they mean: a cut stream is a shorter one."""
-
-
 JPEG2000S = {
     Compression.JPEG2000,
     Compression.JPEG2000_LOSSY,
