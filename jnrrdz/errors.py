@@ -92,5 +92,9 @@ class ImageChoiceWarning(UserWarning):
     """A source holds several images, and none was named: one of them was opened; or it holds none."""
 
 
+class ScaleWarning(UserWarning):
+    """Bands of an array differ in scale or offset, which CF cannot say, so that its numbers are not scaled."""
+
+
 class DriftWarning(UserWarning):
     """A local file has the size that it had when it was scanned, but another time of modification."""

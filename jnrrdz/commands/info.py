@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from jnrrdz.commands.facts import BANDS, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
+from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, by_band
 from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
@@ -245,22 +246,23 @@ def _bands(node: Node, said: Json) -> list[Json]:
     axis = next((axis for axis, name in enumerate(node.dimension_names) if name in BANDS), None)
     count = 1 if axis is None else node.shape[axis]
     lists = {
-        "name": "band_names",
+        "name": NAMES,
         "colour": "colorinterp",
-        "scale": "scales",
-        "offset": "offsets",
-        "unit": "band_units",
+        "scale": SCALES,
+        "offset": OFFSETS,
+        "unit": UNITS,
         "statistics": "statistics",
         "metadata": "band_metadata",
         "bits": "bits_per_sample",
     }
-    found = {member: said.get(name) for member, name in lists.items()}
+    listed = by_band(said, count)
+    found = {member: listed.get(name) for member, name in lists.items()}
     known = {member: value for member, value in found.items() if isinstance(value, list) and len(value) == count}
-    if not known and node.nodata is None and "units" not in said:
+    if not known and node.nodata is None:
         return []
     bands = []
     for number in range(count):
-        band = {"number": number + 1, "nodata": node.nodata, "unit": said.get("units")}
+        band = {"number": number + 1, "nodata": node.nodata}
         band |= {member: values[number] for member, values in known.items() if values[number] != ""}
         bands.append(_without_none(band))
     return bands

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.bands import BAND, band_count, by_band, with_common
 from jnrrdz.core.codec_table import lifted
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
@@ -229,7 +230,9 @@ class Assembly:
         grids = [_with_axis(array.grid, axis, -(-member.size // step)) for member in members]
         codecs, parts = self._parts(path, array)
         whole = _with_axis(array.shape, axis, sum(member.size for member in members))
-        return replace(array, shape=whole, codecs=codecs, refs=put_together(parts, grids, axis, self.order.turn))
+        attributes = with_common(array.attributes, band_count(array.dimension_names, whole))
+        refs = put_together(parts, grids, axis, self.order.turn)
+        return replace(array, shape=whole, codecs=codecs, refs=refs, attributes=attributes)
 
     def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[Codec, ...], list[ChunkRefs]]:
         """Return the codecs and every group's references; JPEG tables that differ go into the chunks."""
@@ -308,6 +311,7 @@ class Concatenation:
     def add(self, group: VirtualGroup, name: str, coordinate: Any = None) -> None:
         """Take a group; `coordinate` is its value along the new axis."""
         self._count += 1
+        group = group.with_arrays(self._comparable)
         try:
             seen = sketch(group, self.dim)
             member = self._member(group, name, coordinate, seen)
@@ -321,6 +325,13 @@ class Concatenation:
         kind = self._kinds.setdefault(dumps(seen.facts), Kind(bare, seen.roles, seen.facts, attributes))
         kind.intersect(attributes)
         kind.members.append(member)
+
+    def _comparable(self, _path: str, array: VirtualArray) -> VirtualArray:
+        """Return an array whose bands have lists where bands are joined, else what all agree on once."""
+        is_joined = self.dim == BAND and BAND in array.dimension_names
+        change = by_band if is_joined else with_common
+        bands = band_count(array.dimension_names, array.shape)
+        return replace(array, attributes=change(array.attributes, bands))
 
     def refuse(self, name: str, reason: str) -> None:
         """Count a group that cannot be taken at all among those that do not fit."""

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, PER_BAND, SCALE_FACTOR, SCALES, UNITS
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
 from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2, geo_transform
@@ -25,19 +26,12 @@ type Facts = dict[str, dict[str, Any]]
 JPEG_TABLES = "jpeg_tables"
 
 MEANING = {
-    *("_FillValue", "missing_value", "scale_factor", "add_offset", "scales", "offsets", "_Unsigned"),
-    *("units", "band_units", "calendar", "grid_mapping"),
+    *("_FillValue", "missing_value", SCALE_FACTOR, ADD_OFFSET, SCALES, OFFSETS, "_Unsigned"),
+    *(CF_UNITS, UNITS, "calendar", "grid_mapping"),
     *("flag_values", "flag_masks", "flag_meanings", "color_table"),
-    *("photometric", "colorinterp", "alpha_premultiplied", "band_names"),
+    *("photometric", "colorinterp", "alpha_premultiplied", NAMES),
 }
 """Attributes of an array without which its numbers mean something else."""
-
-BAND = "band"
-PER_BAND = {
-    *("band_names", "scales", "offsets", "band_units", "colorinterp"),
-    *("statistics", "band_metadata"),
-}
-"""Attributes with an entry for each band: those of arrays that are joined along `BAND` are joined too."""
 
 PLACE = {"multiscales", "AREA_OR_POINT"}
 PLACE_PREFIXES = ("proj:", "spatial:")
@@ -126,7 +120,7 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
     attributes = document["attributes"]
     if attributes.get(WKT) == attributes.get("crs_wkt"):
         attributes.pop(WKT, None)  # manifests of the first version say it twice
-    for name, value in attributes.items():
+    for name, value in sorted(attributes.items()):
         if role is Role.JOINED and is_per_band(name, array, dim):
             # these have as many entries as bands, and are joined as the bands are
             yield from [(f"attribute {name}", "an entry a band")] if name in MEANING else []
@@ -134,7 +128,7 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
             role in {Role.KEPT, Role.MAPPING}
             or name.startswith(PLACE_PREFIXES)
             # a single band's description is of that image alone
-            or (name in MEANING and (name != "band_names" or len(value) > 1))
+            or (name in MEANING and (name != NAMES or len(value) > 1))
         ):
             yield f"attribute {name}", value
     if role is Role.KEPT:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.bands import BAND, DEFAULTS, NAMES, OFFSETS, SCALES, UNITS, by_band, with_common
 from jnrrdz.core.codec_table import lifted, lowered
 from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
@@ -23,10 +24,10 @@ from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value
 from jnrrdz.errors import MalformedError, UnrepresentableError
 
-TIME, BAND = "time", "band"
+TIME = "time"
 VARIABLE, MAPPING = "data", "spatial_ref"
-BAND_LISTS = ("scales", "offsets", "band_units", "colorinterp")
-"""Attributes with an entry for each band."""
+BAND_LISTS = (SCALES, OFFSETS, UNITS, "colorinterp")
+"""Attributes with an entry for each band that a cube keeps."""
 
 LIMIT = 1 << 28
 """Chunks of a cube, missing ones included: each takes some bytes."""
@@ -139,10 +140,9 @@ class Cube:
         beyond = [
             round(place - whole * size, 3) for place, whole, size in zip(pixels, corner, array.chunks[-2:], strict=True)
         ]
-        lists = {name: tuple(array.attributes[name]) for name in BAND_LISTS if name in array.attributes}
-        own = {
-            name: it for name, it in array.attributes.items() if name not in {*BAND_LISTS, "band_names", "long_name"}
-        }
+        attributes = by_band(array.attributes, len(bands))
+        lists = {name: tuple(attributes[name]) for name in BAND_LISTS if name in attributes}
+        own = {name: it for name, it in attributes.items() if name not in {*BAND_LISTS, NAMES, "long_name"}}
         wkt = mapping.attributes.get("crs_wkt")
         key = dumps(
             [
@@ -231,7 +231,7 @@ def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
 
 def _bands(scene: Scene, array: VirtualArray) -> tuple[str, ...]:
     count = array.shape[0]
-    own = array.attributes.get("band_names")
+    own = array.attributes.get(NAMES)
     if scene.bands and len(scene.bands) == count:
         return scene.bands
     if isinstance(own, list | tuple) and len(own) == count and all(own):
@@ -376,8 +376,9 @@ class _Builder:
         for name in BAND_LISTS:
             entries: dict[str, Any] = {}
             for part in parts:
-                for band, entry in zip(part.bands, part.lists.get(name, ()), strict=False):
-                    if entries.setdefault(band, entry) != entry and name in {"scales", "offsets"}:
+                missing = (DEFAULTS[name],) * len(part.bands) if name in DEFAULTS else ()
+                for band, entry in zip(part.bands, part.lists.get(name, missing), strict=False):
+                    if entries.setdefault(band, entry) != entry and name in {SCALES, OFFSETS}:
                         raise UnrepresentableError(
                             f"{name} of band {band} is {entries[band]}, and {entry} in {part.name}", field=name
                         )
@@ -392,9 +393,8 @@ class _Builder:
             dimension_names=(TIME, BAND, "y", "x"),
             fill_value=kind.template.fill_value,
             attributes={
-                **kind.attributes,
-                **lists,
-                "band_names": list(bands),
+                **with_common(kind.attributes | lists, len(bands)),
+                NAMES: list(bands),
                 "grid_mapping": MAPPING,
                 "coordinates": MAPPING,
             },
@@ -536,7 +536,7 @@ def _obstacle(old: _Cube, new: _Cube) -> str | None:
     first = more.refs.take(np.arange(more.refs.chunks // more.grid[0]))
     if later.values[0] != times.values[-1] or first.counts.any() or first.inline:
         return "a file is not later than the last time"
-    if array.attributes.get("band_names") != more.attributes["band_names"]:
+    if array.attributes.get(NAMES) != more.attributes[NAMES]:
         return "a file has a new band"
     if array.shape[1:] != more.shape[1:] or _lies(group) != _lies(grown):
         return "a file lies beyond its edges"

@@ -17,23 +17,22 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup, band_of
+from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, SCALE_FACTOR, SCALES, UNITS, band_count
 from jnrrdz.core.codecs import LinearConfig, ScalarMap, cast_value, scale_offset
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.zarr_json import data_type, spelt
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.records import record
 
-BAND = "band"
-SCALES = ("scales", "scale_factor")
-OFFSETS = ("offsets", "add_offset")
+SCALE_NAMES = (SCALES, SCALE_FACTOR)
+OFFSET_NAMES = (OFFSETS, ADD_OFFSET)
 MISSING = ("_FillValue", "missing_value")
 CATEGORIES = ("flag_values", "flag_masks", "flag_meanings", "flag_colors", "color_table")
 """Attributes that speak of stored numbers one by one: names, not quantities."""
 
 LIMITS = ("valid_min", "valid_max", "valid_range")
 STATISTICS = "statistics"
-UNITS = "band_units"
-BAND_LISTS = {"band_names": "long_name", UNITS: "units"}
+BAND_LISTS = {NAMES: "long_name", UNITS: CF_UNITS}
 """Lists with an entry a band, and what the entry is called on a band of its own."""
 
 
@@ -67,12 +66,12 @@ class Packing:
 
 def packing_of(array: VirtualArray) -> Packing:
     """Return what the attributes say of stored numbers; a band's pair only where the bands differ."""
-    bands = array.shape[array.dimension_names.index(BAND)] if BAND in array.dimension_names else 1
-    scales = _numbers(array.attributes, SCALES, bands, default=1.0)
-    offsets = _numbers(array.attributes, OFFSETS, bands, default=0.0)
+    bands = band_count(array.dimension_names, array.shape)
+    scales = _numbers(array.attributes, SCALE_NAMES, bands, default=1.0)
+    offsets = _numbers(array.attributes, OFFSET_NAMES, bands, default=0.0)
     for band, scale in enumerate(scales, start=1):
         if scale == 0:
-            raise UnrepresentableError(f"scale 0 of band {band} would make one value of all", field=SCALES[0])
+            raise UnrepresentableError(f"scale 0 of band {band} would make one value of all", field=SCALES)
     if len(set(zip(scales, offsets, strict=True))) == 1:
         scales, offsets = scales[:1], offsets[:1]
     return Packing(scales, offsets, tuple(_marks(array)))
@@ -115,7 +114,7 @@ def is_categorical(array: VirtualArray) -> bool:
 
 def unpacked_attributes(array: VirtualArray, packing: Packing) -> dict[str, Any]:
     """Return the attributes without what would make a reader unpack again, limits and statistics as values."""
-    gone = {*SCALES, *OFFSETS, *MISSING}
+    gone = {*SCALE_NAMES, *OFFSET_NAMES, *MISSING}
     if packing.is_scaled:
         gone |= {*CATEGORIES, "_Unsigned"}
     if len(packing.scales) > 1:

@@ -28,12 +28,11 @@ NO_NAME = re.compile(r"[/\x00-\x1f\x7f]|^[^\w]|\s$")
 """Characters, and the first and last ones, that names in netCDF do not have."""
 
 
-def savable_variable(variable: xr.Variable) -> xr.Variable:
-    """Return a variable, read as lazily as before, whose encoding and attributes can be written."""
-    encoding = {name: value for name, value in variable.encoding.items() if name in WRITABLE}
-    attributes = savable_attributes(variable.attrs)
+def savable_variable(variable: xr.Variable, attributes: Mapping[str, Any]) -> xr.Variable:
+    """Return a variable, read as lazily as before, with attributes and an encoding that can be written."""
     changed = variable.copy(deep=False)
-    changed.attrs, changed.encoding = attributes, encoding
+    changed.attrs = savable_attributes(attributes)
+    changed.encoding = {name: value for name, value in variable.encoding.items() if name in WRITABLE}
     return changed
 
 
@@ -46,10 +45,11 @@ def use_native_order(encoding: dict[str, Any]) -> None:
 
 def savable_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as netCDF holds them, `{"rpc": {"LINE_OFF": 5.0}}` as `{"rpc": '{"LINE_OFF":5.0}'}`."""
-    return {NO_NAME.sub("_", name): value if name in TYPED else _plain(value) for name, value in attributes.items()}
+    return {NO_NAME.sub("_", name): value if name in TYPED else plain(value) for name, value in attributes.items()}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a text, a number or a list of them as it is, anything else as its JSON text."""
     is_kept = _is_text(value) or _is_number(value)
     if isinstance(value, list | tuple) and value:
         is_kept = all(map(_is_text, value)) or all(map(_is_number, value))

@@ -10,6 +10,7 @@ three numbers: a header of a hundred bytes can claim any length.  A band's coord
 
 import copy
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +24,15 @@ from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
+from jnrrdz.core.bands import BAND, band_count, differ_in_scale
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError
 from jnrrdz.manifests.documents import Documents, below, no_such_group
+from jnrrdz.store.band_coordinates import band_coordinates, common_names, with_band_attributes
 from jnrrdz.store.opened import Opened
 from jnrrdz.store.savable import savable_attributes, savable_variable, use_native_order
 
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
     from jnrrdz.store.store import ReferenceStore
 
-BAND = "band"
 LONGEST = 1 << 24
 """Places of an axis up to which its coordinate is in memory, 128 MB: `RangeIndex` finds slices by `nearest` only."""
 
@@ -48,6 +50,9 @@ MAPPING_ATTRIBUTES = {GEO_TRANSFORM, "crs_wkt"}
 SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
 """The coordinate system of a WKT 2, and the first unit in it: that of the axes."""
+
+SAID: set[Any] = set()
+"""Names of arrays that this process has warned of."""
 
 CALLED = (str(Path(xr.__file__).parent), str(Path(__file__).parents[1]))
 """Folders of code between a user's line and a warning."""
@@ -74,16 +79,31 @@ def dataset(
         chosen.warn(CALLED)
         path = chosen.path
     backing: Any = _backing(opened, path)
-    variables, group_attributes = backing.get_variables(), backing.get_attrs()
-    # an array's axes, and the names of its bands, before they are texts
-    meanings = {name: variable.attrs for name, variable in variables.items()}
-    savable = {name: savable_variable(variable) for name, variable in variables.items()}
+    dropped = {drop_variables} if isinstance(drop_variables, str) else {*(drop_variables or ())}
+    variables = {name: variable for name, variable in backing.get_variables().items() if name not in dropped}
+    attributes = with_band_attributes(variables)
+    if decoding.get("mask_and_scale") is not False:
+        _warn_of_scales(variables, attributes)
+    names, of_bands = common_names(variables, attributes), band_coordinates(variables, attributes)
+    savable = {name: savable_variable(variable, attributes[name]) for name, variable in variables.items()}
     found: xr.Dataset = StoreBackendEntrypoint().open_dataset(
-        _Documents(savable_attributes(group_attributes), savable), drop_variables=drop_variables, **decoding
+        _Documents(savable_attributes(backing.get_attrs()), savable), **decoding
     )
     for variable in found.variables.values():
         use_native_order(variable.encoding)
-    return _with_coordinates(found, meanings)
+    axes = [attributes[name].get("axes") for name in found.data_vars]
+    return _with_coordinates(found, axes, names).assign_coords(of_bands)
+
+
+def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[Any, Mapping[str, Any]]) -> None:
+    """Warn of arrays whose bands differ in scale, once a process, as `Choice.warn` does."""
+    for name, variable in variables.items():
+        if name in SAID or not differ_in_scale(attributes[name], band_count(variable.dims, variable.shape)):
+            continue
+        SAID.add(name)
+        text = f"bands of {name!r} differ in scale or offset, so that its numbers are not scaled: "
+        text += f"{name} * scale + offset are the values, and physical=True at indexing makes an array of them"
+        warnings.warn(text, ScaleWarning, skip_file_prefixes=CALLED)
 
 
 def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:
@@ -203,12 +223,11 @@ class Chunks(ZarrArrayWrapper):
         return self._made
 
 
-def _with_coordinates(found: xr.Dataset, meanings: Mapping[Any, Mapping[str, Any]]) -> xr.Dataset:
+def _with_coordinates(found: xr.Dataset, axes_of_arrays: Sequence[Any], bands: list[str] | None) -> xr.Dataset:
     """Return the dataset with the grid mapping as a coordinate, and with x and y where rows are straight.
 
-    `meanings` are the attributes of each array as the manifest has them.
+    `axes_of_arrays` are the attributes `axes` of the arrays as the manifest has them, `bands` the names of bands.
     """
-    kept = [meanings[name] for name in found.data_vars]
     named = {one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in found.variables.values()}
     mappings = {
         name for name, one in found.variables.items() if name in named or not MAPPING_ATTRIBUTES.isdisjoint(one.attrs)
@@ -217,9 +236,8 @@ def _with_coordinates(found: xr.Dataset, meanings: Mapping[Any, Mapping[str, Any
     for name in mappings:
         for axis in _axes(result, result[name].attrs):
             result = result.assign_coords(axis)
-    result = result.assign_coords(_bands(result, meanings))
-    for attributes in kept:
-        axes = attributes.get("axes")
+    result = result.assign_coords(_bands(result, bands))
+    for axes in axes_of_arrays:
         for name, meaning in axes.items() if isinstance(axes, dict) else ():
             step = _step(result.sizes[name], name, meaning) if name in result.sizes else None
             if step is not None and name not in result.coords:
@@ -265,14 +283,11 @@ def _step(size: int, name: str, meaning: Any) -> xr.Coordinates | None:
     return _even(name, size, (start, step, 0), attributes)
 
 
-def _bands(found: xr.Dataset, meanings: Mapping[Any, Mapping[str, Any]]) -> xr.Coordinates | None:
+def _bands(found: xr.Dataset, names: list[str] | None) -> xr.Coordinates | None:
     """Return the names of bands, numbers from 1 where a dataset names none."""
     if BAND not in found.sizes or BAND in found.coords:
         return None
     count = found.sizes[BAND]
-    named = [name for name, variable in found.data_vars.items() if BAND in variable.dims]
-    known = (meanings[name].get("band_names") for name in named)
-    names = next((names for names in known if isinstance(names, list) and len(names) == count), None)
     if names is None:
         return None if count > LONGEST else _listed(BAND, np.arange(1, count + 1))
     return _listed(BAND, [name or str(number) for number, name in enumerate(names, 1)])

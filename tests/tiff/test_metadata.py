@@ -19,6 +19,7 @@ from rasterio.enums import ColorInterp
 
 import jnrrdz
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.bands import by_band
 from jnrrdz.formats.tiff.metadata import iso_time
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -70,13 +71,22 @@ def test_one_unit_is_cfs_and_one_name_too(tmp_path):
     assert "band_units" not in array
 
 
-def test_numbers_to_be_scaled_have_no_unit_yet(tmp_path):
+def test_one_scale_is_cfs(tmp_path):
+    with write(tmp_path / "a.tif", count=2) as target:
+        target.units, target.scales, target.offsets = ("K", "K"), (0.5, 0.5), (3.0, 3.0)
+    array, _ = scanned(tmp_path / "a.tif")
+    assert (array["scale_factor"], array["add_offset"], array["units"]) == (0.5, 3.0, "K")
+    assert not {"scales", "offsets", "band_units"} & set(array)
+
+
+def test_dates_that_are_scaled_have_no_unit_of_cf(tmp_path):
     with write(tmp_path / "a.tif", count=1) as target:
         target.units, target.scales = ("days since 2000-01-01",), (0.5,)
     array, _ = scanned(tmp_path / "a.tif")
-    assert (array["scales"], array["offsets"], array["band_units"]) == ([0.5], [0.0], ["days since 2000-01-01"])
-    # CF's `units` on raw numbers would make xarray read them as dates, all of them wrong
-    assert xr.open_dataset(tmp_path / "a.tif", engine="jnrrdz")["data"].dtype == np.int16
+    assert (array["scale_factor"], array["band_units"]) == (0.5, ["days since 2000-01-01"])
+    # xarray would make dates of the numbers that it was asked not to scale, all of them wrong
+    raw = xr.open_dataset(tmp_path / "a.tif", engine="jnrrdz", mask_and_scale=False)["data"]
+    assert (raw.dtype, raw.attrs["unit"]) == (np.int16, "days since 2000-01-01")
 
 
 def test_nothing_said_is_nothing_written(tmp_path):
@@ -367,7 +377,7 @@ def _theirs(source):
 
 
 def _ours(found, count):
-    array, group = found.children["data"].attributes, found.attributes
+    array, group = by_band(found.children["data"].attributes, count), found.attributes
     fill = array.get("_FillValue")
     mapping = found.children.get("spatial_ref")
     items = {name: value for name, value in group.items() if name.startswith("TIFFTAG_")}
@@ -375,7 +385,7 @@ def _ours(found, count):
         "descriptions": array.get("band_names", [""] * count),
         "scales": array.get("scales", [1.0] * count),
         "offsets": array.get("offsets", [0.0] * count),
-        "units": array.get("band_units", [array.get("units", "")] * count),
+        "units": array.get("band_units", [""] * count),
         "colorinterp": array["colorinterp"],
         "colors": array.get("color_table"),
         "nodata": None if fill is None else str(np.float32(np.real(fill))),

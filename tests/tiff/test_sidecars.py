@@ -95,8 +95,8 @@ def said(group):
         "item": attributes["gdal_metadata"][""]["ITEM"],
         "names": array["band_names"],
         "nodata": float(array["_FillValue"]),
-        "unit": array["band_units"][0],
-        "scale": (array["scales"][0], array["offsets"][0]),
+        "unit": array["units"],
+        "scale": (array["scale_factor"], array["add_offset"]),
         "mean": array["statistics"][0]["mean"],
     }
 

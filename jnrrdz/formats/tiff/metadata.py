@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, with_common
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.xml_tree import MAX_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -438,25 +439,16 @@ def meaning_of(
 
 
 def _bands(bands: Sequence[BandMetadata]) -> dict[str, Any]:
-    """Return names, scales, offsets and units; a list has an entry a band.
-
-    CF's `units` only where one unit is that of all stored numbers: those of scaled bands have none.
-    """
+    """Return names, scales, offsets and units: CF's attributes where all bands agree, else a list of each."""
     attributes: dict[str, Any] = {}
     if any(band.description for band in bands):
-        attributes["band_names"] = [band.description or "" for band in bands]
+        attributes[NAMES] = [band.description or "" for band in bands]
         if len(bands) == 1:
             attributes["long_name"] = bands[0].description
     scales = [1.0 if band.scale is None or not math.isfinite(band.scale) else band.scale for band in bands]
     offsets = [0.0 if band.offset is None or not math.isfinite(band.offset) else band.offset for band in bands]
-    is_scaled = set(zip(scales, offsets, strict=True)) != {(1.0, 0.0)}
-    if is_scaled:
-        attributes |= {"scales": scales, "offsets": offsets}
     units = [band.unit or "" for band in bands]
-    if any(units):
-        is_plain = len(set(units)) == 1 and not is_scaled
-        attributes |= {"units": units[0]} if is_plain else {"band_units": units}
-    return attributes
+    return with_common({**attributes, SCALES: scales, OFFSETS: offsets, UNITS: units}, len(bands))
 
 
 def _add_colours(

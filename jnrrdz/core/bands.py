@@ -1,0 +1,94 @@
+"""What an image's bands mean: CF's attributes where all bands agree, else lists with an entry for each band.
+
+CF has one `scale_factor`, `add_offset` and `units` for an array, and readers apply them
+(https://cfconventions.org/cf-conventions/cf-conventions.html#packed-data).  Bands that differ have lists, named as in
+rasterio, that no reader applies: `{"scales": [0.1, 0.5], "offsets": [0.0, -1.0], "band_units": ["m", "K"]}`.
+docs/decisions/042-what-is-opened-can-be-saved.md has the reasons.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+BAND = "band"
+NAMES, SCALES, OFFSETS, UNITS = "band_names", "scales", "offsets", "band_units"
+SCALE_FACTOR, ADD_OFFSET, CF_UNITS = "scale_factor", "add_offset", "units"
+
+COORDINATES = {
+    SCALES: "scale",
+    OFFSETS: "offset",
+    UNITS: "unit",
+    "colorinterp": "colorinterp",
+    "bits_per_sample": "bits_per_sample",
+    "statistics": "statistics",
+    "band_metadata": "band_metadata",
+}
+"""Attributes with an entry for each band, and the coordinates along `band` that they become in a dataset."""
+
+PER_BAND = frozenset({NAMES, *COORDINATES})
+
+DEFAULTS: Mapping[str, Any] = {SCALES: 1.0, OFFSETS: 0.0, UNITS: ""}
+"""The entries of a band without scale, offset or unit."""
+
+type Attributes = dict[str, Any]
+
+
+def band_count(names: Sequence[Hashable], shape: Sequence[int]) -> int:
+    """Return the bands of an array with these axes, 1 where it has no axis of bands."""
+    return shape[names.index(BAND)] if BAND in names else 1
+
+
+def entries(attributes: Mapping[str, Any], name: str, bands: int) -> list[Any] | None:
+    """Return the entry of each band; None where the attribute is no list of as many."""
+    value = attributes.get(name)
+    if not isinstance(value, list | tuple) or not value or len(value) not in {1, bands}:
+        return None
+    return [*value] * (bands // len(value))
+
+
+def differ_in_scale(attributes: Mapping[str, Any], bands: int) -> bool:
+    """Whether the bands' numbers mean values by different scales or offsets."""
+    pairs = _pairs(attributes, bands)
+    return any(pair != pairs[0] for pair in pairs)
+
+
+def _pairs(attributes: Mapping[str, Any], bands: int) -> list[tuple[float, float]]:
+    """Return scale and offset of each band; nothing where the attributes do not list both."""
+    scales, offsets = entries(attributes, SCALES, bands), entries(attributes, OFFSETS, bands)
+    if scales is None or offsets is None or not _is_numeric(scales + offsets):
+        return []
+    return list(zip(scales, offsets, strict=True))
+
+
+def with_common(attributes: Mapping[str, Any], bands: int) -> Attributes:
+    """Return attributes with CF's in place of the lists whose entries agree."""
+    common = dict(attributes)
+    pairs = _pairs(common, bands)
+    if pairs and not differ_in_scale(common, bands):
+        del common[SCALES], common[OFFSETS]
+        scale, offset = pairs[0]
+        if (scale, offset) != (1, 0):
+            common |= {SCALE_FACTOR: float(scale), ADD_OFFSET: float(offset)}
+    units = entries(common, UNITS, bands)
+    agree = units is not None and SCALES not in common and all(unit == units[0] for unit in units)
+    # CF's unit is that of the scaled numbers; xarray makes dates of numbers that it was asked not to scale
+    if units and agree and not (SCALE_FACTOR in common and " since " in str(units[0])):
+        del common[UNITS]
+        common |= {CF_UNITS: units[0]} if units[0] else {}
+    return common
+
+
+def by_band(attributes: Mapping[str, Any], bands: int) -> Attributes:
+    """Return attributes with lists in place of CF's that hold for all bands."""
+    spread = dict(attributes)
+    if SCALES not in spread and _is_numeric([spread.get(SCALE_FACTOR, 1), spread.get(ADD_OFFSET, 0)]):
+        scale, offset = spread.pop(SCALE_FACTOR, None), spread.pop(ADD_OFFSET, None)
+        if (scale, offset) != (None, None):
+            spread[SCALES] = [1.0 if scale is None else scale] * bands
+            spread[OFFSETS] = [0.0 if offset is None else offset] * bands
+    if UNITS not in spread and isinstance(spread.get(CF_UNITS), str):
+        spread[UNITS] = [spread.pop(CF_UNITS)] * bands
+    return spread
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
