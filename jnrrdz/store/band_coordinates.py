@@ -54,7 +54,9 @@ def band_coordinates(variables: Variables, attributes: dict[Any, Attributes]) ->
         values = _common_entries(name, [attributes[each] for each in banded], variables)
         if values is None or coordinate in variables:
             continue
-        coordinates[coordinate] = xr.Variable((BAND,), np.array([plain(value) for value in values]))
+        array = np.array([plain(value) for value in values])
+        # checking whether the array is dask's would import dask
+        coordinates[coordinate] = xr.Variable((BAND,), array, fastpath=True)
         for each in banded:
             del attributes[each][name]
     return coordinates

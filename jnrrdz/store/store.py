@@ -5,8 +5,10 @@ decided about it, and why: docs/decisions/002-reference-store.md.
 """
 
 import asyncio
+import atexit
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, Self
 
@@ -14,6 +16,7 @@ import numpy as np
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.buffer import default_buffer_prototype
+from zarr.core.sync import loop as loop_of_zarr
 
 from jnrrdz.codecs.chains import checked_document, most_stored
 from jnrrdz.core.refs import WHOLE, ByteRange
@@ -46,6 +49,30 @@ def window(byte_range: ByteRequest | None, size: int) -> tuple[int, int]:
         case SuffixByteRequest(suffix):
             return max(size - suffix, 0), size
     raise TypeError(f"Unexpected byte_range, got {byte_range!r}")
+
+
+LAST_SECONDS = 1.0
+"""How long the end of the process waits for reads that are cancelled."""
+
+
+@atexit.register
+def cancel_pending_reads() -> None:
+    """Cancel what zarr's event loop still has to do when the process ends.
+
+    Where a chunk fails, zarr lets the reads and writes of others run on.  At exit it stops the loop under them, and
+    Python reports each as "Task was destroyed but it is pending".  This runs first, for it was registered later.
+    """
+    (loop,) = loop_of_zarr
+    if loop is not None and loop.is_running():
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(LAST_SECONDS)
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 type Options = Mapping[str, Any] | None

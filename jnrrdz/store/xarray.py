@@ -92,7 +92,9 @@ def dataset(
     for variable in found.variables.values():
         use_native_order(variable.encoding)
     axes = [attributes[name].get("axes") for name in found.data_vars]
-    return _with_coordinates(found, axes, names).assign_coords(of_bands)
+    # without indexes, for which xarray would import dask
+    facts = xr.Coordinates(of_bands, indexes={})
+    return _with_coordinates(found, axes, names).assign_coords(facts)
 
 
 def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[Any, Mapping[str, Any]]) -> None:

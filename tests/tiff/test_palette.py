@@ -66,7 +66,7 @@ def test_indices_stay_and_their_colours_are_flags_too(tmp_path):
     data = write_palette(tmp_path / "a.tif", [(0, 0, 0), (255, 16, 1)], bits=4)
     found = xr.open_dataset(tmp_path / "a.tif", engine="jnrrdz")["data"]
     np.testing.assert_array_equal(found, data)
-    assert found.attrs["colorinterp"] == ["palette"]
+    assert found.attrs["colorinterp"] == "palette"
     assert found.attrs["flag_values"] == list(range(16))
     assert found.attrs["flag_colors"].split()[:2] == ["#000000", "#ff1001"]
 
@@ -124,7 +124,7 @@ def test_expanded_equals_rasterios_colours(tmp_path, options):
         with tifffile.TiffFile(path) as tif:
             expected = (tif.pages[0].colormap // 257).astype("u1")[:, data]
     found = xr.open_dataset(jnrrdz.scan(str(path), expand_palette=True), engine="jnrrdz")["data"]
-    assert (found.dims, found.dtype, found.attrs["colorinterp"]) == (
+    assert (found.dims, found.dtype, found["colorinterp"].values.tolist()) == (
         ("band", "y", "x"),
         np.dtype("u1"),
         ["red", "green", "blue"],
