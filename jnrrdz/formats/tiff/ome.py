@@ -37,9 +37,13 @@ from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
 from jnrrdz.redact import hidden
+from jnrrdz.sources.base import ReadAhead
 
 FIELD = "ImageDescription"
 MAX_BYTES = 1 << 28
+MAX_COMPANION = 16 << 20
+"""Bytes of the file that a `BinaryOnly` names, as of any other sidecar's XML."""
+
 MAX_PLANES = 1 << 24
 ORDERS = {"XYCZT", "XYCTZ", "XYZCT", "XYZTC", "XYTCZ", "XYTZC"}
 MICROMETER, SECOND = "µm", "s"
@@ -67,6 +71,9 @@ class Block:
 
     file: str | None
     """The file's name; None for the file that holds the XML."""
+
+    is_named: bool = True
+    """Whether the XML says which file it is."""
 
 
 @record
@@ -99,21 +106,37 @@ class OmeImage:
 
 def parse_ome(text: str) -> list[OmeImage]:
     """Return the images of an OME-XML document that have planes in TIFF files."""
+    root = _document(text)
+    return _images(root, root.get("UUID") or "")
+
+
+def _images(root: ET.Element, own: str, *, is_companion: bool = False) -> list[OmeImage]:
+    """Return the images of a document; `own` is the UUID of the TIFF that it is of."""
+    moduli = _moduli(root)
+    images = [
+        _image(own, image, pixels, moduli)
+        for image in _children(root, "Image")
+        for pixels in _children(image, "Pixels")
+    ]
+    kept = [image for image in images if image.blocks]
+    unnamed = (block for image in kept for block in image.blocks if not block.is_named)
+    if is_companion and not kept:
+        raise UnsupportedError("it describes no plane of a TIFF", field="MetadataFile")
+    if is_companion and next(unnamed, None) is not None:
+        raise UnsupportedError("TiffData without UUID: the file of its planes is not known", field="TiffData")
+    return kept
+
+
+def _document(text: str) -> ET.Element:
     if len(text) > MAX_BYTES:
         raise UnsupportedError(f"OME-XML of {len(text)} characters, at most {MAX_BYTES} are read", field=FIELD)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise MalformedError("OME-XML with a document type, which may hide anything", field=FIELD)
     try:
-        root = ET.fromstring(text.strip("\0 \r\n\t"))  # noqa: S314  without a document type there is nothing to expand
+        # without a document type there is nothing to expand
+        return ET.fromstring(text.strip("\0 \r\n\t\ufeff"))  # noqa: S314
     except (ET.ParseError, ValueError) as error:
         raise MalformedError(f"OME-XML that is no XML: {error}", field=FIELD) from error
-    moduli = _moduli(root)
-    images = [
-        _image(root, image, pixels, moduli)
-        for image in _children(root, "Image")
-        for pixels in _children(image, "Pixels")
-    ]
-    return [image for image in images if image.blocks]
 
 
 def _children(element: ET.Element, tag: str) -> Iterator[ET.Element]:
@@ -155,9 +178,7 @@ def _modulo(along: ET.Element) -> Modulo | None:
     return Modulo(letter, round(count) + 1, Axis(NAMES[letter], step, unit, start))
 
 
-def _image(
-    root: ET.Element, image: ET.Element, pixels: ET.Element, annotated: Mapping[str, Mapping[str, Modulo]]
-) -> OmeImage:
+def _image(own: str, image: ET.Element, pixels: ET.Element, annotated: Mapping[str, Mapping[str, Modulo]]) -> OmeImage:
     order = pixels.get("DimensionOrder", "")
     if order not in ORDERS:
         raise MalformedError(f"DimensionOrder {order!r}", field=FIELD)
@@ -175,7 +196,8 @@ def _image(
         name = "NumPlanes" if data.get("PlaneCount") is None else "PlaneCount"
         single = None if data.get("IFD") is None else 1
         count = single if data.get(name) is None else _integer(data, name, 0)
-        blocks.append(Block(first, _integer(data, "IFD", 0), count, _file(root, data)))
+        is_named = next(_children(data, "UUID"), None) is not None
+        blocks.append(Block(first, _integer(data, "IFD", 0), count, _file(own, data), is_named))
     references = [*_children(image, "AnnotationRef"), *_children(pixels, "AnnotationRef")]
     moduli: dict[str, Modulo] = {}
     for reference in references:
@@ -233,21 +255,26 @@ def _integer(element: ET.Element, name: str, default: int) -> int:
     return value
 
 
-def _file(root: ET.Element, data: ET.Element) -> str | None:
-    """Return the file that a block is in, None where it is this one."""
+def _file(own: str, data: ET.Element) -> str | None:
+    """Return the file that a block is in, None where it is the one with the UUID `own`."""
+    own = own.strip().lower()
     for uuid in _children(data, "UUID"):
-        own = (root.get("UUID") or "").strip().lower()
         if own and (uuid.text or "").strip().lower() == own:
             return None
         name = uuid.get("FileName")
         if not name:
             raise UnsupportedError(f"planes in a file known as {uuid.text!r} alone; a FileName would do", field=FIELD)
-        if "/" in name or "\\" in name or name in {".", ".."}:
+        if not _is_file_name(name):
             raise UnsupportedError(
                 f"planes in {name!r}: only files of the same directory are opened", field="UUID FileName"
             )
         return name
     return None
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name is that of a file of the same directory."""
+    return not (set("/\\") & set(name) or name in {"", ".", ".."})
 
 
 def _channels(elements: list[ET.Element]) -> tuple[Channel, ...]:
@@ -311,22 +338,26 @@ class Files:
 
     def pages(self, name: str | None) -> Pages:
         """Return the pages of a file of the same directory; None is the file itself."""
-        is_remote = self.url.lower().startswith("http")
-        path, question, query = self.url.partition("?")
-        if name == path.rpartition("/")[2]:
+        if name == self.url.partition("?")[0].rpartition("/")[2]:
             name = None
         if name in self.opened:
             return self.opened[name]
         layout, url = self.layout, self.url
         if name is not None:
-            folder, slash, _ = (path if is_remote else self.url).rpartition("/")
-            read = self.neighbours.open(f"{folder}{slash}{name}{question + query if is_remote else ''}")
+            read = self.neighbour(name)
             if read is None:
                 raise UnsupportedError(f"planes are in {name!r}, which is not beside it", url=self.url, field=FIELD)
             layout, url = TiffLayout(read, read.size), read.source.url
         self.opened[name] = Pages(layout, url, layout.main)
         self.nbytes += layout.size
         return self.opened[name]
+
+    def neighbour(self, name: str) -> ReadAhead | None:
+        """Return a reader of a file of the same directory, None where it is not there."""
+        is_remote = self.url.lower().startswith("http")
+        path, question, query = self.url.partition("?") if is_remote else (self.url, "", "")
+        folder, slash, _ = path.rpartition("/")
+        return self.neighbours.open(f"{folder}{slash}{name}{question}{query}")
 
     def meaning(self, pages: Pages, image: TiffImage, options: ScanOptions) -> Meaning:
         """Return what the tags of a page say but its description, which is the XML; images may share a page."""
@@ -353,9 +384,14 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
     """Return the group of an OME-TIFF, None where its XML describes no plane of a TIFF."""
     files = Files(layout, url, neighbours)
     text = bounded(layout.text, layout.ifd(layout.first), Tag.ImageDescription) or ""
+    root = _document(text)
+    own = root.get("UUID") or ""
+    images = _images(root, own)
+    for binary_only in _children(root, "BinaryOnly"):
+        text, images = _companion(files, binary_only.get("MetadataFile") or "", own)
     series: list[Series] = []
     refused: list[dict[str, str]] = []
-    for number, image in enumerate(parse_ome(text)):
+    for number, image in enumerate(images):
         try:
             parts = _parts(files, image)
             full = _level(files, image, parts, None)
@@ -380,6 +416,31 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
         return None
     whole = file_group(series, refused)
     return VirtualGroup(whole.children, {**whole.attributes, DOCUMENT: text}) if options.embedded else whole
+
+
+def _companion(files: Files, name: str, own: str) -> tuple[str, list[OmeImage]]:
+    """Return the text and the images of a companion file; none, with a warning, where it cannot be read."""
+    try:
+        text = _companion_text(files, name)
+        return text, _images(_document(text), own, is_companion=True)
+    except (MalformedError, UnsupportedError) as error:
+        reason = f"its OME-XML is in {name!r}: {error.message}; pages are read without it"
+        warnings.warn(reason, stacklevel=2)
+        return "", []
+
+
+def _companion_text(files: Files, name: str) -> str:
+    if not _is_file_name(name):
+        raise UnsupportedError("only files of the same directory are opened", field="MetadataFile")
+    read = files.neighbour(name)
+    if read is None:
+        raise UnsupportedError("it is not beside the file", field="MetadataFile")
+    if read.size > MAX_COMPANION:
+        raise UnsupportedError(f"{read.size} bytes, no more than {MAX_COMPANION} are read", field="MetadataFile")
+    try:
+        return read(0, read.size).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedError(f"no UTF-8: {error.reason}", field="MetadataFile") from error
 
 
 def _parts(files: Files, image: OmeImage) -> Parts:
