@@ -409,9 +409,10 @@ def _image_asset(found: Opened, source: SourceRecord, images: Sequence[Json], ke
 
 def image_bands(image: Json) -> Json:
     """Return the fields of an asset that tell of its bands; what all have in common stands above them."""
-    names = image["dimension_names"]
-    count = next((size for name, size in zip(names, image["shape"], strict=True) if name == "band"), 1)
-    bands = image.get("bands") or [{"number": number + 1} for number in range(count)]
+    sizes = dict(zip(image["dimension_names"], image["shape"], strict=True))
+    count = next((sizes[name] for name in ("band", "c") if name in sizes), 1)
+    bands = image.get("bands") or _channels(image)
+    bands = bands or [{"number": number + 1} for number in range(count)]
     fields = [_band(image, band) for band in bands]
     first = {name: value for name, value in fields[0].items() if name != "name"}
     common = {name: value for name, value in first.items() if all(field.get(name) == value for field in fields)}
@@ -422,6 +423,12 @@ def image_bands(image: Json) -> Json:
     if (sampling := str(place.get("area_or_point", "")).lower()) in {"area", "point"}:
         common["raster:sampling"] = sampling
     return {**common, "bands": each}
+
+
+def _channels(image: Json) -> list[Json]:
+    """Return the channels of a microscope as bands; a channel without name has a number."""
+    channels = enumerate(image.get("channels", []), 1)
+    return [{"number": number, "name": one.get("name")} for number, one in channels]
 
 
 def _band(image: Json, band: Json) -> Json:

@@ -141,6 +141,10 @@ def _in_archives(refs: ChunkRefs, *, members: Mapping[str, StoredMember]) -> Chu
 
 def describe_in_place(text: str, options: ScanOptions, access: Access) -> Node:
     """Return a directory's tree as Zarr would have it in the very same place."""
+    path = local_path(text)
+    if path is not None and os.path.isfile(path):  # noqa: PTH113  the path is literal
+        message = "a file is not described in place, only containers of N5 are"
+        raise UnsupportedError(f"{message}; write a manifest", url=text)
     fmt = _directory_format(text)
     if fmt.in_place is None:
         raise UnsupportedError(f"{fmt.name} is not described in place; write a manifest", url=text)

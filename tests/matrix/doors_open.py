@@ -195,7 +195,8 @@ def expected_stac(case):
     view = case.view
     if "several images" in case.row.traits:
         return replace(view, names=())
-    count = view.pixels.shape[-3] if view.dims[:-2] == ("band",) else 0
+    sizes = dict(zip(view.dims, view.pixels.shape, strict=True))
+    count = sizes.get("band", sizes.get("c", 0))
     numbers = tuple(f"b{n + 1}" for n in range(count)) if count > 1 else ()
     return replace(view, names=view.names or numbers)
 

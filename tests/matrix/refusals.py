@@ -13,7 +13,7 @@ PLACED = {"traits": ("place",), "without": ("bands",)}
 REFUSALS = [
     Refusal("in place", "Zarr.*", "Zarr is not described in place",
             "Zarr has metadata in place"),
-    Refusal("in place", ANY, "a folder in this path is a file",
+    Refusal("in place", ANY, "a file is not described in place",
             "Only containers of N5 get metadata in place", without=("N5",)),
     Refusal("Parser|refresh", ANY, "this is a manifest, where an image is needed",
             "References of others are a manifest, not an image; `convert` takes them",

@@ -8,8 +8,6 @@ KNOWN_WRONG = [
           "Which image is opened depends on the order in which a form lists groups"),
     Wrong("merge.*", "JNRRD virtual levels",
           "merge keeps the shapes of virtual levels of single sources"),
-    Wrong("info --stac", "TIFF OME of five axes",
-          "A STAC item has one band, b1, for several channels"),
     Wrong("decoded|to_raster.*", "TIFF scales that (agree|differ)",
           "Numbers are half decoded by default: nodata is, scales are not"),
 ]
