@@ -313,7 +313,7 @@ def verdicts(
     """Return for each reader whether it reads an array of these codecs and this type.
 
     `is_single` is whether every chunk is one range of a file, `is_chained` whether some are
-    in files that an archive compresses.  `foreign` is the codec of
+    in files that an archive compresses, by chained URLs.  `foreign` is the codec of
     the manifest that jnrrdz reads by codecs of its own.
     """
     entries = {codec.name: codec.configuration for codec in codecs}
@@ -327,7 +327,7 @@ def verdicts(
         others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
         return (Verdict(JNRRDZ), *(Verdict(reader, reason, CONVERT) for reader in others))
     if is_chained:
-        reason = "chunks in a file that an archive compresses, which fsspec's reference:// does not open"
+        reason = "chunks by chained URLs into an archive, which fsspec's reference:// does not open"
         others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
         return (Verdict(JNRRDZ), *(Verdict(reader, reason, UNPACK) for reader in others))
     private = _first(entries, STANDARD)

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, cast
 
-from jnrrdz.errors import MalformedError
+from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, ReadAhead, Span, Validators
 
@@ -23,6 +23,8 @@ _LOCAL_HEADER = struct.Struct("<4s22x2H")
 
 _SIGNATURE = b"PK\x03\x04"
 _IS_ENCRYPTED = 1
+LARGEST_DIRECTORY = 1 << 26
+"""Bytes that are read to find a member: those of half a million names."""
 
 
 def member_and_archive(url: str) -> tuple[str, str] | None:
@@ -89,10 +91,10 @@ def open_member(url: str, open_archive: Callable[[str], ByteSource]) -> StoredMe
     archive = open_archive(place)
     read = ReadAhead(archive)
     try:
-        stream = io.BufferedReader(_Stream(read))
-        with zipfile.ZipFile(cast("BinaryIO", stream)) as directory:
+        with zipfile.ZipFile(cast("BinaryIO", _Stream(read))) as directory:
             entry = directory.NameToInfo.get(name)
-    except (zipfile.BadZipFile, NotImplementedError, struct.error) as error:
+    # a name that is no UTF-8 is a ValueError
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError) as error:
         archive.close()
         raise MalformedError(f"no ZIP archive: {error}", url=place) from error
     is_stored = (
@@ -121,16 +123,13 @@ def _start_of(read: ReadAhead, entry: zipfile.ZipInfo, place: str) -> int:
     raise MalformedError(message, url=place, offset=at)
 
 
-class _Stream(io.RawIOBase):
-    """A source as a file for reading."""
+class _Stream:
+    """A source as a file, as far as `zipfile` reads one."""
 
     def __init__(self, read: ReadAhead) -> None:
         self._read = read
         self._at = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
+        self._taken = 0
 
     def seekable(self) -> bool:
         """Return True."""
@@ -149,9 +148,14 @@ class _Stream(io.RawIOBase):
         self._at = at
         return at
 
-    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]  # a buffer of bytes
-        """Fill a buffer from the position on."""
-        data = self._read(self._at, self._at + len(buffer))
-        buffer[: len(data)] = data
+    def read(self, size: int = -1) -> bytes:
+        """Return bytes from the position on."""
+        rest = max(self._read.size - self._at, 0)
+        size = rest if size < 0 else min(size, rest)
+        self._taken += size
+        if self._taken > LARGEST_DIRECTORY:
+            message = f"an archive's directory of more than {LARGEST_DIRECTORY} bytes"
+            raise UnsupportedError(message, url=self._read.source.url)
+        data = self._read(self._at, self._at + size)
         self._at += len(data)
-        return len(data)
+        return data

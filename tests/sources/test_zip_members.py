@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+import tracemalloc
 import zipfile
 
 import fsspec
@@ -156,6 +157,30 @@ def test_a_directory_that_lies(archive):
     archive.write_bytes(data)
     with pytest.raises(jnrrdz.MalformedError, match=r"places 'x\.tif' where it is not"):
         jnrrdz.scan(f"zip://x.tif::{archive}")
+
+
+def test_a_name_that_is_no_text(tmp_path):
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as file:
+        file.writestr("ü.tif", b"")
+    damaged = (tmp_path / "b.zip").read_bytes().replace("ü".encode(), b"\xff\xff")
+    (tmp_path / "b.zip").write_bytes(damaged)
+    with pytest.raises(jnrrdz.MalformedError, match="no ZIP archive"):
+        jnrrdz.scan(f"zip://x.tif::{tmp_path}/b.zip")
+
+
+def test_a_directory_as_large_as_a_disk_is_not_read(tmp_path):
+    size = 1 << 30
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, size, 0, 0)
+    with (tmp_path / "b.zip").open("wb") as file:
+        file.truncate(size)  # sparse
+        file.seek(size)
+        file.write(end)
+    tracemalloc.start()
+    with pytest.raises(jnrrdz.UnsupportedError, match="directory of more than"):
+        jnrrdz.scan(f"zip://x.tif::{tmp_path}/b.zip")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 256 << 20
 
 
 def test_bytes_before_the_archive(archive, tmp_path):
