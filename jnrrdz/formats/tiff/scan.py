@@ -20,7 +20,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
 from jnrrdz.formats.tiff.georeference import Sidecars, geo_of, sidecars_of
-from jnrrdz.formats.tiff.metadata import Meaning, expanded, meaning_of
+from jnrrdz.formats.tiff.metadata import Meaning, bounded, expanded, meaning_of
 from jnrrdz.formats.tiff.structure import (
     Ifd,
     NdpiLayout,
@@ -204,8 +204,9 @@ def kind_of(layout: TiffLayout, first: Ifd) -> str | None:
     texts: dict[int, str] = {}
     for tag in BY_TEXT:
         try:
-            texts[tag] = layout.text(first, tag) or ""
-        except MalformedError:
+            text = bounded(layout.text, first, Tag(tag))
+            texts[tag] = text or ""
+        except (MalformedError, UnsupportedError):
             continue  # one that cannot be read says nothing of the format, and costs no pixels
     for tag, text in texts.items():
         for beginning, kind in BY_TEXT[tag].items():

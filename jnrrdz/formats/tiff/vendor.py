@@ -10,6 +10,7 @@ import io
 import struct
 import warnings
 from collections.abc import Buffer, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import isfinite, prod
 from typing import Any
@@ -26,6 +27,7 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.imagej import imagej_axes
 from jnrrdz.formats.tiff.metadata import meaning_of
 from jnrrdz.formats.tiff.pages import (
+    ADDRESSES,
     Column,
     Gathered,
     Keyframe,
@@ -37,8 +39,8 @@ from jnrrdz.formats.tiff.pages import (
     file_group,
     refusal,
 )
-from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, strip_bytes, tiff_image
-from jnrrdz.formats.tiff.tags import Compression, sample_dtype
+from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout, strip_bytes, tiff_image
+from jnrrdz.formats.tiff.tags import Compression, Tag, name_of, sample_dtype
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
 from jnrrdz.sources.base import ReadAhead
@@ -100,6 +102,9 @@ TIFFFILE_ERRORS = (
 """What tifffile raises at headers that it did not expect."""
 
 MAX_PLANES = 1 << 24
+MAX_VALUE = 1 << 26
+"""Bytes of a tag that is no list of segments; formats keep tables in private tags."""
+
 ORDINARY = {"uniform", "generic", "geotiff", ""}
 """tifffile's names for files that are of no such format."""
 
@@ -120,6 +125,12 @@ TIMED = {"lsm"}
 
 def vendor_group(read: ReadAhead, layout: TiffLayout, url: str, kind: str, options: ScanOptions) -> VirtualGroup | None:
     """Return the group of a file of one of the formats, None where tifffile sees an ordinary TIFF."""
+    try:
+        check_pages(layout)
+    except MalformedError as error:
+        tiff_image(layout, layout.ifd(layout.first))  # a damaged first page is an error
+        warnings.warn(f"its {kind} metadata are not used, a page is damaged: {error}", stacklevel=2)
+        return None
     file: Any = RangeFile(read, url.rpartition("/")[2])
     try:
         with tifffile.TiffFile(file, _multifile=False, **FLAGS.get(kind, {})) as opened:
@@ -132,6 +143,24 @@ def vendor_group(read: ReadAhead, layout: TiffLayout, url: str, kind: str, optio
             return _group(series, layout, url, options)
     except TIFFFILE_ERRORS as error:
         raise MalformedError(f"its {kind} metadata make no series: {error!r}", url=url) from error
+
+
+def check_pages(layout: TiffLayout) -> None:
+    """Refuse pages that tifffile must not see: it believes negative sides, and reads values of any length."""
+    pages = Pages(layout, "", layout.main)
+    for kind in pages.kinds:
+        ifd = layout.ifd(layout.main[int(kind.pages[0])])
+        for offset in (ifd.offset, *layout.sub_ifds(ifd)):
+            _check_page(layout, layout.ifd(offset))
+
+
+def _check_page(layout: TiffLayout, ifd: Ifd) -> None:
+    for entry in ifd.entries.values():
+        if entry.tag not in ADDRESSES and entry.nbytes > MAX_VALUE:
+            text = f"{entry.nbytes} bytes, no more than {MAX_VALUE} are read"
+            raise MalformedError(text, offset=ifd.offset, field=name_of(Tag, entry.tag))
+    with suppress(UnsupportedError):  # which concerns the series that has the page
+        tiff_image(layout, ifd)
 
 
 def _group(theirs: Sequence[Any], layout: TiffLayout, url: str, options: ScanOptions) -> VirtualGroup | None:
