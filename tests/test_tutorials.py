@@ -146,7 +146,7 @@ def test_a_tutorial_runs_to_its_picture(page, tmp_path, variables):
     assert np.abs(kept.astype(int) - shown).mean() < 1
 
 
-RUN = ("dask", "gdal", "icechunk", "merge", "napari", "physical-values", "stac", "tile", "virtual-levels")
+RUN = ("dask", "gdal", "icechunk", "merge", "napari", "physical-values", "save", "stac", "tile", "virtual-levels")
 GIVEN = [ROOT / "README.md", *(ROOT / "docs" / "howto" / f"{name}.md" for name in RUN)]
 """Pages whose reader has an image of the name that they use."""
 
@@ -209,7 +209,7 @@ def test_a_block_can_be_pasted_into_the_plain_prompt(page):
 
 
 def given_files(folder):
-    """Make what those readers have: a COG with overviews, a plain TIFF, an archive of two days, a volume."""
+    """Make what those readers have: a COG with overviews, plain TIFFs, archives of two days, bands, a volume."""
     y, x = np.mgrid[:1024, :1024]
     place = {"crs": "EPSG:32633", "transform": rasterio.transform.from_origin(500_000, 5_400_000, 10, 10)}
     profile = {"width": 1024, "height": 1024, "count": 1, "dtype": "uint16", **place}
@@ -223,7 +223,38 @@ def given_files(folder):
     for number, name in enumerate(("a", "b", "c", "scenes/x_20240601", "scenes/x_20240611"), start=1):
         taken = {"datetime": f"2024:06:0{number} 00:00:00", "metadata": None}
         tifffile.imwrite(folder / f"{name}.tif", (y * number % 251).astype("uint8"), tile=(256, 256), **taken)
+    bands = {"count": 3, "dtype": "int16", "nodata": -9999, "width": 512, "height": 512, "tiled": True, **place}
+    (folder / "days").mkdir()
+    for name, scales in {
+        "bands": [0.0001] * 3,
+        "mixed": [0.0001, 0.5, 2.0],
+        "days/a_20240601": [],
+        "days/a_20240611": [],
+    }.items():
+        with rasterio.open(
+            folder / f"{name}.tif", "w", **bands, interleave="band", predictor=2, compress="lzw"
+        ) as image:
+            image.write(np.stack([x[:512, :512] * number for number in (1, 2, 3)]).astype("int16"))
+            image.descriptions = ("B02", "B03", "B04")
+            if scales:
+                image.scales, image.offsets = scales, [0.0] * 3
     np.save(folder / "volume.npy", (x[:32, :128] + np.arange(128)[:, None, None]).astype("uint16"))
+
+
+def saved(folder):
+    """Compare files that were saved with their source, as rasterio reads both."""
+    bands = {"all.tif": [1, 2, 3], "one.tif": [3], "cog.tif": [1, 3], "named.tif": [1, 3], "mixed_copy.tif": [1, 2, 3]}
+    for name, numbers in bands.items():
+        source = "mixed.tif" if name.startswith("mixed") else "bands.tif"
+        with rasterio.open(folder / name) as copy, rasterio.open(folder / source) as image:
+            assert np.array_equal(copy.read(), image.read(numbers))
+            assert copy.scales == tuple(image.scales[number - 1] for number in numbers)
+            assert (copy.nodata, copy.crs, copy.transform) == (image.nodata, image.crs, image.transform)
+    with rasterio.open(folder / "named.tif") as copy:
+        assert copy.descriptions == ("B02", "B04")
+    with rasterio.open(f"netcdf:{folder}/window.nc:data") as copy, rasterio.open(folder / "bands.tif") as image:
+        assert copy.transform.almost_equals(image.transform @ rasterio.Affine.translation(100, 50))
+        assert np.array_equal(copy.read(), image.read(window=rasterio.windows.Window(100, 50, 200, 100)))
 
 
 @pytest.mark.parametrize("page", GIVEN, ids=lambda page: page.stem)
@@ -233,3 +264,5 @@ def test_a_page_runs_where_its_files_are(page, tmp_path, variables):
     given_files(folder)
     subprocess.run(["bash", "-ec", PREPARED.get(page.stem, "")], cwd=folder, env=variables, check=True)
     assert run_blocks(page, folder, variables)
+    if page.stem == "save":
+        saved(folder)
