@@ -88,6 +88,7 @@ class ItemChoices(TypedDict, total=False):
 
     datetime: str | None
     time_from: str | None
+    band_from: str | None
     collection: str
 
 
@@ -260,6 +261,9 @@ class ItemRules:
     time_from: str | None = None
     """Where that stands: a regular expression whose one group finds it in the source's name, `metadata`, or
     `modified` for the time at which the file was changed; by default what a STAC item says, else the metadata."""
+
+    band_from: str | None = None
+    """A regular expression whose one group finds, in the source's name, the band of an image of one band."""
 
     collection: str = ""
     """The collection that the items belong to; by default the name of the folder or file that they are written to."""

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from jnrrdz.batches.item import Found
+from jnrrdz.batches.stac_bands import BANDS, bands_of
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.trust import check_named
@@ -34,6 +35,12 @@ LARGEST = 256 << 20
 NOT_DATA = frozenset({"thumbnail", "overview", "metadata", "visual-thumbnail"})
 """Roles of assets that nobody asks for who names none."""
 
+
+REFERENCES = "references"
+"""The key of a manifest among the assets, and its role, as xpystac reads it."""
+
+IMAGE = "image"
+"""The key of an image among the assets that a batch writes."""
 
 TOLD = ("datetime", "start_datetime", "created", "updated", "eo:cloud_cover")
 """Properties of an item that put its files into order."""
@@ -94,7 +101,10 @@ def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:
             resolved(href, _self_of(item) or where),
             size if type(size) is int else None,
             names=tuple((name, str(value)) for name, value in names.items() if value is not None),
-            told=tuple((name, told[name]) for name in TOLD if told.get(name) is not None),
+            told=(
+                *((name, told[name]) for name in TOLD if told.get(name) is not None),
+                *([(BANDS, bands)] if (bands := bands_of(asset)) else []),
+            ),
             **named_by(where),
         )
 
@@ -155,13 +165,15 @@ class Reader:
 
     def _items(self, document: Json, here: str) -> Iterator[Found]:
         kind = document.get("type")
-        if kind == "Feature":
+        if kind == "Collection":
+            yield from _cube_of(document, here)
+        elif kind == "Feature":
             yield from found_in({**document, "_own": True}, here, self.assets)
         elif kind == "FeatureCollection":
             features = document.get("features")
             for item in features if isinstance(features, list) else ():
                 yield from found_in(_mapping(item, here), here, self.assets)
-        elif kind not in {"Collection", "Catalog"}:
+        elif kind != "Catalog":
             raise UnsupportedError(
                 f"a document of type {kind!r} where STAC has Feature, FeatureCollection, Collection or Catalog",
                 url=here,
@@ -174,6 +186,18 @@ class Reader:
             return _mapping(json.loads(data), url)
         except (ValueError, RecursionError) as error:
             raise MalformedError(f"no JSON: {error}", url=url) from error
+
+
+def _cube_of(collection: Json, here: str) -> Iterator[Found]:
+    """Yield the manifests that are assets of a collection itself, each once: `cube --stac-out` writes such ones."""
+    assets = collection.get("assets")
+    hrefs = [
+        asset["href"]
+        for asset in (assets.values() if isinstance(assets, dict) else ())
+        if isinstance(asset, dict) and isinstance(asset.get("href"), str) and REFERENCES in (asset.get("roles") or ())
+    ]
+    for href in dict.fromkeys(hrefs):
+        yield Found(resolved(href, here), **named_by(here))
 
 
 def _mapping(document: Any, where: str) -> Json:

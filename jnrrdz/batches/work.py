@@ -23,6 +23,7 @@ import fsspec.asyn
 
 from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Found, Job, Outcome, State, is_since
+from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.errors import JnrrdzError, NoImageError
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
@@ -334,6 +335,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
     _recall(found)
     access = Access(plan.work.allow, plan.work.source_options(found.url), named_by=found.named_by)
     scanned = scan(job.found.url, plan.scan, access, opener=opener)
+    scanned = replace(scanned, group=with_bands(scanned.group, dict(found.told).get(BANDS, ())))
     clock.check()  # nothing is written for whoever has given up
     item = None if plan.items is None else _item(plan, job, scanned)
     manifest = None
@@ -360,6 +362,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
 
 def _item(plan: Plan, job: Job, scanned: Scanned | None) -> dict[str, Any]:
     """Return the STAC item of what was scanned, or of the manifest that is there already."""
+    from jnrrdz.batches.stac import IMAGE  # noqa: PLC0415  the same
     from jnrrdz.commands import stac  # noqa: PLC0415  it brings what most batches need not wait for
     from jnrrdz.commands.facts import Opened, opened  # noqa: PLC0415  the same
 
@@ -371,7 +374,7 @@ def _item(plan: Plan, job: Job, scanned: Scanned | None) -> dict[str, Any]:
     else:
         whole = Opened(found.url, scanned.format, from_group(scanned.group))
     form = plan.form.format or format_of(output)
-    key = dict(found.names).get("asset", stac.IMAGE)
+    key = dict(found.names).get("asset", IMAGE)
     parts = stac.ItemParts(job.item, key, output, form, dict(found.told), plan.form.keep_query)
     return stac.item_of(whole, plan.items or ItemRules(), parts, access)
 

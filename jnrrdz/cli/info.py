@@ -72,9 +72,9 @@ def info(
 
     if stac and (console.as_json or how["every"] or how["picture"]):
         raise click.UsageError("--stac prints an item and nothing else; leave out --json, --all and --picture.")
-    rules = {name: how.pop(name) for name in ("datetime", "time_from")}
+    rules = {name: how.pop(name) for name in ("datetime", "time_from", "band_from")}
     if any(rules.values()) and not stac:
-        raise click.UsageError("--datetime and --time-from are for --stac.")
+        raise click.UsageError("--datetime, --time-from and --band-from are for --stac.")
     shown = _protocol(as_json=console.as_json) if how["picture"] else None
     sources = reach.sources(names, BOTH)
     if stac:

@@ -294,6 +294,8 @@ def stac_options(command: Command) -> Command:
     command = click.option("--time-from", metavar=rules, help="Where an item's time stands, if not in the metadata.")(
         command
     )
+    named = "Where the band of an item's image stands in its name; for one band."
+    command = click.option("--band-from", metavar="REGEX", help=named)(command)
     return click.option("--datetime", metavar="TIME[/TIME]", help="An item's time, or its start and end.")(command)
 
 

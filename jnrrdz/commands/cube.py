@@ -20,6 +20,8 @@ import numpy as np
 from jnrrdz import api
 from jnrrdz.batches.item import Found
 from jnrrdz.batches.selection import Selection
+from jnrrdz.batches.stac import IMAGE
+from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.commands.first_chunks import FirstChunks
 from jnrrdz.commands.stac_collection import cube_collection, is_ours, write_collection
@@ -35,6 +37,9 @@ from jnrrdz.manifests.manifest import Manifest, form_module, format_of, load_out
 from jnrrdz.options import Access, CubeChoices, CubeOptions, ScanOptions, WriteOptions, with_choices
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
+
+NUMBERED = re.compile(r"b\d+")
+"""Names that an item gives to bands that have none."""
 
 AT_ONCE = 64
 THREADS = 8
@@ -209,6 +214,11 @@ class _Files:
                 for source, group in zip(some, pool.map(self._read, some), strict=True):
                     if group is None:
                         self.absent.append(_name(source))
+                    elif isinstance(source, Found) and group.origin.get("cube"):
+                        for scene in scenes_of(group, source.url):  # a cube that a collection names
+                            made.add(scene)
+                        self.urls |= {record.url for record in group.sources}
+                        self.count += len(group.sources)
                     else:
                         made.add(self.teller.scene(source, group))
                         self.urls |= {record.url for record in group.sources}
@@ -221,7 +231,10 @@ class _Files:
         try:
             if isinstance(source, Found):
                 own = replace(self.access, named_by=source.named_by)
-                return scanning.scan(source.url, ScanOptions(overviews=False), own).group
+                if manifest_form(source.url) is not None:
+                    return _group(source.url, own, self.first_chunks)
+                group = scanning.scan(source.url, ScanOptions(overviews=False), own).group
+                return with_bands(group, dict(source.told).get(BANDS, ()))
             return _group(os.fspath(source), self.access, self.first_chunks)
         except JnrrdzError as error:
             if is_absent(error):
@@ -299,8 +312,14 @@ class _Teller:
             if match is None or not match[1]:
                 raise UnrepresentableError(f"--band-from {self.band.pattern!r} finds nothing in its name")
             return (match[1],)
-        names = dict(source.names) if isinstance(source, Found) else {}
-        return (names["asset"],) if "asset" in names else ()
+        if not isinstance(source, Found):
+            return ()
+        key, bands = dict(source.names).get("asset"), dict(source.told).get(BANDS, ())
+        if key is None or key != IMAGE:
+            return () if key is None else (key,)
+        # such a key names no band, nor do the numbers of bands without a name
+        names = tuple(band.name for band in bands)
+        return names if all(name and not NUMBERED.fullmatch(name) for name in names) else ()
 
     def _rank(self, group: VirtualGroup, told: Mapping[str, Any], time: np.datetime64) -> tuple[Any, ...]:
         """Return what orders files that have the same pixels, all of them above what is in a cube already."""

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from jnrrdz.batches.stac import IMAGE, REFERENCES
 from jnrrdz.commands.facts import FORMS, Facts, Json, Opened, opened
 from jnrrdz.commands.info import date_of, image_facts, moment, plain
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
@@ -43,12 +44,10 @@ EXTENSIONS = {
 TYPES = {"json": "application/json", "parquet": "application/vnd.apache.parquet"} | {
     "icechunk": "application/vnd.zarr+icechunk"
 }
-REFERENCES = "references"
-"""The key of a manifest among the assets, and its role, as xpystac reads it."""
-
-IMAGE = "image"
 TIME_FROM, MODIFIED = "--time-from", "modified"
 """An option, and the rule that takes the time at which a file was changed for that at which its image was taken."""
+
+BAND_FROM = "--band-from"
 
 GEOTIFF = "; application=geotiff"
 TIFF = "image/tiff"
@@ -106,6 +105,8 @@ def check_rules(rules: ItemRules) -> None:
             raise MalformedError(error.message, field="--datetime") from error
     if rules.time_from not in {None, MODIFIED}:
         rule_of(str(rules.time_from), TIME_FROM)
+    if rules.band_from is not None:
+        rule_of(rules.band_from, BAND_FROM)
 
 
 def stac_item(
@@ -178,6 +179,8 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
         if source is None:
             assets[REFERENCES] |= image_bands(images[0]) if len(images) == 1 else {}
             assets[REFERENCES]["roles"] = ["data", *assets[REFERENCES]["roles"]]
+    if rules.band_from is not None:
+        _name_band(assets, rule_of(rules.band_from, BAND_FROM).text(name, VirtualGroup()))
     if group is not None:
         properties |= cube_fields(group, images[0])
     for asset in assets.values():  # what stays of a URL is said above, and is more than is shown to people
@@ -195,6 +198,13 @@ def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> 
         "links": [],
     }
     return with_extensions(item)
+
+
+def _name_band(assets: Json, name: str) -> None:
+    """Give a band its name in the assets that have no other."""
+    for asset in assets.values():
+        if len(asset.get("bands", ())) == 1:
+            asset["bands"][0]["name"] = name
 
 
 def with_extensions(document: Json) -> Json:

@@ -14,11 +14,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from jnrrdz.batches.stac import LINES
+from jnrrdz.batches.stac import LINES, REFERENCES
 from jnrrdz.commands.facts import Facts, Json
 from jnrrdz.commands.info import image_facts
 from jnrrdz.commands.stac import (
-    REFERENCES,
     VERSION,
     cube_fields,
     ground_of,

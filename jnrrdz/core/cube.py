@@ -364,7 +364,8 @@ class _Builder:
         if twins and not self.resolve:
             shown = "; ".join(list(twins)[:SHOWN])
             raise UnrepresentableError(
-                f"{len(twins)} pairs of files have the same pixels: {shown}; --latest or --by says which are taken"
+                f"{len(twins)} pairs of files have the same pixels: {shown}; --band-from tells "
+                "bands apart, --latest or --by says which are taken"
             )
         return in_turn([*(part.refs for part in parts), ChunkRefs.empty(1)]).take(order.ravel()), tuple(twins)
 
