@@ -30,6 +30,7 @@ from jnrrdz.formats.tiff.structure import (
     TiffImage,
     TiffLayout,
     old_jpeg_header,
+    old_jpeg_stream,
     segments,
     strip_bytes,
     subsampling_of,
@@ -120,6 +121,9 @@ def virtual_array(
 ) -> VirtualArray:
     """Return the array of one image; `nodata` marks missing pixels in place of what its own tag says."""
     subsampling = subsampling_of(layout, image) if image.photometric == Photometric.YCBCR else ()
+    stream = old_jpeg_stream(layout, image)
+    if stream is not None:  # all segments are one chunk, as libtiff decodes them
+        image = replace(image, segment_length=image.length)
     config = _tile_config(layout, image, subsampling)
     try:
         check_decodable(config)
@@ -127,7 +131,7 @@ def virtual_array(
         raise error.at(offset=image.ifd.offset) from None
     is_boolean = layout.has_booleans and set(image.bits) == {1}
     dtype = np.dtype(np.bool_) if is_boolean else sample_dtype(image.bits, image.formats)
-    ranges = segments(layout, image)
+    ranges = segments(layout, image) if stream is None else _one_segment(*stream)
     if ranges.missing.all():  # nothing decodes its segments: they may be of any size
         image = _resegmented(image)
         layout.count_segments(image.segments, image.ifd.offset)
@@ -156,6 +160,12 @@ def virtual_array(
         fill_value=attributes.get("_FillValue", dtype.type(0)),
         attributes=attributes,
     )
+
+
+def _one_segment(start: int, stop: int) -> Segments:
+    """Return the range of an image's only segment."""
+    ranges = np.array([[start], [stop - start]], np.int64)
+    return Segments(ranges[0], ranges[1], np.zeros(1, bool))
 
 
 def _resegmented(image: TiffImage) -> TiffImage:

@@ -34,6 +34,7 @@ from jnrrdz.formats.image_streams import (
     check_declared,
     check_possible,
     is_lossless_jpeg,
+    jpeg_markers,
     jpeg_words,
     lerc_size,
     scratch,
@@ -267,6 +268,9 @@ type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
 INT24 = 24
 RGBA = 4
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
+BEHIND_JPEG = bytes(range(0xB5, 0xF5)) * 4
+"""Bytes without a marker, whose first bits are not the zeros that libjpeg reads behind an end."""
+
 JPEGS = of_kind(Kind.JPEG)
 LERC_MAGIC = {b"Lerc", b"CntZ"}
 LERC_HEADERS = 1 << 16
@@ -442,9 +446,25 @@ class TileDecoder:
 
         Rows below the reach may be left out.
         """
+        if self.config.compression != Compression.OLD_JPEG:
+            return self._whole(data, reach)
+        header = self.config.jpeg_header
+        if header is not None and bytes(data[:2]) != SOI:
+            data = header + bytes(data)
+        if jpeg_markers(data).end is not None:
+            return self._whole(data, reach)
+        # nothing says where such data end: if a decoder gets to what follows them, then
+        # other bytes there give other pixels
+        pixels = self._whole(b"".join((data, EOI)), reach)
+        longer = self._whole(b"".join((data, BEHIND_JPEG, EOI)), reach)
+        if not np.array_equal(longer, pixels):
+            text = f"JPEG data of {len(data)} bytes end before the chunk's last pixels"
+            raise MalformedError(text)
+        return pixels
+
+    def _whole(self, data: bytes | memoryview, reach: Reach | None) -> NDArray[Any]:
+        """Return the pixels of data that lack nothing."""
         config = self.config
-        if config.jpeg_header is not None and bytes(data[:2]) != SOI:
-            data = b"".join((config.jpeg_header, data, EOI))
         height, width = self.shape[-2:]
         if config.compression == Compression.LERC:
             data = self._bare_lerc(data)

@@ -512,6 +512,8 @@ def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
     tiled = Tag.TileWidth in ifd.entries or Tag.TileOffsets in ifd.entries
     values = layout.all_ints(ifd, (*GEOMETRY, *(TILES if tiled else STRIPS), *PIXELS))
     first = {tag: numbers[0] for tag, numbers in values.items() if numbers}
+    if first.get(Tag.Compression) == Compression.OLD_JPEG:
+        first, values = _with_old_jpeg_defaults(first, values)
     for tag, numbers in values.items():
         # several values for all samples say nothing else than one; of a side there is only one
         if len(numbers) != 1 and (not numbers or tag not in PIXELS or (tag not in PER_SAMPLE and len({*numbers}) > 1)):
@@ -561,6 +563,20 @@ def tiff_image(layout: TiffLayout, ifd: Ifd) -> TiffImage:
         fill_order=first.get(Tag.FillOrder, 1),
         subfile=first.get(Tag.NewSubfileType, 0),
     )
+
+
+def _with_old_jpeg_defaults(
+    first: dict[int, int], values: dict[int, tuple[int, ...]]
+) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
+    """Return the tags with those that old-style JPEG often lacks, as libtiff adds them."""
+    photometric = first.get(Tag.PhotometricInterpretation, Photometric.YCBCR)
+    is_colour = photometric in {Photometric.YCBCR, Photometric.RGB}
+    defaults: dict[int, int] = {
+        Tag.PhotometricInterpretation: photometric,
+        Tag.SamplesPerPixel: 3 if is_colour else 1,
+        Tag.BitsPerSample: 8,
+    }
+    return defaults | first, {tag: (number,) for tag, number in defaults.items()} | values
 
 
 @record(eq=False)
@@ -725,9 +741,36 @@ def _computed_lengths(layout: TiffLayout, image: TiffImage, tag: Tag, offsets: N
 
 SOI = b"\xff\xd8"
 MAX_HEADER = 1 << 16
+MIN_JPEG = 100
 QUANTISATION = 64
 COUNTS = 16
 BASELINE = 1
+
+
+def old_jpeg_stream(layout: TiffLayout, image: TiffImage) -> tuple[int, int] | None:
+    """Return the start and stop of the one JPEG that all segments are parts of.
+
+    None where each segment is a JPEG of its own.  As in libtiff, JPEGInterchangeFormat is
+    believed over StripOffsets and StripByteCounts, which many writers got wrong.
+    """
+    start = layout.integer(image.ifd, Tag.JPEGInterchangeFormat, 0)
+    if image.compression != Compression.OLD_JPEG or image.tiled or image.separate:
+        return None
+    if not 0 < start < layout.size - MIN_JPEG:
+        return None
+    head = layout.exactly(start, min(MAX_HEADER, layout.size - start), "JPEGInterchangeFormat")
+    # imported here: old-style JPEG alone needs it, and it imports decoders
+    from jnrrdz.formats.image_streams import jpeg_size  # noqa: PLC0415
+
+    size = jpeg_size(head) if head.startswith(SOI) else None
+    if size is None or size[:2] != (image.length, image.width):
+        return None
+    length = layout.integer(image.ifd, Tag.JPEGInterchangeFormatLength, 0)
+    stop = start + length if length else layout.size
+    if Tag.StripOffsets in image.ifd.entries and Tag.StripByteCounts in image.ifd.entries:
+        lists = (layout.ints(image.ifd, tag) for tag in STRIP_LISTS)
+        stop = max(stop, *(sum(pair) for pair in zip(*lists, strict=False)))
+    return start, min(stop, layout.size)
 
 
 def old_jpeg_header(layout: TiffLayout, image: TiffImage, first_segment: int) -> bytes | None:
