@@ -50,11 +50,19 @@ ANNOTATED = 10
 
 
 def annotate(text: str, source: str = "") -> None:
-    """Show an error beside the run of a workflow, where there is one."""
-    if in_github():
-        data = printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        place = printable(hidden(source)).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
-        click.echo(f"::error {f'file={place},' if source else ''}title=jnrrdz::{data}", err=True)
+    """Show an error next to the run of a workflow, where there is one.
+
+    A file can be one of the repository; a URL is none, and stands in the text as it is.
+    """
+    if not in_github():
+        return
+    shown, place = printable(hidden(source)), ""
+    if "://" in source:
+        text = text if shown in text else f"{shown}: {text}"
+    elif source:
+        place = f"file={shown.replace('%', '%25').replace(':', '%3A').replace(',', '%2C')},"
+    data = printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    click.echo(f"::error {place}title=jnrrdz::{data}", err=True)
 
 
 MOST_ROWS = 100

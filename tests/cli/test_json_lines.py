@@ -147,6 +147,19 @@ def test_a_workflow_is_told(run, tmp_path, monkeypatch, name):
     assert "<b>" not in summary
 
 
+@pytest.mark.parametrize("name", ["index", "batch", "verify", "refresh"])
+def test_a_url_is_no_file_of_the_repository(run, http_server, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    ending = ".tif" if name in {"index", "batch"} else ".json"
+    url = f"{http_server.url}/missing{ending}"
+    words = ["-o", "{stem}.json"] if name == "batch" else ["-o", "a.json"] if name == "index" else []
+    result = run(name, url, *words, code=3 if name == "batch" else 1)
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("::error")]
+    assert line.startswith(f"::error title=jnrrdz::{url}: ")
+    assert line.count(url) == 1
+
+
 def test_findings_of_verify_are_annotations(refs, run, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     refs.write_bytes(refs.read_bytes()[:-100])
