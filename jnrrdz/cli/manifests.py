@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -355,7 +355,8 @@ def cube(  # noqa: PLR0913  an option each
     ranks = ("updated", "datetime", "modified") if latest else tuple(by.split(",")) if by else ()
     (wanted,) = with_choices({**options, "by": ranks}, CubeOptions())
     form = replace(form, target_options=reach.options(output))
-    made = run(found, output, wanted, stac=stac, assets=assets, access=reach.access(*found, *stac), form=form)
+    with console.warnings_told(output):
+        made = run(found, output, wanted, stac=stac, assets=assets, access=reach.access(*found, *stac), form=form)
     for name, files in (("not there", made.absent), ("with the pixels of another", made.twins)):
         if files:
             console.note(
@@ -365,8 +366,11 @@ def cube(  # noqa: PLR0913  an option each
         console.note(f"written anew, not only added to: {made.rewritten}")
     if console.as_json:
         told = {"format": made.format, "files": made.files, "times": made.times, "bands": made.bands}
+        told |= {"grids": [asdict(one) for one in made.grids]}
         told |= {"groups": made.groups, "chunks": made.chunks, "missing": made.missing, "rewritten": made.rewritten}
         console.tell_json(output, {**told, "absent": [hidden(one) for one in made.absent], "twins": made.twins})
+    for one in made.grids if len(made.grids) > 1 else ():
+        console.note(str(one))
     console.note(
         f"{output}: {counts(file=made.files, time=made.times, band=len(made.bands))}, {made.missing} of "
         f"{counts(chunk=made.chunks)} missing"

@@ -8,6 +8,7 @@ of each is its columns.
 import itertools
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from jnrrdz.commands.stac_collection import cube_collection, is_ours, write_coll
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import METADATA, parsed, rule_of
-from jnrrdz.core.cube import Built, Cube, Extension, Scene, extension, scenes_of
+from jnrrdz.core.cube import Built, Cube, CubeGroup, Extension, Scene, extension, scenes_of
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.atomic import check_replaceable, locate
@@ -43,6 +44,8 @@ NUMBERED = re.compile(r"b\d+")
 
 AT_ONCE = 64
 THREADS = 8
+SHOWN = 5
+"""Groups that a warning names."""
 
 RANKS = ("datetime", "updated", "created", "cloud", "modified")
 """What `by` may name."""
@@ -77,6 +80,8 @@ class CubeMade:
     """Files that are not there."""
     twins: tuple[str, ...]
     """Files that have the same pixels as another, `a and b`."""
+    grids: tuple[CubeGroup, ...] = ()
+    """What each group holds, and why it is a group of its own; of a cube that grew, what it got."""
     rewritten: str | None = None
     """Why a cube was written anew, although files were only to be added to it."""
 
@@ -133,6 +138,7 @@ def cube(  # noqa: PLR0913  what is taken, and how
         built = made.finish()
         write_elsewhere(built.group, target, output, first_chunks if wanted.check else None)
         whole = files.made(built, target, output)
+    _warn_of_splits(whole.grids)
     if wanted.stac_out is not None:
         own = output.target_options if output.target_options is not None else reach.storage_options
         manifest = load_outline(target, storage_options=own)
@@ -140,6 +146,19 @@ def cube(  # noqa: PLR0913  what is taken, and how
         collection = cube_collection(root, target, whole.format, files=files_of, name=wanted.collection)
         write_collection(collection, wanted.stac_out, output)
     return whole
+
+
+def _warn_of_splits(grids: Sequence[CubeGroup]) -> None:
+    """Warn where files of what looks like one grid are in several groups."""
+    for name in dict.fromkeys(one.split_from for one in grids if one.split_from is not None):
+        parts = [one for one in grids if name in {one.name, one.split_from}]
+        shown = " | ".join(map(str, parts[:SHOWN]))
+        more = f" | and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+        warnings.warn(
+            f"what looks like one grid is in {len(parts)} groups, since their chunks are stored in other ways: "
+            f"{shown}{more}; open each with group=",
+            stacklevel=3,
+        )
 
 
 def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions, *, check: bool) -> CubeMade:
@@ -246,7 +265,7 @@ class _Files:
         groups = tuple(name for name, child in built.group.children.items() if isinstance(child, VirtualGroup))
         return CubeMade(
             *(target, form.format or format_of(target), self.count, built.times, built.bands, groups),
-            *(built.chunks, built.missing, tuple(self.absent), built.twins),
+            *(built.chunks, built.missing, tuple(self.absent), built.twins, built.groups),
         )
 
 

@@ -7,6 +7,7 @@ none stands `reshape`, which leaves the axis out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -82,6 +83,12 @@ class CodecRecord:
     leading: Leading
     codec_class: str | None = None
     """Its class in `jnrrdz.codecs`; None for Zarr's own codecs."""
+
+    sides: Mapping[str, int] = field(default_factory=dict)
+    """Members that hold the size of the image along an axis: they say how short chunks at its edge may be."""
+
+    of_writers: frozenset[str] = frozenset()
+    """Members that matter to writers alone."""
 
 
 # Axes in front
@@ -172,6 +179,9 @@ OF_RESHAPE = Leading(_reshape_lifted, _reshape_lowered, takes_it_off=True)
 
 # The table
 
+TIFF_SIDES = {"image_height": -2, "image_width": -1}
+LEVEL = frozenset({"level"})
+
 _RECORDS = (
     CodecRecord(TRANSPOSE, Stage.ARRAY, OF_TRANSPOSE),
     CodecRecord(SCALE_OFFSET, Stage.ARRAY, ANY),
@@ -182,18 +192,18 @@ _RECORDS = (
     CodecRecord(BYTES, Stage.PIXELS, ANY),
     CodecRecord(SHARDING, Stage.PIXELS, OF_SHARDS),
     CodecRecord(N5_DEFAULT, Stage.PIXELS, NONE, "N5DefaultCodec"),
-    CodecRecord(TIFF_TILE, Stage.PIXELS, BUT_FOR_COLOURS, "TiffTileCodec"),
+    CodecRecord(TIFF_TILE, Stage.PIXELS, BUT_FOR_COLOURS, "TiffTileCodec", TIFF_SIDES),
     CodecRecord(JPEG2000, Stage.PIXELS, NONE, "Jpeg2000Codec"),
     CodecRecord(JPEG2000_WINDOW, Stage.PIXELS, NONE, "Jpeg2000WindowCodec"),
     CodecRecord(TILE, Stage.PIXELS, NONE, "JnrrdTileCodec"),
     CodecRecord(JBP_BLOCK, Stage.PIXELS, BUT_FOR_COLOURS, "JbpBlockCodec"),
     CodecRecord(JBP_JPEG, Stage.PIXELS, BUT_FOR_COLOURS, "JbpJpegCodec"),
     CodecRecord(NITF_VQ, Stage.PIXELS, NONE, "NitfVqCodec"),
-    CodecRecord(GZIP, Stage.PACKER, ANY),
-    CodecRecord(ZLIB, Stage.PACKER, ANY),
-    CodecRecord(BZ2, Stage.PACKER, ANY),
+    CodecRecord(GZIP, Stage.PACKER, ANY, of_writers=LEVEL),
+    CodecRecord(ZLIB, Stage.PACKER, ANY, of_writers=LEVEL),
+    CodecRecord(BZ2, Stage.PACKER, ANY, of_writers=LEVEL),
     CodecRecord(LZMA, Stage.PACKER, ANY),
-    CodecRecord(ZSTD, Stage.PACKER, ANY),
+    CodecRecord(ZSTD, Stage.PACKER, ANY, of_writers=LEVEL),
     CodecRecord(BLOSC, Stage.PACKER, ANY),
     CodecRecord(LZ4, Stage.PACKER, ANY, "Lz4Codec"),
     CodecRecord(f"{OSML}tiff-tile", Stage.PACKER, NONE, "OsmlTiffTileCodec"),
@@ -257,6 +267,28 @@ def lowered(codecs: Sequence[Codec], axes: int) -> tuple[Codec, ...]:
         if changed is None:
             raise UnrepresentableError(f"{codec.name} does not let the first axis be left out", field="codecs")
         found.append(changed)
+    return tuple(found)
+
+
+def decoding(codecs: Sequence[Codec]) -> list[Any]:
+    """Return what decides how chunks are decoded, as JSON: without the image's size, and what matters to writers."""
+    entries = []
+    for codec in codecs:
+        known = CODECS.get(codec.name)
+        left_out = frozenset[str]() if known is None else known.of_writers | known.sides.keys()
+        members = {name: value for name, value in codec.configuration.items() if name not in left_out}
+        entries.append(CodecSpec(codec.name, members).to_json())
+    return entries
+
+
+def with_sides(codecs: Sequence[Codec], shape: Sequence[int]) -> tuple[Codec, ...]:
+    """Return codecs for an image of another shape with chunks of the same."""
+    found: list[Codec] = []
+    for codec in codecs:
+        known = CODECS.get(codec.name)
+        sides = {} if known is None else {name: int(shape[axis]) for name, axis in known.sides.items()}
+        changed = sides and any(codec.configuration[name] != size for name, size in sides.items())
+        found.append(CodecSpec(codec.name, {**codec.configuration, **sides}) if changed else codec)
     return tuple(found)
 
 

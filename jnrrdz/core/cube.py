@@ -6,6 +6,7 @@ happens where two images have the same chunk is the caller's choice.  docs/decis
 decided, and why.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.bands import BAND, DEFAULTS, NAMES, OFFSETS, SCALES, UNITS, by_band, with_common
-from jnrrdz.core.codec_table import lifted, lowered
+from jnrrdz.core.codec_table import decoding, lifted, lowered, with_sides
 from jnrrdz.core.concat import state_of
+from jnrrdz.core.configuration import shown
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
 from jnrrdz.core.images import ImageTree
@@ -37,6 +39,10 @@ TIMES = 32
 chunk is filled up, so that who has opened a cube of fewer times finds them where they were."""
 
 SHOWN = 5
+SHIFTED = "its corner is not whole chunks from the other's"
+THOUSANDTH = 1e-3
+"""Of a pixel: as far apart places are the same."""
+
 RESAMPLE = "odc-stac or rioxarray resample them, --group-by-grid gives each grid a group of its own"
 
 
@@ -51,6 +57,8 @@ class Scene:
     """Names of its bands; its own where none are given."""
     rank: tuple[Any, ...] = ()
     """Which of two that have the same chunk is taken: the higher one."""
+    cube_group: str | None = None
+    """The group of a cube that is there already, of which this is one time; None for a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +74,7 @@ class _Part:
     refs: ChunkRefs
     rank: tuple[Any, ...]
     lists: Mapping[str, tuple[Any, ...]]
+    is_file: bool
 
 
 @dataclass
@@ -80,7 +89,19 @@ class _Kind:
     """Of the grid's zero: the corner of a chunk."""
     block: int
     """Bands in a chunk."""
+    name: str | None = None
+    """The group's name in a cube that is there already."""
     parts: list[_Part] = field(default_factory=list)
+
+    @property
+    def wkt(self) -> Any:
+        """The coordinate system."""
+        return self.mapping.attributes.get("crs_wkt")
+
+    @property
+    def bands(self) -> frozenset[str]:
+        """The names of the bands of all parts."""
+        return frozenset(band for part in self.parts for band in part.bands)
 
     @property
     def chunk(self) -> tuple[int, int]:
@@ -95,6 +116,39 @@ class _Kind:
         return f"{size:g}{'m' if metric else 'deg'}".replace("/", "_")
 
 
+@dataclass(frozen=True)
+class CubeGroup:
+    """One group of a cube: what it holds, and why its files are in no other."""
+
+    name: str
+    """Empty text is the root."""
+    times: int
+    first: str
+    """The first time, in ISO 8601."""
+    last: str
+    bands: tuple[str, ...]
+    files: int
+    chunks: int
+    missing: int
+    """Chunks that no file has."""
+    reason: str = ""
+    """Why it is a group of its own; empty for the first one."""
+    split_from: str | None = None
+    """The group that looks like the same grid, if there is one."""
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        first, last = (time.removesuffix("T00:00:00") for time in (self.first, self.last))
+        dates = first if self.times == 1 else f"{first} to {last}"
+        held = f"{self.name or '/'}: {_counted(self.times, 'time')} ({dates}), {_counted(len(self.bands), 'band')}"
+        files = f"{_counted(self.files, 'file')}, {self.missing} of {_counted(self.chunks, 'chunk')} missing"
+        return f"{held}, {files}{f'; {self.reason}' if self.reason else ''}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 @dataclass(frozen=True, eq=False)
 class Built:
     """A cube, and what was told of its making."""
@@ -106,6 +160,7 @@ class Built:
     missing: int
     twins: tuple[str, ...]
     """Files that share a chunk with another, `a and b`, and lose it."""
+    groups: tuple[CubeGroup, ...] = ()
 
 
 @dataclass
@@ -149,7 +204,7 @@ class Cube:
                 json_value(
                     [wkt, transform.column_x, transform.row_y, beyond, array.chunks[-2:], array.dtype.name, block]
                 ),
-                [json_value(codec.to_json()) for codec in array.codecs],
+                json_value(decoding(array.codecs)),
                 json_value([str(array.fill_value), own.get("_FillValue"), bands if block > 1 else None]),
             ]
         )
@@ -157,11 +212,13 @@ class Cube:
         if kind is None:
             zero = transform._replace(x=beyond[1] * transform.column_x, y=beyond[0] * transform.row_y)
             kind = self._kinds[key] = _Kind(array, mapping, dict(own), dict(group.attributes), zero, block)
+            # the root of a cube gets the name that its resolution has
+            kind.name = scene.cube_group or None
         _intersect(kind.attributes, own)
         _intersect(kind.group_attributes, group.attributes, keep="spatial:")
         part = _Part(
             *(scene.name, scene.time, bands, (corner[0], corner[1]), (array.shape[-2], array.shape[-1])),
-            *(array.refs, scene.rank, lists),
+            *(array.refs, scene.rank, lists, scene.cube_group is None),
         )
         kind.parts.append(part)
         for record in scene.group.sources:
@@ -179,7 +236,7 @@ class Cube:
         if not self.group_by_grid:
             _refuse_grids(kinds)
         built = [_Builder(kind, self.resolve).built() for kind in kinds]
-        names = _group_names(kinds, with_crs=self.group_by_grid)
+        names = _group_names(kinds)
         origin: dict[str, Any] = {"cube": True}
         if len(self._options) == 1 and self._options[0] is not None:
             origin["options"] = self._options[0]
@@ -196,7 +253,76 @@ class Cube:
             sum(one.chunks for one in built),
             sum(one.missing for one in built),
             tuple(twin for one in built for twin in one.twins),
+            tuple(_described(number, kinds, built, names) for number in range(len(kinds))),
         )
+
+
+def _described(number: int, kinds: Sequence[_Kind], built: Sequence[Built], names: Sequence[str]) -> CubeGroup:
+    """Return what one group holds, and why it is one beside those before it."""
+    kind, own = kinds[number], built[number]
+    times = np.unique(column([part.time for part in kind.parts])).astype(str)
+    like = next((other for other in range(number) if _is_same_grid(kinds[other], kind)), None)
+    reason, split_from = "", None
+    if like is not None:
+        differences = _differences(kind, kinds[like])
+        reason = f"apart from {names[like]}: {'; '.join(differences or [SHIFTED])}"
+        is_other_band = kind.template.dtype != kinds[like].template.dtype and not kind.bands & kinds[like].bands
+        # what is shifted was put apart because `group_by_grid` asked for it
+        split_from = names[like] if differences and not is_other_band else None
+    elif number:
+        same_system = kind.wkt == kinds[0].wkt
+        reason = f"apart from {names[0]}: {'pixels of another size or place' if same_system else 'another CRS'}"
+    return CubeGroup(
+        name=names[number] if len(kinds) > 1 else "",
+        times=len(times),
+        first=str(times[0]),
+        last=str(times[-1]),
+        bands=own.bands,
+        files=sum(part.is_file for part in kind.parts),
+        chunks=own.chunks,
+        missing=own.missing,
+        reason=reason,
+        split_from=split_from,
+    )
+
+
+def _is_same_grid(one: _Kind, other: _Kind) -> bool:
+    """Whether the pixels of two kinds are those of one grid, however they are stored."""
+    if (one.wkt, one.zero.column_x, one.zero.row_y) != (other.wkt, other.zero.column_x, other.zero.row_y):
+        return False
+    apart = ((one.zero.x - other.zero.x) / one.zero.column_x, (one.zero.y - other.zero.y) / one.zero.row_y)
+    return all(abs(pixels - round(pixels)) < THOUSANDTH for pixels in apart)
+
+
+def _differences(one: _Kind, other: _Kind) -> list[str]:
+    """Return in what the storage of two kinds of one grid differs."""
+    found = []
+    for what, mine, theirs in (
+        ("", one.template.dtype.name, other.template.dtype.name),
+        ("chunks of ", _sides(one.chunk), _sides(other.chunk)),
+        ("bands in a chunk: ", one.block, other.block),
+        ("nodata ", one.template.fill_value, other.template.fill_value),
+        ("", _names_of(one), _names_of(other)),
+    ):
+        if str(mine) != str(theirs):
+            found.append(f"{what}{mine}, not {theirs}")
+    if _names_of(one) == _names_of(other):
+        for mine, theirs in zip(decoding(one.template.codecs), decoding(other.template.codecs), strict=True):
+            left, right = (side.get("configuration", {}) for side in (mine, theirs))
+            found += [
+                f"{mine['name']} with {name} {shown(left.get(name))}, not {shown(right.get(name))}"
+                for name in {**right, **left}
+                if left.get(name) != right.get(name)
+            ]
+    return found
+
+
+def _sides(chunk: Sequence[int]) -> str:
+    return " x ".join(map(str, chunk))
+
+
+def _names_of(kind: _Kind) -> str:
+    return ", ".join(codec.name for codec in kind.template.codecs)
 
 
 def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
@@ -273,16 +399,23 @@ def _system(kind: _Kind) -> str:
     return text.replace(":", "_").replace("/", "_")
 
 
-def _group_names(kinds: Sequence[_Kind], *, with_crs: bool) -> list[str]:
-    """Return a name for each grid: its resolution, and what else tells it from others."""
-    several = with_crs and len({kind.mapping.attributes.get("crs_wkt") for kind in kinds}) > 1
-    names = [f"{_system(kind)}_{kind.resolution}" if several else kind.resolution for kind in kinds]
-    for again in range(2):
-        twins = {name for name in names if names.count(name) > 1}
-        names = [
-            (f"{name}_{kind.template.dtype.name}" if again == 0 else f"{name}_{number}") if name in twins else name
-            for number, (name, kind) in enumerate(zip(names, kinds, strict=True))
-        ]
+def _group_names(kinds: Sequence[_Kind]) -> list[str]:
+    """Return a name for each grid, which does not change when other grids come after it.
+
+    The first grid of a resolution has the resolution's name.  A later one adds its type, then a number; one in another
+    CRS than the first grid's begins with that CRS.  Groups of a cube that is there keep their names.
+    """
+    taken = {kind.name for kind in kinds if kind.name is not None}
+    names = []
+    for kind in kinds:
+        name = kind.name
+        if name is None:
+            plain = kind.resolution if kind.wkt == kinds[0].wkt else f"{_system(kind)}_{kind.resolution}"
+            typed = f"{plain}_{kind.template.dtype.name}"
+            numbered = (f"{typed}_{number}" for number in itertools.count(2))
+            name = next(each for each in itertools.chain((plain, typed), numbered) if each not in taken)
+            taken.add(name)
+        names.append(name)
     return names
 
 
@@ -322,8 +455,7 @@ class _Builder:
             TIME: variable(TIME, Coordinate(axis, {}), TIMES),
             MAPPING: mapping,
         }
-        missing = int((refs.counts == 0).sum()) - len(refs.inline)
-        return Built(VirtualGroup(children, attributes), len(axis), tuple(bands), refs.chunks, missing, twins)
+        return Built(VirtualGroup(children, attributes), len(axis), tuple(bands), refs.chunks, _missing(array), twins)
 
     def _check_edges(self, parts: Sequence[_Part], ends: NDArray[np.int64], shape: NDArray[np.int64]) -> None:
         inside = ((ends % np.array(self.kind.chunk)) != 0) & (ends != shape)
@@ -389,7 +521,7 @@ class _Builder:
             shape=shape,
             dtype=kind.template.dtype,
             chunks=(1, kind.block, *kind.chunk),
-            codecs=lifted(kind.template.codecs, len(kind.template.chunks)),
+            codecs=lifted(with_sides(kind.template.codecs, shape), len(kind.template.chunks)),
             refs=refs,
             dimension_names=(TIME, BAND, "y", "x"),
             fill_value=kind.template.fill_value,
@@ -420,6 +552,10 @@ class _Builder:
         return mapping, attributes
 
 
+def _missing(array: VirtualArray) -> int:
+    return int((array.refs.counts == 0).sum()) - len(array.refs.inline)
+
+
 # A cube that is there, taken apart
 
 
@@ -442,10 +578,10 @@ def _cubes(root: VirtualGroup, name: str) -> dict[str, tuple[VirtualGroup, Virtu
 
 def scenes_of(root: VirtualGroup, name: str, *, last: bool = False) -> Iterable[Scene]:
     """Yield a cube as scenes, one a time and grid, so that more can be added; the last of each grid only if `last`."""
-    for group, array, coordinate in _cubes(root, name).values():
+    for path, (group, array, coordinate) in _cubes(root, name).items():
         for number in range(len(coordinate.values) - 1 if last else 0, len(coordinate.values)):
             time = coordinate.values[number]
-            yield Scene(f"{name} at {time}", time, _slice(root, group, array, number), rank=())
+            yield Scene(f"{name} at {time}", time, _slice(root, group, array, number), cube_group=path)
 
 
 def _slice(root: VirtualGroup, group: VirtualGroup, array: VirtualArray, number: int) -> VirtualGroup:
@@ -495,9 +631,27 @@ class Extension:
     def counted(self, built: Built) -> Built:
         """Return what was built with the counts of what is new."""
         arrays = [array for path, array in self.group.arrays() if path in self.before]
-        missing = sum(int((array.refs.counts == 0).sum()) - len(array.refs.inline) for array in arrays)
+        missing = sum(map(_missing, arrays))
         chunks = sum(array.refs.chunks for array in arrays)
-        return replace(built, times=max(array.shape[0] for array in arrays), chunks=chunks, missing=missing)
+        groups = tuple(map(self._counted_group, built.groups))
+        times = max(array.shape[0] for array in arrays)
+        return replace(built, times=times, chunks=chunks, missing=missing, groups=groups)
+
+    def _counted_group(self, group: CubeGroup) -> CubeGroup:
+        node = self.group.at(group.name)
+        array = node.children[VARIABLE] if isinstance(node, VirtualGroup) else None
+        coordinate = coordinate_of(node, TIME) if isinstance(node, VirtualGroup) else None
+        if not isinstance(array, VirtualArray) or coordinate is None:
+            return group
+        new = coordinate.values[-array.shape[0] :].astype(str)
+        return replace(
+            group,
+            times=array.shape[0],
+            first=str(new[0]) if len(new) else "",
+            last=str(new[-1]) if len(new) else "",
+            chunks=array.refs.chunks,
+            missing=_missing(array),
+        )
 
 
 def extension(old: VirtualGroup, new: VirtualGroup, name: str) -> Extension | str:
