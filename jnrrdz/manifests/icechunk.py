@@ -65,7 +65,7 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
     place, branch = _branch_of(target)
     with _repository(root, place, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
         _require(branch, repository.list_branches(), "branch", target)
-        documents = tree_json(root, consolidated="nowhere")
+        documents = _in_order(tree_json(root, consolidated="nowhere"))
         what = f"Index {len(root.arrays())} arrays of {len(_urls(root))} sources with jnrrdz"
         _commit(repository, branch, _Change(documents, slabs, root.sources, what))
 
@@ -78,7 +78,8 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
     group = _absolute(more.group, target, options)
     known = {record.url for record in recorded}
     sources = (*recorded, *(record for record in group.sources if record.url not in known))
-    documents = tree_json(replace(more.whole(group), sources=sources), consolidated="nowhere")
+    whole = replace(more.whole(group), sources=sources)
+    documents = _in_order(tree_json(whole, consolidated="nowhere"))
     place, branch = _branch_of(target)
     slabs = []
     for path, array in group.arrays():
@@ -340,6 +341,30 @@ def _commit(repository: Any, branch: str, change: _Change) -> None:
             repository.delete_branch(work)
 
 
+ORDER = "order"
+"""The member of the root's attribute `jnrrdz` that has names in the order of the tree."""
+
+
+def _in_order(documents: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return documents whose root records the order of nodes, for Icechunk keeps none.
+
+    Only groups are recorded whose names in the order of `_by_number` differ: the first
+    image of a file is the one that is opened.
+    """
+    names: dict[str, list[str]] = {}
+    for key in documents:
+        parent, _, name = key.removesuffix(ZARR_JSON).rstrip("/").rpartition("/")
+        if name:
+            names.setdefault(parent, []).append(name)
+    odd = {path: own for path, own in names.items() if own != sorted(own, key=_by_number)}
+    if not odd:
+        return documents
+    root = documents[ZARR_JSON]
+    attributes = root.get("attributes", {})
+    own = {**attributes.get("jnrrdz", {}), ORDER: odd}
+    return {**documents, ZARR_JSON: {**root, "attributes": {**attributes, "jnrrdz": own}}}
+
+
 def _set_documents(store: Any, change: _Change) -> None:
     """Set the documents that differ from those that are there, after all that is there has gone where it has to."""
     if change.before is None:
@@ -571,9 +596,22 @@ async def _read_documents(store: Any) -> dict[str, bytes]:
         found[f"{path}{ZARR_JSON}"] = buffer.to_bytes()
         if Documents(found).parsed(f"{path}{ZARR_JSON}").get("node_type") == "group":
             names = [name async for name in store.list_dir(path.rstrip("/")) if name != ZARR_JSON]
-            # Icechunk keeps no order: 2 comes before 10, for the first image is what is opened
-            waiting += [f"{path}{name}/" for name in sorted(names, key=_by_number, reverse=True)]
+            ordered = _ordered(names, Documents(found).own().get(ORDER), path.rstrip("/"))
+            waiting += [f"{path}{name}/" for name in reversed(ordered)]
     return found
+
+
+def _ordered(names: list[str], recorded: Any, path: str) -> list[str]:
+    """Return the names below a group in the recorded order; 2 before 10 where there is none.
+
+    Icechunk keeps no order, and the first image is the one that is opened.
+    """
+    listed = recorded.get(path) if isinstance(recorded, dict) else None
+    numbered = sorted(names, key=_by_number)
+    if not isinstance(listed, list):
+        return numbered
+    first = [name for name in listed if name in names]
+    return [*dict.fromkeys(first), *(name for name in numbered if name not in first)]
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:

@@ -13,6 +13,7 @@ import zarr
 import jnrrdz
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
+from jnrrdz.manifests.icechunk import _ordered
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources.local import modified_at
 from tests.manifests.test_icechunk import group
@@ -238,3 +239,28 @@ def test_icechunk_without_leave_reads_no_source_on_s3(seaweed, published):
     bucket, _ = published
     with pytest.raises(icechunk.IcechunkError):
         read_by_icechunk(seaweed, bucket, icechunk.s3_credentials(anonymous=True))
+
+
+def test_the_order_of_nodes_is_that_of_the_file(tmp_path):
+    """Icechunk lists names by the alphabet; the first image of a file is opened."""
+    groups = {}
+    for name, value in [("whole", 5), ("part_10", 6), ("part_2", 7)]:
+        tifffile.imwrite(tmp_path / f"{name}.tif", np.full((16, 16), value, "u1"))
+        groups[name] = jnrrdz.scan(tmp_path / f"{name}.tif")
+    sources = tuple(record for one in groups.values() for record in one.sources)
+    jnrrdz.write(VirtualGroup(groups, {}, sources), tmp_path / "a.icechunk")
+    with pytest.warns(jnrrdz.ImageChoiceWarning, match="whole is opened"):
+        found = jnrrdz.open_dataset(tmp_path / "a.icechunk")
+    assert set(np.unique(found["data"])) == {5}
+    tree = jnrrdz.open_datatree(tmp_path / "a.icechunk")
+    assert list(tree.children) == list(jnrrdz.open_datatree(VirtualGroup(groups, {}, sources)).children)
+
+
+@pytest.mark.parametrize("recorded", [None, 3, {"": 3}, {"": ["b", 4, ["c"], "b", "gone"]}])
+def test_an_order_that_is_none_leaves_names_by_number(recorded):
+    names = _ordered(["b10", "b2", "a"], recorded, "")
+    assert names == ["a", "b2", "b10"]
+
+
+def test_names_that_are_not_recorded_come_last():
+    assert _ordered(["a", "b", "c"], {"": ["c", "a"]}, "") == ["c", "a", "b"]

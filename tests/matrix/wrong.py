@@ -4,8 +4,6 @@ from tests.matrix.outcomes import Wrong
 
 # fmt: off
 KNOWN_WRONG = [
-    Wrong(".*icechunk.*", "JPEG 2000 sizes that differ",
-          "Which image is opened depends on the order in which a form lists groups"),
     Wrong("merge.*", "JNRRD virtual levels",
           "merge keeps the shapes of virtual levels of single sources"),
     Wrong("decoded|to_raster.*", "TIFF scales that (agree|differ)",
