@@ -93,7 +93,7 @@ class ImageChoiceWarning(UserWarning):
 
 
 class ScaleWarning(UserWarning):
-    """Bands of an array differ in scale or offset, which CF cannot say, so that its numbers are not scaled."""
+    """Bands of an array differ in scale, offset or nodata, which CF cannot say, so that these are not applied."""
 
 
 class DriftWarning(UserWarning):

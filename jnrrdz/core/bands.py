@@ -11,12 +11,15 @@ from typing import Any
 
 BAND = "band"
 NAMES, SCALES, OFFSETS, UNITS = "band_names", "scales", "offsets", "band_units"
+NODATA = "band_nodata"
+"""Numbers that mark missing pixels of bands that differ, `[0.0, 255.0, None]`; `_FillValue` where they agree."""
 SCALE_FACTOR, ADD_OFFSET, CF_UNITS = "scale_factor", "add_offset", "units"
 
 COORDINATES = {
     SCALES: "scale",
     OFFSETS: "offset",
     UNITS: "unit",
+    NODATA: "nodata",
     "colorinterp": "colorinterp",
     "bits_per_sample": "bits_per_sample",
     "statistics": "statistics",

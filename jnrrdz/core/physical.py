@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup, band_of
-from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, SCALE_FACTOR, SCALES, UNITS, band_count
+from jnrrdz.core.bands import (
+    ADD_OFFSET,
+    BAND,
+    CF_UNITS,
+    NAMES,
+    NODATA,
+    OFFSETS,
+    SCALE_FACTOR,
+    SCALES,
+    UNITS,
+    band_count,
+)
 from jnrrdz.core.codecs import LinearConfig, ScalarMap, cast_value, scale_offset
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.zarr_json import data_type, spelt
@@ -66,6 +77,9 @@ class Packing:
 
 def packing_of(array: VirtualArray) -> Packing:
     """Return what the attributes say of stored numbers; a band's pair only where the bands differ."""
+    if NODATA in array.attributes:
+        message = f"bands differ in nodata, {array.attributes[NODATA]}; without physical values they are read as stored"
+        raise UnrepresentableError(message, field=NODATA)
     bands = band_count(array.dimension_names, array.shape)
     scales = _numbers(array.attributes, SCALE_NAMES, bands, default=1.0)
     offsets = _numbers(array.attributes, OFFSET_NAMES, bands, default=0.0)

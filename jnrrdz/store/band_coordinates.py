@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jnrrdz.core.bands import BAND, COORDINATES, NAMES, Attributes, band_count, entries, with_common
+from jnrrdz.core.bands import BAND, COORDINATES, NAMES, NODATA, Attributes, band_count, entries, with_common
 from jnrrdz.store.savable import plain
 
 type Variables = Mapping[Any, xr.Variable]
@@ -54,7 +54,7 @@ def band_coordinates(variables: Variables, attributes: dict[Any, Attributes]) ->
         values = _common_entries(name, [attributes[each] for each in banded], variables)
         if values is None or coordinate in variables:
             continue
-        array = np.array([plain(value) for value in values])
+        array = np.array(values, float) if name == NODATA else np.array([plain(value) for value in values])
         # checking whether the array is dask's would import dask
         coordinates[coordinate] = xr.Variable((BAND,), array, fastpath=True)
         for each in banded:

@@ -24,7 +24,7 @@ from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
-from jnrrdz.core.bands import BAND, band_count, differ_in_scale
+from jnrrdz.core.bands import BAND, NODATA, band_count, differ_in_scale
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.ome import unit_name
@@ -51,8 +51,8 @@ SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
 """The coordinate system of a WKT 2, and the first unit in it: that of the axes."""
 
-SAID: set[Any] = set()
-"""Names of arrays that this process has warned of."""
+SAID: set[str] = set()
+"""Texts of warnings that this process has given."""
 
 CALLED = (str(Path(xr.__file__).parent), str(Path(__file__).parents[1]))
 """Folders of code between a user's line and a warning."""
@@ -98,14 +98,20 @@ def dataset(
 
 
 def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[Any, Mapping[str, Any]]) -> None:
-    """Warn of arrays whose bands differ in scale, once a process, as `Choice.warn` does."""
+    """Warn of arrays whose bands differ in scale or nodata, once a process, as `Choice.warn` does."""
     for name, variable in variables.items():
-        if name in SAID or not differ_in_scale(attributes[name], band_count(variable.dims, variable.shape)):
-            continue
-        SAID.add(name)
-        text = f"bands of {name!r} differ in scale or offset, so that its numbers are not scaled: "
-        text += f"{name} * scale + offset are the values, and physical=True at indexing makes an array of them"
-        warnings.warn(text, ScaleWarning, skip_file_prefixes=CALLED)
+        texts = []
+        if differ_in_scale(attributes[name], band_count(variable.dims, variable.shape)):
+            text = f"bands of {name!r} differ in scale or offset, so that its numbers are not scaled: "
+            text += f"{name} * scale + offset are the values, and physical=True at indexing makes an array of them"
+            texts.append(text)
+        if NODATA in attributes[name]:
+            text = f"bands of {name!r} differ in nodata, so that it is not masked: "
+            texts.append(f"{text}{name}.where({name} != nodata) masks it")
+        for text in texts:
+            if text not in SAID:
+                SAID.add(text)
+                warnings.warn(text, ScaleWarning, skip_file_prefixes=CALLED)
 
 
 def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:

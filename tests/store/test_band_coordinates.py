@@ -234,6 +234,23 @@ def test_a_merge_of_an_earlier_manifest_and_one_of_today(tmp_path):
     np.testing.assert_allclose(found[1], scaled(tmp_path / "20240102.tif"), **FLOAT32)
 
 
+@pytest.mark.parametrize("tag", [None, 7])
+def test_nodata_of_a_sidecar_that_differs_is_each_bands_own(tmp_path, tag):
+    pixels = np.arange(48, dtype="u1").reshape(3, 4, 4)
+    path = writers.geotiff(tmp_path / "a.tif", pixels, nodata=tag, **writers.PLACE)
+    bands = ((1, 0), (2, 20))
+    marks = (f'<PAMRasterBand band="{n}"><NoDataValue>{mark}</NoDataValue></PAMRasterBand>' for n, mark in bands)
+    (tmp_path / "a.tif.aux.xml").write_text(f"<PAMDataset>{''.join(marks)}</PAMDataset>")
+    with pytest.warns(jnrrdz.ScaleWarning, match="nodata"):
+        found = xr.open_dataset(path, engine="jnrrdz", sidecars=True)["data"]
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(found["nodata"], np.array(file.nodatavals, float))
+        np.testing.assert_array_equal(found.where(found != found["nodata"]).isnull(), file.read_masks() == 0)
+        np.testing.assert_array_equal(found, file.read())
+    with pytest.raises(jnrrdz.UnrepresentableError, match="bands differ in nodata"):
+        xr.open_dataset(path, engine="jnrrdz", sidecars=True, physical=True)
+
+
 def test_info_shows_each_band_as_rasterio_has_it(tmp_path):
     for name, facts in {"a": AGREED, "b": DIFFERENT}.items():
         path = image(tmp_path / f"{name}.tif", facts)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.bands import NODATA
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
@@ -149,7 +150,9 @@ def virtual_array(
             offset=image.ifd.offset,
             field="TileWidth, TileLength" if image.tiled else "RowsPerStrip",
         )
-    attributes = {**attributes, **nodata_attributes(nodata or own_nodata(layout, image), dtype)}
+    attributes = dict(attributes)
+    if NODATA not in attributes:
+        attributes |= nodata_attributes(nodata or own_nodata(layout, image), dtype)
     return VirtualArray(
         shape=shape,
         dtype=dtype,

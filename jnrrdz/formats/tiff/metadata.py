@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, with_common
+from jnrrdz.core.bands import NAMES, NODATA, OFFSETS, SCALES, UNITS, with_common
 from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.xml_tree import MAX_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -420,8 +420,8 @@ def meaning_of(
     bands = [metadata.band(number) for number in range(1, image.samples + 1)]
     if len(bands) == 1 and bands[0].unit is None and image.photometric == Photometric.MINISBLACK:
         bands[0].unit = unit
-    meaning.nodata = next((band.nodata for band in bands if band.nodata is not None), None)
     meaning.array |= _bands(bands)
+    _add_nodata(meaning, layout, image, bands)
     _add_colours(meaning, layout, image, bands, expand=options.expand_palette)
     meaning.full |= _extras(bands)
     meaning.group |= _about(meaning, layout, ifd, metadata.items)
@@ -436,6 +436,19 @@ def meaning_of(
     refused = [*meaning.refused, *beside.refused]
     meaning.group |= {"metadata_refused": refused} if refused else {}
     return meaning
+
+
+def _add_nodata(meaning: Meaning, layout: TiffLayout, image: TiffImage, bands: Sequence[BandMetadata]) -> None:
+    """Add what marks missing pixels: one text where the bands of a sidecar agree, else a number for each."""
+    if all(band.nodata is None for band in bands):
+        return
+    tag = meaning.attempt(nodata_text, layout, image) if Tag.GDAL_NODATA in image.ifd.entries else None
+    texts = [tag if band.nodata is None else band.nodata for band in bands]
+    numbers = [finite_number(text) for text in texts]
+    if all(number == numbers[0] for number in numbers):
+        meaning.nodata = texts[0]
+    else:
+        meaning.array[NODATA] = numbers
 
 
 def _bands(bands: Sequence[BandMetadata]) -> dict[str, Any]:
