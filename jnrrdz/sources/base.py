@@ -285,6 +285,14 @@ def split(merged: Merged, data: bytes, spans: Sequence[Span]) -> Iterator[tuple[
 FIRST = 32 * 1024
 LARGEST = 4 * 1024 * 1024
 KEEP = 32 * 1024 * 1024
+STRIDED = 8 * 1024
+"""Bytes of a place that is fetched ahead: a directory and most of its values."""
+
+SURE = 3
+"""Jumps that repeat a stride before it is followed."""
+
+MOST_AHEAD = 64
+"""Places that are fetched at once."""
 
 
 class ReadAhead:
@@ -293,6 +301,8 @@ class ReadAhead:
     The first request reads `first` bytes at 0.  Where reading continues at the end of the last
     block, the next one is as long as the walk so far (so a walk's bytes double with each request),
     up to `largest`; a jump starts again with `first`.  What is longer is asked for as it is.
+    Jumps of one stride, as those from one directory to the next of a stack, are followed
+    ahead: the places where the next ones would lead are fetched with it, at once.
     """
 
     def __init__(self, source: ByteSource, *, first: int = FIRST, largest: int = LARGEST, keep: int = KEEP) -> None:
@@ -303,6 +313,13 @@ class ReadAhead:
         self._largest = largest
         self._keep = keep
         self._walk: Span = (0, 0)
+        self._jump = 0
+        """Where the last jump led, or the last place that was fetched ahead."""
+        self._stride = 0
+        self._equal = 0
+        """Jumps by this stride, one after the other, behind the first."""
+        self._ahead = 0
+        """Places that were fetched ahead with the last jump."""
         self._recent = 0, b""
         """Where the block that was read from last begins, and its bytes; none where it is no longer kept."""
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
@@ -371,7 +388,10 @@ class ReadAhead:
         """Return the bytes of the gaps, reading ahead after the last, and keep all that is not too long."""
         if not gaps:
             return []
+        is_jump = gaps[-1][0] != self._walk[1]
         asked = [*gaps[:-1], self._extended(gaps[-1])]
+        if is_jump:
+            asked += self._strided(*asked[-1])
         self.requests += len(asked)
         found = self.source.read(asked)
         for (start, stop), data in zip(asked, found, strict=True):
@@ -380,7 +400,7 @@ class ReadAhead:
                 raise faults.shrunk(self.source.url, len(data), stop - start, start)
             if len(data) <= self._largest:
                 self._store(start, data)
-        return [data[: stop - start] for (start, stop), data in zip(gaps, found, strict=True)]
+        return [data[: stop - start] for (start, stop), data in zip(gaps, found, strict=False)]
 
     def _extended(self, gap: Span) -> Span:
         """Return what to read for a gap: more of it, where it continues a walk or is short."""
@@ -393,6 +413,28 @@ class ReadAhead:
         stop = max(stop, min(start + size, self._next(start)))
         self._walk = (walk_start, stop)
         return start, stop
+
+    def _strided(self, start: int, stop: int) -> list[Span]:
+        """Return the spans that follow a jump if it and the next ones are of one stride."""
+        before, self._stride = self._stride, start - self._jump
+        self._jump = start
+        if self._stride != before or self._stride < stop - start:
+            self._equal = self._ahead = 0
+            return []
+        self._equal += 1
+        if self._equal < SURE:
+            return []
+        self._ahead = min(2 * self._ahead or 2, MOST_AHEAD)
+        nbytes = min(self._first, STRIDED)
+        spans: list[Span] = []
+        for number in range(1, self._ahead + 1):
+            place = start + number * self._stride
+            end = min(place + nbytes, self._next(place))
+            if place >= end or self._held(place) is not None:
+                break
+            spans.append((place, end))
+            self._jump = place
+        return spans
 
     def _next(self, position: int) -> int:
         """Return where the next block starts, or the source ends."""

@@ -20,6 +20,7 @@ class Counting:
     def __init__(self, data):
         self.data = data
         self.asked = []
+        self.rounds = 0
         self.sizes = 0
 
     @property
@@ -29,6 +30,7 @@ class Counting:
 
     def read(self, spans):
         self.asked += spans
+        self.rounds += 1
         return [self.data[start:stop] for start, stop in spans]
 
 
@@ -137,3 +139,38 @@ def test_a_source_that_has_shrunk_is_an_error():
     source.data = source.data[: 50 * KB]
     with pytest.raises(DriftError, match="has changed"):
         read(40 * KB, 90 * KB)
+
+
+def test_jumps_of_one_stride_are_fetched_together():
+    """A thousand directories 100 kB apart: each was a request of its own, after the one before."""
+    stride, count = 100 * KB, 1000
+    source = Counting(pattern(stride * count + KB))
+    read = ReadAhead(source)
+    for number in range(count):
+        start = number * stride
+        assert read(start, start + 300) == source.data[start : start + 300]
+    assert source.rounds < 30
+    assert len(source.asked) < count + 70
+
+
+def test_jumps_of_other_strides_fetch_nothing_ahead():
+    source = Counting(pattern(2000 * KB))
+    read = ReadAhead(source)
+    places = [0, 100 * KB, 250 * KB, 420 * KB, 900 * KB, 1000 * KB, 1500 * KB]
+    for start in places:
+        assert read(start, start + 300) == source.data[start : start + 300]
+    assert len(source.asked) == len(places)
+
+
+@given(
+    st.integers(1, 400),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=40),
+    st.integers(1, 64),
+    st.integers(1, 3000),
+)
+def test_strides_change_no_byte(stride, jumps, first, keep):
+    source = Counting(pattern(9000))
+    read = ReadAhead(source, first=first, largest=500, keep=keep)
+    for number, length in jumps:
+        start = number * stride
+        assert read(start, start + length) == source.data[start : start + length]
