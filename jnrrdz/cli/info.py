@@ -219,6 +219,8 @@ def _plain(found: Json, names: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _about(image: Json) -> Iterator[tuple[str, str]]:
     """Yield what is said of an image: the order is that in which people ask."""
     yield from _plain(image, ("title", "date"))
+    if times := image.get("times"):
+        yield "times", f"{times['count']:,}, {times['first']} to {times['last']}"
     yield from _place(image.get("place", {}))
     yield from _bands(image.get("bands", []))
     colours = image.get("colours", {})

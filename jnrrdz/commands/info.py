@@ -14,18 +14,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from jnrrdz.commands.facts import BANDS, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
+from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, by_band
+from jnrrdz.core.coordinate import coordinate_of, moment, taken
 from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
+from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
 from jnrrdz.redact import hidden, redacted
 
+TIME = "time"
 VERSION = 1
 """Of the schema; members are added without a new one."""
-
-PLAIN = re.compile(r"\d{14}|\d{8}")
-"""Dates of NITF 2.1: CCYYMMDDhhmmss, of which a part may be hyphens."""
 
 
 def info(
@@ -144,7 +145,7 @@ def image_facts(facts: Facts) -> list[Json]:
 def _image(facts: Facts, levels: Sequence[Node]) -> Json:
     node = levels[0]
     said = facts.said(node)
-    place, comments, taken = _place(facts, node, said), said.get("comments"), _text(said.get("datetime"))
+    place, comments = _place(facts, node, said), said.get("comments")
     return {
         "path": node.path,
         "shape": list(node.shape),
@@ -154,7 +155,8 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
         **_without_none(
             {
                 "title": _title(said),
-                "date": moment(as_object(said.get("nitf")).get("IDATIM")) if taken is None else taken,
+                "date": taken(said),
+                "times": _times(facts, node),
                 "place": place,
                 "bands": _bands(node, said),
                 "colours": _colours(said),
@@ -172,6 +174,22 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
             }
         ),
     }
+
+
+def _times(facts: Facts, node: Node) -> Json | None:
+    """Return the first and the last time of an image's axis `time` and how many there are, None where it has none."""
+    if TIME not in node.dimension_names:
+        return None
+    try:
+        root = group_from_manifest(facts.manifest, outline=True)
+        group = root.at(node.path.rpartition("/")[0])
+        coordinate = coordinate_of(group, TIME) if isinstance(group, VirtualGroup) else None
+    except JnrrdzError:  # a manifest of another's, whose axis is no numbers
+        return None
+    if coordinate is None or coordinate.values.dtype.kind != "M" or not len(coordinate.values):
+        return None
+    times = coordinate.values
+    return {"count": len(times), "first": f"{times.min()}Z", "last": f"{times.max()}Z"}
 
 
 def _number(value: Any) -> float | int | None:
@@ -197,18 +215,6 @@ def _title(said: Json) -> str | None:
     names = [nitf.get("IID2"), nitf.get("ITITLE"), *(one.get("name") for one in _objects(ome.get("multiscales")))]
     found = next((name for name in names if isinstance(name, str) and name.strip()), None)
     return None if found is None else found.strip()
-
-
-def moment(text: Any) -> str | None:
-    """Return a date of NITF 2.1 in ISO 8601, as far as it is known; another one as it stands."""
-    if not isinstance(text, str) or not text.strip(" -"):
-        return None
-    if not PLAIN.fullmatch(text.replace("-", "0")):
-        return text.strip()
-    digits = text.partition("-")[0]
-    day = "-".join(filter(None, (digits[:4], digits[4:6], digits[6:8])))
-    clock = ":".join(filter(None, (digits[8:10], digits[10:12], digits[12:14])))
-    return f"{day}T{clock}Z" if clock else day
 
 
 def _place(facts: Facts, node: Node, said: Json) -> Json:

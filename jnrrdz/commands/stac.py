@@ -17,9 +17,9 @@ import numpy as np
 
 from jnrrdz.batches.stac import IMAGE, REFERENCES
 from jnrrdz.commands.facts import FORMS, Facts, Json, Opened, opened
-from jnrrdz.commands.info import date_of, image_facts, moment, plain
+from jnrrdz.commands.info import date_of, image_facts, plain
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
-from jnrrdz.core.coordinate import METADATA, coordinate_of, parsed, rule_of
+from jnrrdz.core.coordinate import METADATA, coordinate_of, moment, parsed, rule_of
 from jnrrdz.core.crs import metres
 from jnrrdz.core.footprint import Footprint, footprint, joined
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError

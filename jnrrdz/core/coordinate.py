@@ -35,6 +35,10 @@ _DATE = re.compile(
 )
 
 
+_PLAIN = re.compile(r"\d{14}|\d{8}")
+"""Dates of NITF 2.1: CCYYMMDDhhmmss, of which a part may be hyphens."""
+
+
 @dataclass(frozen=True, eq=False)
 class Coordinate:
     """Values along an axis, and what else is said of them."""
@@ -44,6 +48,31 @@ class Coordinate:
 
 
 # Where the text of a value stands
+
+
+def moment(text: Any) -> str | None:
+    """Return a date of NITF 2.1 in ISO 8601, as far as it is known; another one as it stands."""
+    if not isinstance(text, str) or not text.strip(" -"):
+        return None
+    if not _PLAIN.fullmatch(text.replace("-", "0")):
+        return text.strip()
+    digits = text.partition("-")[0]
+    day = "-".join(filter(None, (digits[:4], digits[4:6], digits[6:8])))
+    clock = ":".join(filter(None, (digits[8:10], digits[10:12], digits[12:14])))
+    return f"{day}T{clock}Z" if clock else day
+
+
+def taken(attributes: Mapping[str, Any]) -> str | None:
+    """Return when an image was taken by its attributes, None where they do not say it.
+
+    A scanner says it as `datetime`; a NITF's image segment has it in its header.
+    """
+    text = attributes.get(DATETIME)
+    if isinstance(text, str):
+        return text
+    header = attributes.get("nitf")
+    return moment(header.get("IDATIM")) if isinstance(header, Mapping) else None
+
 
 METADATA = "metadata"
 DATETIME = "datetime"
@@ -68,11 +97,11 @@ class Rule:
                 raise UnrepresentableError(f"{self.option} {self.pattern.pattern} finds nothing in its name")
             return match[1]
         nodes = [group, *(node for _, node in group.walk())]
-        times = dict.fromkeys(str(node.attributes[DATETIME]) for node in nodes if DATETIME in node.attributes)
+        times = dict.fromkeys(time for node in nodes if (time := taken(node.attributes)) is not None)
         if len(times) != 1:
             tells = f"several times: {', '.join(times)}" if times else "no time"
             raise UnrepresentableError(
-                f"its metadata (attribute {DATETIME!r}) tell {tells}; {self.option} REGEX reads names"
+                f"its metadata tell {tells} at which it was taken; {self.option} REGEX reads names"
             )
         return next(iter(times))
 
