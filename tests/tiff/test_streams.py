@@ -31,19 +31,51 @@ def pixels_of(path):
 
 
 @pytest.mark.parametrize("rows", [HEIGHT, 16])
-@pytest.mark.parametrize("surplus", [1, 100, 50_000])
+@pytest.mark.parametrize("surplus", [1, 100, 500, 50_000])
 @pytest.mark.parametrize("scheme", ENCODERS)
 def test_what_a_stream_has_beyond_its_strip_is_left_out(tmp_path, scheme, surplus, rows):
     pixels = np.arange(HEIGHT * WIDTH, dtype="<u2").reshape(HEIGHT, WIDTH)
     strips = [
         bytes(ENCODERS[scheme](pixels[top : top + rows].tobytes() + bytes(surplus))) for top in range(0, HEIGHT, rows)
     ]
-    if rows < HEIGHT and 128 <= surplus < 8 * 128:
-        strips[-1] = bytes(ENCODERS[scheme](pixels[-8:].tobytes()))
     path = tmp_path / "a.tif"
     path.write_bytes(tiff_of(strips, tiff_tags(WIDTH, HEIGHT, 16, scheme, rows=rows)))
     np.testing.assert_array_equal(by_gdal(path)[0], pixels)
     np.testing.assert_array_equal(pixels_of(path), pixels)
+
+
+@pytest.mark.parametrize("sharing", [(1, 1), (2, 1), (2, 2), (4, 2)])
+@pytest.mark.parametrize("surplus", [0, 1, 500, 50_000])
+@pytest.mark.parametrize("scheme", ENCODERS)
+def test_so_are_bytes_beyond_a_strip_of_ycbcr(tmp_path, scheme, surplus, sharing):
+    path = tmp_path / "a.tif"
+    across, down = sharing
+    for height, rows in ((32, 32), (40, 16), (37, 16)):
+        strips = []
+        for top in range(0, height, rows):
+            units = -(-WIDTH // across) * -(-min(rows, height - top) // down)
+            pixels = np.random.default_rng(top).integers(16, 235, units * (across * down + 2))
+            data = pixels.astype("u1").tobytes() + bytes(surplus)
+            strips.append(bytes(ENCODERS[scheme](data)))
+        tags = tiff_tags(WIDTH, height, 8, scheme, samples=3, photometric=6, rows=rows)
+        tags[530] = (3, sharing)
+        path.write_bytes(tiff_of(strips, tags))
+        found = jnrrdz.open_group(path)["data"][...]
+        np.testing.assert_array_equal(found, by_gdal(path)[:3])
+
+
+@pytest.mark.parametrize("scheme", [5, 8])
+def test_a_strip_that_lacks_rows_of_the_image_is_refused(tmp_path, scheme):
+    """The first of two strips has as many rows as the last, or some more."""
+    pixels = np.arange(40 * WIDTH, dtype="u1").reshape(40, WIDTH)
+    path = tmp_path / "a.tif"
+    for rows in (16, 20, 23):
+        strips = [bytes(ENCODERS[scheme](part.tobytes())) for part in (pixels[:rows], pixels[24:])]
+        path.write_bytes(tiff_of(strips, tiff_tags(WIDTH, 40, 8, scheme, rows=24)))
+        array = jnrrdz.open_group(jnrrdz.scan(path, codecs="proposal"))["data"]
+        np.testing.assert_array_equal(array[24:], pixels[24:])
+        with pytest.raises(MalformedError, match=r"neither a whole|only a tile at its edge"):
+            array[...]
 
 
 @pytest.mark.parametrize("scheme", [8, 32946])

@@ -472,7 +472,7 @@ class TileDecoder:
         check_possible(config.compression, len(data), self._least_bytes)
         try:
             if not self._is_rgb or declared != (height, width, COLOURS):
-                return self._fitted(self._elements(data, declared), reach)
+                return self._fitted(self._elements(data, declared, reach), reach)
             if config.compression == Compression.WEBP:
                 return webp_words(data, height, width).reshape(self.shape)
             # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says
@@ -487,11 +487,11 @@ class TileDecoder:
             scheme = name_of(Compression, config.compression)
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
 
-    def _elements(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
+    def _elements(self, data: bytes | memoryview, declared: Size | None, reach: Reach | None) -> NDArray[Any]:
         """Return the pixels of any scheme in the order (row, column, sample)."""
         scheme = self.config.compression
         if scheme in BYTE_STREAMS:
-            return self._stream_pixels(data)
+            return self._stream_pixels(data, reach)
         if scheme in FAXES:
             return self._fax(data)
         if scheme == Compression.LERC:
@@ -598,12 +598,12 @@ class TileDecoder:
         file = synthetic_tiff(replace(self.config, fill_order=1), width, rows, stream)
         return np.asarray(imagecodecs.tiff_decode(file)).reshape(rows, width)
 
-    def _stream_pixels(self, data: bytes | memoryview) -> NDArray[Any]:
+    def _stream_pixels(self, data: bytes | memoryview, reach: Reach | None) -> NDArray[Any]:
         """Return (row, column, sample) pixels of a scheme that compresses bytes."""
         if self._is_ycbcr:
-            return self._by_libtiff(data, *self._ycbcr_size(data))
+            return self._by_libtiff(data, *self._ycbcr_size(data, reach))
         flat = self._unpacked(data)
-        height, width = self._stream_size(len(flat))
+        height, width = self._stream_size(len(flat), reach)
         flat = flat[: height * self._row_bytes]
         if self._has_float_predictor:
             differences = np.frombuffer(flat, np.uint8).reshape(height, -1, self.samples)
@@ -668,17 +668,26 @@ class TileDecoder:
         room = np.empty(self._row_bytes * self.shape[-2], np.uint8)
         return memoryview(unpacked(self.config.compression, data, room))
 
-    def _stream_size(self, nbytes: int) -> tuple[int, int]:
+    def _stream_size(self, nbytes: int, reach: Reach | None) -> tuple[int, int]:
         """Return the size of the chunk that bytes are of; those of a cut one are an error."""
         rows = nbytes // self._row_bytes
+        return self._size_of_rows(nbytes, rows, 1, reach)
+
+    def _size_of_rows(self, nbytes: int, rows: int, step: int, reach: Reach | None) -> tuple[int, int]:
+        """Return the size of the chunk that rows are of, of which there may be a step more.
+
+        A short chunk that has more rows than the image is a whole one, cut off, unless no
+        row beyond the image's is wanted.
+        """
         for height, width in self.sizes:
-            if rows >= height == self.shape[-2] or rows == height:
+            is_upper = reach is not None and reach[0] <= height
+            if rows >= height and (height == self.shape[-2] or rows < height + step or is_upper):
                 return height, width
         raise MalformedError(
             f"the data become {nbytes} bytes, {rows} rows, which are neither a whole chunk's nor an edge's"
         )
 
-    def _ycbcr_size(self, data: bytes | memoryview) -> tuple[int, int]:
+    def _ycbcr_size(self, data: bytes | memoryview, reach: Reach | None) -> tuple[int, int]:
         """Return the size that bytes are of; libtiff makes up the rest of a cut stream."""
         across, down = self.config.ycbcr_subsampling or (2, 2)
         parts = across * down + 2
@@ -690,10 +699,7 @@ class TileDecoder:
             data = memoryview(imagecodecs.bitorder_decode(bytes(data)))
         nbytes = len(unpacked(self.config.compression, data, room))
         rows = nbytes // row_bytes * down
-        for height, width in self.sizes:
-            if rows >= height and (height == self.shape[-2] or rows < height + down):
-                return height, width
-        raise MalformedError(f"the data become {nbytes} bytes, which are neither a whole chunk's nor an edge's")
+        return self._size_of_rows(nbytes, rows, down, reach)
 
     def _fitted(self, pixels: NDArray[Any], reach: Reach | None) -> NDArray[Any]:
         """Return (row, column, sample) pixels in the chunk's shape and type."""
