@@ -406,7 +406,7 @@ class ServeOptions:
     """Seconds for which an answer may be taken for fresh; 0 has readers ask each time whether it still is."""
 
     cache_bytes: int = 256 << 20
-    """Bytes of answers that are kept, and of decoded source chunks that several answers are cut from."""
+    """Bytes that a server keeps in memory: answers, and decoded source chunks that several answers are cut from."""
 
     access: Access = field(default_factory=Access)
     """How sources and manifests are reached."""

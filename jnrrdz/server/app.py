@@ -15,9 +15,7 @@ import json
 import logging
 import mimetypes
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -28,11 +26,14 @@ from jnrrdz.commands.preview import PreviewOptions, picture_of
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.options import ServeOptions
 from jnrrdz.server.catalog import Catalog
-from jnrrdz.server.plain import PlainZarr
+from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pool, Sharing
+from jnrrdz.server.plain import ChunkAt, PlainZarr
 
 type Scope = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 type Headers = list[tuple[bytes, bytes]]
+type Make = "Callable[[Callable[[], bool]], Awaitable[Answer | None]]"
+"""Makes an answer, unless a function says that nobody waits for it."""
 type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +48,10 @@ FETCHES = 32
 """Chunks of sources elsewhere that are fetched at once: they wait for a network, not for a core."""
 
 OPENINGS = 16
-"""Sources that are being opened at once."""
+"""Sources elsewhere that are being opened at once."""
+
+FAR_PREVIEWS = 4
+"""Pictures of sources elsewhere that are made at once."""
 
 PIECE = 1 << 20
 """Bytes of an answer that are handed on at once; more are, once those have left."""
@@ -174,7 +178,7 @@ class Answer(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes that it takes in memory, more or less."""
-        return len(self.body) + 1024
+        return len(self.body) + 2048
 
 
 def _plain(status: int, text: str) -> Answer:
@@ -191,54 +195,32 @@ NOBODY = Answer(0, b"", [])
 """What is answered to who has gone: nothing."""
 
 
-class Cache:
-    """Answers, those that were asked for last."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._nbytes = 0
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
-
-    def get(self, key: str) -> Answer | None:
-        """Return an answer, None where it is not kept."""
-        answer = self._kept.get(key)
-        if answer is not None:
-            self._kept.move_to_end(key)
-        return answer
-
-    def put(self, key: str, answer: Answer) -> None:
-        """Keep an answer; those that were not asked for the longest go."""
-        if answer.nbytes > self._most // 4:
-            return
-        old = self._kept.pop(key, None)
-        self._nbytes += answer.nbytes - (0 if old is None else old.nbytes)
-        self._kept[key] = answer
-        while self._nbytes > self._most:
-            self._nbytes -= self._kept.popitem(last=False)[1].nbytes
-
-    def forget(self, prefix: str) -> None:
-        """Let go of all answers below a name."""
-        for key in [key for key in self._kept if key.startswith(prefix)]:
-            self._nbytes -= self._kept.pop(key).nbytes
+ANSWERS = "answers"
+"""The kind of what is kept by its path."""
 
 
 class App:
     """Sources and manifests as plain Zarr over HTTP, an ASGI application."""
 
     def __init__(self, sources: Sequence[str], options: ServeOptions) -> None:
-        self.catalog = Catalog(sources, options)
+        self.memory = Memory(options.cache_bytes)
+        self.catalog = Catalog(sources, options, self.memory)
         self._guard = Guard(options)
         self._token = options.token
         shared = "private" if options.token else "public"
         self._cache_control = f"{shared}, max-age={options.max_age}".encode() if options.max_age else b"no-cache"
-        self._cache = Cache(options.cache_bytes)
         self._under_way: dict[str, asyncio.Future[Answer | None]] = {}
+        self._sharing = Sharing()
         cores = os.cpu_count() or 1
+        # what is elsewhere has threads of its own: it may be slow, and keeps nobody from what is here
         most = {
             "chunks": 2 * cores,
-            "fetches": FETCHES,
-            "openings": OPENINGS,
+            "far chunks": FETCHES,
+            "openings": 2 * cores,
+            "far openings": OPENINGS,
             "previews": max(1, cores // 2),
+            "far previews": FAR_PREVIEWS,
+            "listings": 1,
             "pages": 2,
         }
         self._pools = {name: Pool(threads, name) for name, threads in most.items()}
@@ -279,7 +261,7 @@ class App:
 
         None where it is not kept, or not asked for plainly: then the application is to be called.
         """
-        answer = self._cache.get(target.decode("latin-1"))
+        answer: Answer | None = self.memory.get(ANSWERS, target.decode("latin-1"))
         if answer is None or answer.status != HTTPStatus.OK:
             return None
         headers = dict(pairs)
@@ -293,7 +275,7 @@ class App:
     async def _asked(self, path: str, scope: Scope, receive: Receive) -> Answer:
         query = scope["query_string"]
         if not query:
-            kept = self._cache.get(path)
+            kept: Answer | None = self.memory.get(ANSWERS, path)
             if kept is not None:
                 return kept
         prefix = f"/{self._token}/" if self._token else "/"
@@ -302,24 +284,30 @@ class App:
             return Answer(308, b"", [(b"location", quote(base).encode()), (b"content-length", b"0")])
         inside = path.removeprefix(prefix)
         is_browser = SHOWN in dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
-        if inside in {"", "index.json"}:
-            wants_page = not inside and is_browser
-            page = await self._pools["pages"].run(partial(viewer_file, "index.html")) if wants_page else None
-            return await self._index(base) if page is None else self._page(page, "index.html")
-        if inside.startswith("viewer/"):
-            file = inside.removeprefix("viewer/")
-            page = await self._pools["pages"].run(partial(viewer_file, file))
-            return ABSENT if page is None else self._page(page, file)
+        if inside in {"", "index.json", "metrics"} or inside.startswith("viewer/"):
+            return await self._own(inside, base, is_browser=is_browser)
         answer = await self._below_a_name(path, inside, query, receive)
         if answer is ABSENT and is_browser and (inside.removesuffix("/"), "") == self.catalog.find(inside):
             viewed = f"{quote(base)}#/{quote(inside.removesuffix('/'))}"
             return Answer(303, b"", [(b"location", viewed.encode()), (b"vary", b"accept"), (b"content-length", b"0")])
         return answer
 
+    async def _own(self, inside: str, base: str, *, is_browser: bool) -> Answer:
+        """Return what is the server's own: its listing, its figures, its pages."""
+        if inside == "metrics":
+            return self._metrics()
+        if inside == "index.json" or (not inside and not is_browser):
+            return await self._index(base)
+        file = inside.removeprefix("viewer/") or "index.html"
+        page = await self._pools["pages"].run(partial(viewer_file, file))
+        if page is None:
+            return ABSENT if inside else await self._index(base)
+        return self._page(page, file)
+
     async def _index(self, base: str) -> Answer:
         """Return what is served."""
         try:
-            await self._pools["openings"].run(self.catalog.refresh)
+            await self._list()
         except JnrrdzError as error:
             return self._failure(502, error)
         served = [
@@ -327,6 +315,23 @@ class App:
             for entry in list(self.catalog.listed.values())
         ]
         return self._answer(json.dumps({"served": served}).encode(), _JSON)
+
+    async def _list(self) -> None:
+        """List folders again where that was long ago."""
+        listings = self._pools["listings"]
+        await self._sharing.once("listing", lambda: listings.run(self.catalog.refresh))
+
+    def _metrics(self) -> Answer:
+        """Return what the server keeps, as Prometheus reads it."""
+        kept = dict.fromkeys((ANSWERS, BLOCKS, FILES), 0) | self.memory.nbytes()
+        lines = ["# TYPE jnrrdz_kept_bytes gauge"]
+        lines += [f'jnrrdz_kept_bytes{{kind="{kind}"}} {nbytes}' for kind, nbytes in sorted(kept.items())]
+        lines += ["# TYPE jnrrdz_kept_bytes_most gauge", f"jnrrdz_kept_bytes_most {self.memory.most}"]
+        lines += ["# TYPE jnrrdz_open_sources gauge", f"jnrrdz_open_sources {self.catalog.count_open}"]
+        body = ("\n".join(lines) + "\n").encode()
+        kind = b"text/plain; version=0.0.4; charset=utf-8"
+        headers = [(b"content-type", kind), (b"cache-control", b"no-store")]
+        return Answer(200, body, [*headers, (b"content-length", b"%d" % len(body))])
 
     def _page(self, body: bytes, name: str) -> Answer:
         """Return a file of the viewer."""
@@ -342,7 +347,7 @@ class App:
         found = self.catalog.find(inside)
         if found is None and not self.catalog.is_fresh:
             try:
-                await self._pools["openings"].run(self.catalog.refresh)
+                await self._list()
             except JnrrdzError as error:
                 return self._failure(502, error)
             found = self.catalog.find(inside)
@@ -354,44 +359,51 @@ class App:
             is_number = asked.isascii() and asked.isdecimal() and len(asked) < _LONGEST_SIZE
             size = min(max(int(asked), 1), LARGEST_PREVIEW) if is_number else PREVIEW_SIZE
             path = f"{path}?{size}"
-            return await self._once(path, name, receive, partial(self._preview, name, size), "previews")
+            return await self._once(path, name, receive, partial(self._preview, name, size))
         return await self._key(path, name, key, receive)
+
+    async def _opened(self, name: str) -> PlainZarr:
+        """Return a source, opened once for all who ask for it meanwhile."""
+        plain = self.catalog.opened(name)
+        if plain is None:
+            pool = self._pools["openings" if self.catalog.is_local(name) else "far openings"]
+            opening = partial(self.catalog.open, name)
+            plain = await self._sharing.once(("opening", name), lambda: pool.run(opening))
+        return plain
 
     async def _key(self, path: str, name: str, key: str, receive: Receive) -> Answer:
         try:
-            plain = self.catalog.opened(name)
-            if plain is None:
-                plain = await self._pools["openings"].run(partial(self.catalog.open, name))
+            plain = await self._opened(name)
         except JnrrdzError as error:
             return self._failure(502, error, name)
         document = plain.documents.get(key)
         if document is not None:
             answer = self._answer(document, _JSON)
-            self._cache.put(path, answer)
+            self._keep(path, answer)
             return answer
         chunk = plain.chunk_at(key)
         if chunk is None:
             return ABSENT
-        pool = "chunks" if plain.is_local else "fetches"
-        return await self._once(path, name, receive, partial(self._packed, plain, chunk), pool)
+        return await self._once(path, name, receive, partial(self._chunk, plain, chunk))
 
-    async def _once(self, path: str, name: str, receive: Receive, make: Callable[[], Answer], pool: str) -> Answer:
+    async def _once(self, path: str, name: str, receive: Receive, make: Make) -> Answer:
         """Return an answer that is kept, or make it; who asks for the same meanwhile gets the same."""
-        while (kept := self._cache.get(path)) is None and path in self._under_way:
+        while (kept := self.memory.get(ANSWERS, path)) is None and path in self._under_way:
             shared = await asyncio.shield(self._under_way[path])
             if shared is not None:
                 return shared
         if kept is not None:
-            return kept
+            found: Answer = kept
+            return found
         ended = self._under_way[path] = asyncio.get_running_loop().create_future()
         leaving = asyncio.ensure_future(_left(receive))
         answer = None
         try:
-            answer = await self._pools[pool].run_wanted(make, leaving.done)
+            answer = await make(leaving.done)
         except DriftError as error:
             answer = self._failure(409, error, name)
             self.catalog.forget(name)
-            self._cache.forget(path[: path.index(f"/{name}/") + len(name) + 2])
+            self.memory.forget(ANSWERS, path[: path.index(f"/{name}/") + len(name) + 2])
         except JnrrdzError as error:
             answer = self._failure(502, error, name)
         finally:
@@ -399,8 +411,24 @@ class App:
             del self._under_way[path]
             ended.set_result(answer)
         if answer is not None and answer.status in {200, 404}:
-            self._cache.put(path, answer)
+            self._keep(path, answer)
         return answer or NOBODY
+
+    def _keep(self, path: str, answer: Answer) -> None:
+        nbytes = answer.nbytes + len(path)
+        if nbytes <= self.memory.most // 4:
+            self.memory.put(ANSWERS, path, answer, nbytes)
+
+    async def _chunk(self, plain: PlainZarr, chunk: ChunkAt, is_unwanted: Callable[[], bool]) -> Answer | None:
+        """Return a chunk; what it is cut from is decoded once for all that are cut from it."""
+        pool = self._pools["chunks" if plain.is_local else "far chunks"]
+        if not chunk.array.is_open:
+            await pool.run_wanted(chunk.array.open, is_unwanted)
+        for block in chunk.array.shared_blocks(chunk.place) if chunk.array.is_open else ():
+            if not plain.is_kept(block):
+                load = partial(chunk.array.load, block)
+                await self._sharing.once(block, lambda load=load: pool.run_wanted(load, never))  # type: ignore[misc]
+        return await pool.run_wanted(partial(self._packed, plain, chunk), is_unwanted)
 
     def _failure(self, status: int, error: JnrrdzError, name: str = "") -> Answer:
         """Return why something cannot be read; where it lies is told to the server's log alone."""
@@ -411,9 +439,13 @@ class App:
         data = plain.packed(chunk)
         return ABSENT if data is None else self._answer(data, _BINARY)
 
-    def _preview(self, name: str, size: int) -> Answer:
-        picture = picture_of(self.catalog.open(name).stored, PreviewOptions(size=size))
-        return self._answer(picture.png, _PNG)
+    async def _preview(self, name: str, size: int, is_unwanted: Callable[[], bool]) -> Answer | None:
+        plain = await self._opened(name)
+        pool = self._pools["previews" if plain.is_local else "far previews"]
+        return await pool.run_wanted(partial(self._picture, plain, size), is_unwanted)
+
+    def _picture(self, plain: PlainZarr, size: int) -> Answer:
+        return self._answer(picture_of(plain.stored, PreviewOptions(size=size)).png, _PNG)
 
     def _answer(self, body: bytes, kind: str) -> Answer:
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'.encode()
@@ -427,27 +459,9 @@ class App:
         return Answer(200, body, headers, tag)
 
 
-class Pool:
-    """Threads for one kind of work."""
-
-    def __init__(self, threads: int, name: str) -> None:
-        self._threads = threads
-        self._executor = ThreadPoolExecutor(threads, f"jnrrdz-{name}")
-        self._room: asyncio.Semaphore | None = None
-
-    def close(self) -> None:
-        """End the threads once they have done what they are doing."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
-    async def run[T](self, make: Callable[[], T]) -> T:
-        """Return what a function makes in a thread once there is room."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, make)
-
-    async def run_wanted[T](self, make: Callable[[], T], is_unwanted: Callable[[], bool]) -> T | None:
-        """Return the same; None where nobody wants it when there is room."""
-        self._room = self._room or asyncio.Semaphore(self._threads)
-        async with self._room:
-            return None if is_unwanted() else await self.run(make)
+def never() -> bool:
+    """Say that work is wanted, whoever asked for it has gone."""
+    return False
 
 
 async def _left(receive: Receive) -> None:

@@ -20,6 +20,7 @@ from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.manifest import ENDINGS
 from jnrrdz.options import ServeOptions
 from jnrrdz.redact import hidden
+from jnrrdz.server.memory import Memory
 from jnrrdz.server.plain import PlainZarr
 from jnrrdz.sources.url import is_under, local_path
 
@@ -35,7 +36,7 @@ DEEPEST = 16
 MOST = 100_000
 """Names that a server has."""
 
-RESERVED = frozenset({"index.json", "viewer", "favicon.ico"})
+RESERVED = frozenset({"index.json", "metrics", "viewer", "favicon.ico"})
 """First parts of paths that are the server's own."""
 
 ELSEWHERE = "(a place on the server)"
@@ -70,8 +71,9 @@ class Entry:
 class Catalog:
     """Sources by their names, and those that are open."""
 
-    def __init__(self, sources: Sequence[str], options: ServeOptions) -> None:
+    def __init__(self, sources: Sequence[str], options: ServeOptions, memory: Memory | None = None) -> None:
         self.options = options
+        self._memory = memory or Memory(options.cache_bytes)
         kinds = {source: kind_of(source) for source in sources}
         self._folders = [source for source, kind in kinds.items() if kind in {Kind.FOLDER, Kind.PATTERN}]
         self._entries: dict[str, Entry] = {}
@@ -80,7 +82,6 @@ class Catalog:
         self._listed_at: float | None = None
         self._listing = threading.Lock()
         self._open: OrderedDict[str, PlainZarr] = OrderedDict()
-        self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         others = [source for source in sources if source not in self._folders]
         named = resolve(others, Wanted.BOTH, lambda _: options.access.storage_options, may_be_empty=True)
@@ -150,20 +151,26 @@ class Catalog:
                 self._open.move_to_end(name)
             return self._open.get(name)
 
+    def is_local(self, name: str) -> bool:
+        """Whether what is opened for a name is on this machine."""
+        return local_path(self._entries[name].source) is not None
+
     def open(self, name: str) -> PlainZarr:
-        """Return a source as plain Zarr; one that is slow to open keeps nobody from the others."""
-        with self._lock:
-            opening = self._opening.setdefault(name, threading.Lock())
-        with opening:
-            plain = self.opened(name)
-            if plain is None:
-                stored = open_stored(self._entries[name].source, access=self.options.access)
-                plain = PlainZarr(stored, self.options)
-                with self._lock:
-                    self._open[name] = plain
-                    if len(self._open) > OPEN:
-                        self._open.popitem(last=False)
-            return plain
+        """Return a source as plain Zarr; whoever calls this sees to it that nobody else does so meanwhile."""
+        plain = self.opened(name)
+        if plain is None:
+            stored = open_stored(self._entries[name].source, access=self.options.access)
+            plain = PlainZarr(stored, self.options, self._memory)
+            with self._lock:
+                self._open[name] = plain
+                if len(self._open) > OPEN:
+                    self._open.popitem(last=False)
+        return plain
+
+    @property
+    def count_open(self) -> int:
+        """How many sources are open."""
+        return len(self._open)
 
     def public_text(self, error: JnrrdzError, name: str = "") -> str:
         """Return an error's text for those who read over HTTP: what is served by its name, and no path or URL."""

@@ -10,13 +10,10 @@ https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html
 import gzip
 import itertools
 import math
-import tempfile
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import imagecodecs
@@ -28,6 +25,7 @@ from jnrrdz.core.pyramid import MOST_LEVELS, VIRTUAL_LEVELS, VirtualLevel, virtu
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import ServeOptions
+from jnrrdz.server.memory import Blocks, Memory
 from jnrrdz.store.computed_levels import FINEST, with_pyramids
 from jnrrdz.store.group import ChunkReader, reference_group
 from jnrrdz.store.store import ReferenceStore
@@ -35,8 +33,11 @@ from jnrrdz.store.store import ReferenceStore
 type Sizes = tuple[tuple[int, ...], tuple[int, ...]]
 """The shape of an array, and of the chunks that are served."""
 
-type Block = tuple[str, tuple[int, ...]]
-"""A source chunk: the path of its array, and its place."""
+type Block = tuple[int, str, tuple[int, ...]]
+"""A source chunk: the number of its store, the path of its array, and its place."""
+
+_numbers = itertools.count()
+"""Numbers of stores: a source that is opened again shares no chunks with what it was."""
 
 LEAST = 64 << 10
 """Bytes of a chunk below which strips are gathered."""
@@ -46,9 +47,6 @@ MOST = 4 << 20
 
 THUMBNAIL = 512
 """Pixels along a side of the coarsest level, at most."""
-
-SPILLED = 8 << 30
-"""Bytes of larger ones that are kept in files."""
 
 OURS = frozenset({"jnrrdz", VIRTUAL_LEVELS})
 """Attributes for readers of references: on sources, and on levels that are to be computed."""
@@ -82,13 +80,14 @@ def served_chunks(shape: Sequence[int], chunks: Sequence[int], itemsize: int) ->
 class PlainZarr:
     """The keys of a store as every Zarr v3 reader takes them."""
 
-    def __init__(self, stored: ReferenceStore, options: ServeOptions) -> None:
+    def __init__(self, stored: ReferenceStore, options: ServeOptions, memory: Memory | None = None) -> None:
         self.stored = stored
         """The store without computed levels."""
         store = self._store = with_levels(stored) if options.pyramids else with_pyramids(stored, 0)
         self._codec, self._pack = _PACKING[options.packing]
         self._arrays: dict[str, PlainArray] = {}
-        self._blocks = Blocks(options.cache_bytes)
+        self._blocks = Blocks(memory or Memory(options.cache_bytes))
+        self._number = next(_numbers)
         nodes = with_ome_levels(store.manifest.documents.nodes())
         plain = {path: self._document(path, node) for path, node in nodes.items()}
         self.documents = {
@@ -109,7 +108,7 @@ class PlainZarr:
         shape = tuple(document["shape"])
         dtype = np.dtype(document["data_type"])
         chunks = served_chunks(shape, document["chunk_grid"]["configuration"]["chunk_shape"], dtype.itemsize)
-        self._arrays[path] = PlainArray(self._store, path, (shape, chunks), self._blocks)
+        self._arrays[path] = PlainArray(self._store, (self._number, path), (shape, chunks), self._blocks)
         order = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
         return document | {
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
@@ -120,9 +119,13 @@ class PlainZarr:
     def chunk_at(self, key: str) -> "ChunkAt | None":
         """Return the chunk that a key names, None where it names none."""
         path, mark, rest = f"/{key}".rpartition("/c")
-        array = self._arrays.get(path.strip("/")) if mark else None
+        array = self._arrays.get(path[1:]) if mark else None  # no other spelling names the same chunk
         index = _index(rest)
         return None if array is None or index is None or not array.has(index) else ChunkAt(array, index)
+
+    def is_kept(self, block: Block) -> bool:
+        """Whether a source chunk is in memory, or in a file."""
+        return self._blocks.get(block) is not None
 
     def packed(self, chunk: "ChunkAt") -> bytes | None:
         """Return the bytes of a chunk, None where all its elements are the fill value."""
@@ -156,59 +159,12 @@ def _index(text: str) -> tuple[int, ...] | None:
     return index if "".join(f"/{one}" for one in index) == text else None
 
 
-class Blocks:
-    """The source chunks that were decoded last, each decoded once for all that are cut from it.
-
-    One that is too large to be kept in memory is kept in a file without a name, which goes with it.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._reading: dict[Block, threading.Lock] = {}
-        self._memory: OrderedDict[Block, NDArray[Any]] = OrderedDict()
-        self._files: OrderedDict[Block, NDArray[Any]] = OrderedDict()
-
-    def get(self, key: Block, read: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """Return a block, read where it is not kept."""
-        with self._lock:
-            reading = self._reading.setdefault(key, threading.Lock())
-        with reading:
-            block = None
-            with self._lock:
-                for blocks in (self._memory, self._files):
-                    if key in blocks:
-                        blocks.move_to_end(key)
-                        block = blocks[key]
-            if block is None:
-                block = read()
-                self._keep(key, block)
-        with self._lock:
-            self._reading.pop(key, None)
-        return block
-
-    def _keep(self, key: Block, block: NDArray[Any]) -> None:
-        is_large = block.nbytes > self._most // 2
-        if is_large:
-            if block.nbytes > SPILLED:
-                return
-            with tempfile.TemporaryFile(prefix="jnrrdz-") as file:
-                spilled = np.memmap(file, block.dtype, "w+", shape=block.shape)  # the mapping outlives the file
-            spilled[...] = block
-            block = spilled
-        blocks, most = (self._files, SPILLED) if is_large else (self._memory, self._most)
-        with self._lock:
-            blocks[key] = block
-            while sum(kept.nbytes for kept in blocks.values()) > most:
-                blocks.popitem(last=False)
-
-
 class PlainArray:
     """An array in the chunks that are served."""
 
-    def __init__(self, store: ReferenceStore, path: str, sizes: Sizes, blocks: Blocks) -> None:
+    def __init__(self, store: ReferenceStore, name: tuple[int, str], sizes: Sizes, blocks: Blocks) -> None:
         self._store = store
-        self._path = path
+        self._number, self._path = name
         self._shape, self._chunks = sizes
         self._blocks = blocks
         self._lock = threading.Lock()
@@ -222,13 +178,8 @@ class PlainArray:
 
     def chunk(self, index: tuple[int, ...]) -> bytes | None:
         """Return a chunk's elements, None where all of them are the fill value."""
-        with self._lock:
-            array = self._opened = self._opened or _Opened.of(self._store, self._path)
-        spans = [
-            slice(at * chunk, min((at + 1) * chunk, size))
-            for at, chunk, size in zip(index, self._chunks, self._shape, strict=True)
-        ]
-        data = self._window(array, tuple(spans))
+        array = self.open()
+        data = self._window(array, self._spans(index))
         fill = array.fill
         if ((data != data) & (fill != fill) | (data == fill)).all():  # noqa: PLR0124  NaN is not itself
             return None
@@ -239,19 +190,56 @@ class PlainArray:
         little = data.astype(data.dtype.newbyteorder("<"), copy=False)
         return np.ascontiguousarray(little).tobytes()
 
+    def shared_blocks(self, index: tuple[int, ...]) -> list[Block]:
+        """Return the source chunks of which a chunk and its neighbours are parts; none where it holds whole ones."""
+        array = self.open()
+        if math.prod(array.chunks) <= math.prod(self._chunks) or not self._shape:
+            return []
+        return [(self._number, self._path, place) for place in self._places(array, self._spans(index))]
+
+    def load(self, block: Block) -> None:
+        """Decode a source chunk, and keep it."""
+        self._blocks.keep(block, self._read(self.open(), block[2]))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether zarr has taken the array's metadata."""
+        return self._opened is not None
+
+    def open(self) -> "_Opened":
+        """Return the array, opened by the first who asks."""
+        with self._lock:
+            self._opened = self._opened or _Opened.of(self._store, self._path)
+            return self._opened
+
+    def _spans(self, index: tuple[int, ...]) -> tuple[slice, ...]:
+        sizes = zip(index, self._chunks, self._shape, strict=True)
+        return tuple(slice(at * chunk, min((at + 1) * chunk, size)) for at, chunk, size in sizes)
+
+    def _places(self, array: "_Opened", spans: tuple[slice, ...]) -> Iterator[tuple[int, ...]]:
+        """Return the indices of the source chunks that a window has elements of."""
+        sizes = zip(spans, array.chunks, strict=True)
+        return itertools.product(*(range(span.start // size, -(-span.stop // size)) for span, size in sizes))
+
+    def _box(self, array: "_Opened", place: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Return where a source chunk begins and ends along each axis."""
+        sizes = zip(place, array.chunks, self._shape, strict=True)
+        return [(at * size, min((at + 1) * size, end)) for at, size, end in sizes]
+
+    def _read(self, array: "_Opened", place: tuple[int, ...]) -> NDArray[Any]:
+        return array.read(tuple(slice(start, stop) for start, stop in self._box(array, place)))
+
     def _window(self, array: "_Opened", spans: tuple[slice, ...]) -> NDArray[Any]:
-        """Return the elements of a window; a source chunk that is larger is decoded once for its neighbours too."""
-        stored = array.chunks
-        if math.prod(stored) <= math.prod(self._chunks) or not spans:
+        """Return the elements of a window, cut from kept source chunks where those are larger."""
+        if math.prod(array.chunks) <= math.prod(self._chunks) or not spans:
             return array.read(spans)
         out = np.empty([span.stop - span.start for span in spans], array.dtype)
-        grid = [range(span.start // size, -(-span.stop // size)) for span, size in zip(spans, stored, strict=True)]
-        for index in itertools.product(*grid):
-            starts = [at * size for at, size in zip(index, stored, strict=True)]
-            stops = [min(start + size, end) for start, size, end in zip(starts, stored, self._shape, strict=True)]
-            block = self._blocks.get((self._path, index), partial(array.read, tuple(map(slice, starts, stops))))
+        for place in self._places(array, spans):
+            block = self._blocks.get((self._number, self._path, place))
+            if block is None:  # too large to be kept, or gone again
+                block = self._read(array, place)
             target, source = [], []
-            for span, start, stop in zip(spans, starts, stops, strict=True):
+            for span, (start, stop) in zip(spans, self._box(array, place), strict=True):
                 low, high = max(span.start, start), min(span.stop, stop)
                 target.append(slice(low - span.start, high - span.start))
                 source.append(slice(low - start, high - start))

@@ -1,0 +1,214 @@
+"""What one server keeps in memory and in temporary files, by one budget each, and the threads that it works with.
+
+Answers, decoded chunks and the like of all sources share the budget: what was not asked for the longest goes first,
+whatever it is.  Threads are daemons, so that a process ends whatever a slow source does; who waits for what another
+one waits for already holds no thread.
+"""
+
+import asyncio
+import tempfile
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILES = "files"
+"""What is kept in files; all other kinds are kept in memory."""
+
+MOST_IN_FILES = 8 << 30
+
+type Key = tuple[str, Hashable]
+"""The kind of what is kept, and its name."""
+
+
+class _Kept(NamedTuple):
+    value: Any
+    nbytes: int
+
+
+class Memory:
+    """Values by their keys, within a budget of bytes; safe to use from any thread."""
+
+    def __init__(self, most: int, most_in_files: int = MOST_IN_FILES) -> None:
+        self.most = most
+        self._room = {FILES: most_in_files}
+        self._lock = threading.Lock()
+        self._memory: OrderedDict[Key, _Kept] = OrderedDict()
+        self._files: OrderedDict[Key, _Kept] = OrderedDict()
+        self._nbytes: Counter[str] = Counter()
+
+    def nbytes(self) -> dict[str, int]:
+        """Return how many bytes are kept, by kind."""
+        with self._lock:
+            return dict(self._nbytes)
+
+    def get(self, kind: str, name: Hashable) -> Any:
+        """Return a value, None where it is not kept."""
+        kept = self._of(kind)
+        with self._lock:
+            found = kept.get((kind, name))
+            if found is None:
+                return None
+            kept.move_to_end((kind, name))
+            return found.value
+
+    def put(self, kind: str, name: Hashable, value: Any, nbytes: int) -> None:
+        """Keep a value; those that were not asked for the longest go."""
+        kept, most = self._of(kind), self._room.get(kind, self.most)
+        with self._lock:
+            self._forget((kind, name))
+            kept[kind, name] = _Kept(value, nbytes)
+            self._nbytes[kind] += nbytes
+            while self._total(kind) > most:
+                self._forget(next(iter(kept)))
+
+    def forget(self, kind: str, prefix: str) -> None:
+        """Drop all values of a kind whose names begin so."""
+        with self._lock:
+            for key in [key for key in self._of(kind) if key[0] == kind and str(key[1]).startswith(prefix)]:
+                self._forget(key)
+
+    def _of(self, kind: str) -> OrderedDict[Key, _Kept]:
+        return self._files if kind == FILES else self._memory
+
+    def _total(self, kind: str) -> int:
+        if kind == FILES:
+            return self._nbytes[FILES]
+        return self._nbytes.total() - self._nbytes[FILES]
+
+    def _forget(self, key: Key) -> None:
+        gone = self._of(key[0]).pop(key, None)
+        if gone is not None:
+            self._nbytes[key[0]] -= gone.nbytes
+
+
+BLOCKS = "blocks"
+
+
+class Blocks:
+    """Decoded source chunks that several answers are cut from, of all sources of a server.
+
+    One that takes more than half of the memory is kept in a file without a name, which goes with it.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def get(self, key: Hashable) -> NDArray[Any] | None:
+        """Return a chunk, None where it is not kept."""
+        found: NDArray[Any] | None = self._memory.get(BLOCKS, key)
+        if found is None:
+            found = self._memory.get(FILES, key)
+        return found
+
+    def keep(self, key: Hashable, block: NDArray[Any]) -> None:
+        """Keep a chunk, unless it is larger than all files together may be."""
+        if block.nbytes <= self._memory.most // 2:
+            self._memory.put(BLOCKS, key, block, block.nbytes)
+        elif block.nbytes <= MOST_IN_FILES:
+            with tempfile.TemporaryFile(prefix="jnrrdz-") as file:
+                # the mapping outlives the file
+                spilled = np.memmap(file, block.dtype, "w+", shape=block.shape)
+            spilled[...] = block
+            self._memory.put(FILES, key, spilled, block.nbytes)
+
+
+class Pool:
+    """Daemon threads for one kind of work, used from one event loop."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = threads
+        self._name = f"jnrrdz-{name}"
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._started = 0
+        self._under_way = 0
+        self._room: asyncio.Semaphore | None = None
+
+    def close(self) -> None:
+        """End the threads once they have done what they are doing."""
+        for _ in range(self._started):
+            self._work.put(None)
+
+    async def run[T](self, make: Callable[[], T]) -> T:
+        """Return what a function makes in a thread once there is room."""
+        work = _Work(make, asyncio.get_running_loop())
+        self._work.put(work)
+        self._under_way += 1
+        try:
+            if self._started < min(self._threads, self._under_way):
+                self._started += 1
+                thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True)
+                thread.start()
+            result: T = await work.future
+        finally:
+            self._under_way -= 1
+        return result
+
+    async def run_wanted[T](self, make: Callable[[], T], is_unwanted: Callable[[], bool]) -> T | None:
+        """Return the same; None where nobody wants it any more when there is room."""
+        self._room = self._room or asyncio.Semaphore(self._threads)
+        async with self._room:
+            return None if is_unwanted() else await self.run(make)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work.do()
+
+
+class _Work:
+    """A function that a thread calls, and the future that is told what came of it."""
+
+    def __init__(self, make: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._make, self._loop = make, loop
+        self._result: Any = None
+        self.future: asyncio.Future[Any] = loop.create_future()
+
+    def do(self) -> None:
+        if not self.future.cancelled():
+            with self:
+                self._result = self._make()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._settle, error)
+        return True
+
+    def _settle(self, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(self._result)
+        else:
+            self.future.set_exception(error)
+
+
+class Sharing:
+    """Work of which one run serves all who wait for it, on one event loop."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, asyncio.Future[Any]] = {}
+
+    async def once[T](self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """Return what the work of a name becomes; it goes on though who began it leaves."""
+        future = self._under_way.get(key)
+        if future is None:
+            future = self._under_way[key] = asyncio.ensure_future(make())
+            future.add_done_callback(lambda done: self._ended(key, done))
+        result: T = await asyncio.shield(future)
+        return result
+
+    def _ended(self, key: Hashable, done: asyncio.Future[Any]) -> None:
+        del self._under_way[key]
+        if not done.cancelled():
+            done.exception()  # perhaps nobody waits for it any more
