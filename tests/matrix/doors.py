@@ -44,7 +44,7 @@ OPEN = [
     *(Door(form, doors_open.by_form(form)) for form in FORMS),
     Door("in place", doors_open.in_place, ("pixels", "dims", "levels")),
     Door("source", doors_open.by_source),
-    Door("decoded", doors_open.decoded, VALUES, doors_write.expected_values),
+    Door("decoded", doors_open.decoded, VALUES, doors_open.expected_decoded),
     Door("physical", doors_open.physical, VALUES, doors_write.expected_values),
     Door("open_group", doors_open.open_group, ("pixels", "dims", "levels")),
     Door("open_datatree", doors_open.open_datatree, ALL),

@@ -12,9 +12,13 @@ from tests.matrix.view import of_dataset
 TIME = r"(\d{8})"
 
 
-def opened(path, case):
+CUBE = "data"
+"""The variable of a cube, whatever that of the files is."""
+
+
+def opened(path, case, name=None):
     with xr.open_dataset(path, **STORED) as dataset:
-        return of_dataset(dataset, case.row.variable)
+        return of_dataset(dataset, name or case.row.variable)
 
 
 def both(case):
@@ -51,7 +55,7 @@ def expected_old(case):
 def cube(case):
     out = case.output("cube.json")
     jnrrdz.cube(both(case), out, CubeOptions(time_from=TIME))
-    return opened(out, case)
+    return opened(out, case, CUBE)
 
 
 def cube_append(case):
@@ -59,7 +63,7 @@ def cube_append(case):
     first, second = both(case)
     jnrrdz.cube([first], out, CubeOptions(time_from=TIME))
     jnrrdz.cube([second], out, CubeOptions(time_from=TIME, append=True))
-    return opened(out, case)
+    return opened(out, case, CUBE)
 
 
 def expected_cube(case):

@@ -11,22 +11,23 @@ import rasterio
 import xarray as xr
 from jnrrdz import PreviewOptions
 from tests.commands.jnrrd_reader import read as read_jnrrd
-from tests.matrix.doors_combine import TIME, both
+from tests.matrix.doors_combine import CUBE, TIME, both
 from tests.matrix.plain import plain_reader
 from tests.matrix.view import NO_PLACE, View
 
 
-def saved(dataset, path, case, **options):
+def saved(dataset, path, case, name=None, **options):
     """Save a dataset as Zarr, and return what plain xarray sees in it."""
     dataset.to_zarr(path, **options)
-    view = plain_reader().call("dataset", str(path), "zarr", "", case.row.variable)
-    return without_nan(view)
+    name = name or case.row.variable
+    view = plain_reader().call("dataset", str(path), "zarr", "", name)
+    return without_nan(view, case)
 
 
-def without_nan(view):
+def without_nan(view, case):
     """Return the view without NaN as nodata, which xarray adds to saved floats."""
-    is_nan = view.nodata is not None and np.isnan(view.nodata)
-    return replace(view, nodata=None) if is_nan else view
+    is_added = case.view.nodata is None and view.nodata is not None
+    return replace(view, nodata=None) if is_added and np.isnan(view.nodata) else view
 
 
 def to_zarr(version):
@@ -42,14 +43,14 @@ def to_netcdf(case):
     with xr.open_dataset(case.index()) as dataset:
         dataset.to_netcdf(out, engine="h5netcdf")
     view = plain_reader().call("dataset", str(out), "h5netcdf", "", case.row.variable)
-    return without_nan(view)
+    return without_nan(view, case)
 
 
 def cube_to_zarr(case):
     out = case.output("cube.json")
     jnrrdz.cube(both(case), out, jnrrdz.CubeOptions(time_from=TIME))
     with xr.open_dataset(out) as dataset:
-        return saved(dataset, case.output("a.zarr"), case)
+        return saved(dataset, case.output("a.zarr"), case, CUBE)
 
 
 def physical_to_zarr(case):
@@ -62,8 +63,13 @@ def expected_values(case):
 
 
 def raster(array, case):
-    """Save an array by rioxarray, and return what GDAL sees in it."""
+    """Save an array by rioxarray, and return what GDAL sees in it.
+
+    rioxarray takes names of bands from an attribute: docs/howto/save.md.
+    """
     out = case.output("a.tif")
+    if case.view.names and "band" in array.coords:
+        array = array.assign_attrs(long_name=array["band"].to_numpy().tolist())
     array.rio.to_raster(out)
     with rasterio.open(out) as source:
         affine = tuple(source.transform)[:6]
@@ -132,7 +138,7 @@ def tile(case):
 
 
 def preview(case):
-    return View(jnrrdz.preview(case.index(), PreviewOptions(size=1024)).rgba)
+    return View(jnrrdz.preview(case.index(), PreviewOptions(size=2048)).rgba)
 
 
 def expected_picture(case):

@@ -6,7 +6,9 @@ from tests.matrix.outcomes import Refusal
 
 ANY = ".*"
 CUBES = "cube.*"
-VOLUMES = "(N5|NRRD|JNRRD|HDF5|netCDF|FITS|kerchunk|tifffile).*"
+VOLUMES = (
+    "(N5|NRRD|JNRRD|HDF5|FITS|kerchunk|tifffile|osml|VirtualiZarr).*|netCDF-(3.*|4)"
+)
 PLACED = {"traits": ("place",), "without": ("bands",)}
 
 # fmt: off
@@ -21,7 +23,11 @@ REFUSALS = [
     Refusal("physical.*", ANY, "unexpected keyword argument 'physical'",
             "References of others are converted as they are", TypeError,
             traits=("references",)),
-    Refusal("Parser|.*icechunk.*", "JPEG 2000 offset", "a chunk of several ranges",
+    Refusal("Parser|.*icechunk.*", "JPEG 2000 offset|osml, JPEG 2000",
+            "a chunk of several ranges",
+            "Icechunk and VirtualiZarr have one range a chunk: --single-range"),
+    Refusal(".*icechunk.*", "JPEG 2000 windows in one tile",
+            "a chunk of several ranges",
             "Icechunk and VirtualiZarr have one range a chunk: --single-range"),
     Refusal("stock fsspec", ANY, "the codec .*, which jnrrdz brings",
             "Zarr itself has no codec for this compression or predictor",
@@ -37,7 +43,7 @@ REFUSALS = [
     Refusal("merge, old axis", "TIFF (GCPs|RPC)",
             "images of the same place cannot be joined along y",
             "Images of one place would lie over each other along y"),
-    Refusal("merge, old axis", "N5 edges", "do not divide the length",
+    Refusal("merge, old axis", "N5 (edges|of Java)", "do not divide the length",
             "Only the last source may end within a chunk"),
     Refusal(CUBES, VOLUMES + "|TIFF (mask|stack of pages|OME.*|ImageJ)",
             "images with the axes y, x or band, y, x; one is read",
@@ -50,7 +56,7 @@ REFUSALS = [
             "Only 2D and 3D data arrays",
             "rioxarray writes two or three axes", TooManyDimensions),
     Refusal("to_raster|to_raster, one band",
-            "(HDF5|FITS|kerchunk|tifffile's references).*",
+            "(HDF5|FITS|kerchunk|VirtualiZarr|tifffile's references).*",
             "[xy] dimension not found", "rioxarray wants the axes y and x",
             MissingSpatialDimensionError),
     Refusal("to_raster, by name", ANY, "'band'",

@@ -110,12 +110,16 @@ class Case:
 
     def index(self, form: str = "json", day: int = 0, **options) -> Path:
         """Return the manifest of a source, which is made once."""
-        name = "-".join([DAYS[day], *options])
+        name = "-".join([DAYS[day], *map(str, options.values())])
         path = self.folder / f"{name}.{form}"
         if not path.exists():
             choices = {"codecs": self.codecs, **self.row.options, **options}
             self.row.make(self.sources[day], path, **choices)
         return path
+
+    def has_manifest(self, form: str) -> bool:
+        """Return whether the first source was indexed to a form."""
+        return (self.folder / f"{DAYS[0]}.{form}").exists()
 
     def named_manifest(self, name: str) -> Path:
         """Return a JSON manifest of another name, for a server of several."""

@@ -1,20 +1,27 @@
 """Rows of formats whose parsers are others', of Zarr, and of references of others."""
 
 import json
+import shutil
 import warnings
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import h5py
 import jnrrdz
 import numcodecs
 import numpy as np
+import rioxarray  # noqa: F401  gives datasets their place
 import tifffile
 import xarray as xr
 import zarr
 from astropy.io import fits
+from obspec_utils.registry import ObjectStoreRegistry
+from obstore.store import LocalStore
 from tests.foreign.test_reading import DMRPP
 from tests.matrix.readers import (
     by_astropy,
+    by_gdal,
     by_h5py,
     by_numbers,
     by_tifffile,
@@ -22,6 +29,8 @@ from tests.matrix.readers import (
 )
 from tests.matrix.row import Row
 from tests.matrix.sources_tiff import SIZE, by_gdal_tiff, noise
+from virtualizarr import open_virtual_dataset
+from virtualizarr.parsers import HDFParser
 
 with warnings.catch_warnings():
     warnings.simplefilter(
@@ -30,6 +39,7 @@ with warnings.catch_warnings():
     from kerchunk.hdf import SingleHdf5ToZarr
     from kerchunk.tiff import tiff_to_zarr
 
+OSML = Path(__file__).parents[1] / "codecs" / "golden" / "osml"
 STACK = (3, 32, 48)
 CHUNKS = (1, 16, 16)
 
@@ -112,6 +122,33 @@ def by_aszarr(path, seed, *, version=2, **options):
         store.write_fsspec(str(path), source.parent.as_uri(), zarr_format=version)
 
 
+def by_virtualizarr(path):
+    """Return VirtualiZarr's references to a file of HDF5."""
+    registry = ObjectStoreRegistry({"file://": LocalStore()})
+    with open_virtual_dataset(path.as_uri(), registry, HDFParser()) as virtual:
+        return virtual.vz.to_kerchunk(format="dict")
+
+
+def golden(name, source):
+    """Return a function that copies a manifest of osml-imagery-io and its source."""
+
+    def write(path, _seed):
+        shutil.copy(OSML / source, path.with_name(source))
+        shutil.copy(OSML / f"{name}.json", path)
+
+    return write
+
+
+def with_grid(path, seed):
+    """Write a variable with CF's grid mapping, by rioxarray."""
+    pixels = xr.DataArray(noise(seed, SIZE, "f4"), dims=("y", "x"), name="dem")
+    pixels = pixels.assign_coords(
+        x=500005 + 10.0 * np.arange(48), y=5e6 - 5 - 10.0 * np.arange(64)
+    )
+    placed = pixels.rio.write_crs("EPSG:32633").rio.write_transform()
+    placed.to_dataset().to_netcdf(path, engine="netcdf4")
+
+
 def read_next(read, ending):
     """Return a function that reads the file next to the references."""
     return lambda path: read(path.with_name(f"{path.stem}{ending}"))
@@ -138,6 +175,19 @@ def refs(  # noqa: PLR0913, PLR0917  the same
     )
 
 
+def osml(name, manifest, source):
+    """Return the row of a manifest that osml-imagery-io wrote, which GDAL compares."""
+
+    def read(path):
+        view = by_gdal(path.with_name(source))
+        pixels = view.pixels.reshape(-1, *view.pixels.shape[-2:])
+        return replace(view, pixels=pixels, dims=("bands", "y", "x"), colours=())
+
+    write = golden(manifest, source)
+    own = {"group": "0", "is_same": True, "traits": {"our codec"}}
+    return refs(name, "osml-imagery-io", write, read, "GDAL", **own)
+
+
 T2M = "t2m"
 SHUFFLED = {"our codec"}
 PHONY = ("phony_dim_0", "phony_dim_1", "phony_dim_2")
@@ -157,6 +207,8 @@ FOREIGN = [
     foreign("netCDF-3 of 64 bits", "netCDF4", partial(netcdf3, engine="netcdf4",
             format="NETCDF3_64BIT"), by_xarray("netcdf4", T2M), "netCDF4", "d_{}.nc",
             T2M),
+    foreign("netCDF-4, grid mapping", "rioxarray", with_grid,
+            by_xarray("netcdf4", "dem"), "netCDF4", "d_{}.nc", "dem", {"place"}),
     foreign("FITS", "astropy", fits_image, by_astropy("PRIMARY_y", "PRIMARY_x"),
             "astropy", "d_{}.fits", "PRIMARY"),
     foreign("DMR++", "by hand", dmrpp, by_numbers(bytes_of_dmrpp, "y", "x"), "numpy",
@@ -173,6 +225,13 @@ FOREIGN = [
          compression="gzip"), of_hdf5, ".h5"),
          read_next(by_h5py("v", *PHONY, nodata=0), ".h5"),
          "h5py", "v"),
+    refs("VirtualiZarr of HDF5", "VirtualiZarr", references(partial(hdf5, chunks=CHUNKS,
+         compression="gzip"), by_virtualizarr, ".h5"),
+         read_next(by_h5py("v", *PHONY, nodata=0), ".h5"), "h5py", "v"),
+    osml("osml, TIFF", "u2_lzw_predictor2_tiles", "u2_lzw_predictor2_tiles.tif"),
+    osml("osml, JPEG 2000", "scattered", "scattered.j2k"),
+    osml("osml, NITF blocks", "block", "block.ntf"),
+    osml("osml, NITF JPEG", "jpeg", "jpeg.ntf"),
     refs("kerchunk of TIFF", "kerchunk",
          references(partial(by_gdal_tiff, compress="deflate"), of_tiff, ".tif"),
          KERCHUNK_TIFF, "tifffile"),

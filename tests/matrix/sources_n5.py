@@ -5,9 +5,11 @@ from functools import partial
 
 import tensorstore
 import z5py
-from tests.matrix.readers import by_tensorstore
-from tests.matrix.row import Row
+from tests.matrix.readers import by_numbers, by_tensorstore
+from tests.matrix.row import DAYS, Row
 from tests.matrix.sources_tiff import noise
+from tests.n5.test_java import COMPRESSIONS
+from tests.n5.test_java import write as write_java
 
 SHAPE = (8, 32, 48)
 BLOCK = [16, 16, 4]
@@ -35,6 +37,25 @@ def by_z5py(path, seed):
         )
 
 
+def by_java(compression, shape=SHAPE):
+    """Return a function that writes blocks as Java does, cut at the edges."""
+    document, pack = COMPRESSIONS[compression]
+
+    def write(path, seed):
+        pixels = noise(seed, shape, "u2", low=1)
+        write_java(path, pixels.T, BLOCK, document, pack)
+        (path / "attributes.json").write_text(
+            (path / "attributes.json").read_text().replace("{", '{"n5":"4.0.0",', 1)
+        )
+
+    return write
+
+
+def of_seed(path):
+    """Return the pixels that belong to the seed in a container's name."""
+    return noise(DAYS.index(path.stem.removeprefix("d_")), SHAPE, "u2", low=1)
+
+
 def multiscale(path, seed):
     pixels = noise(seed, SHAPE, "u2", low=1)
     write_n5(path / "v" / "s0", pixels, {"type": "gzip"})
@@ -47,15 +68,11 @@ def multiscale(path, seed):
 
 
 def n5(name, write, *traits, by="tensorstore", **own):
-    dataset = own.pop("dataset", "")
-    levels = own.pop("datasets", ())
-    read = by_tensorstore(
-        "z", "y", "x", dataset=dataset, levels=levels, **own.pop("see", {})
-    )
-    traits = frozenset({*traits, "N5"})
-    return Row(
-        f"N5 {name}", by, write, read, "tensorstore", "d_{}.n5", traits=traits, **own
-    )
+    dataset, levels = own.pop("dataset", ""), own.pop("datasets", ())
+    see = {"dataset": dataset, "levels": levels, **own.pop("see", {})}
+    read = by_tensorstore("z", "y", "x", **see)
+    own = {"read": read, "reader": "tensorstore", "file": "d_{}.n5", **own}
+    return Row(f"N5 {name}", by, write, traits=frozenset({*traits, "N5"}), **own)
 
 
 def packed(name, compression, *traits, **options):
@@ -63,6 +80,7 @@ def packed(name, compression, *traits, **options):
     return n5(name, write, *traits)
 
 
+OF_SEED = by_numbers(of_seed, "z", "y", "x")
 STEPS = {"z": (0, 5), "y": (0, 2), "x": (0, 1)}
 # fmt: off
 N5 = [
@@ -73,6 +91,9 @@ N5 = [
     packed("blosc", BLOSC),
     packed("bzip2", {"type": "bzip2", "blockSize": 9}),
     packed("edges", {"type": "gzip", "level": 5}, shape=(7, 30, 45)),
+    n5("of Java", by_java("gzip", (7, 30, 45)), "our codec", by="Java's layout"),
+    n5("of Java, lz4", by_java("lz4"), "our codec", by="Java's layout", read=OF_SEED,
+       reader="numpy"),
     n5("z5py", by_z5py, by="z5py", dataset="v", group="v"),
     n5("multiscale", multiscale, dataset="v/s0", datasets=("v/s1",), group="v/s0",
        levels=("v/s1",), see={"steps": STEPS}),

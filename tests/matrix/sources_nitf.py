@@ -8,11 +8,12 @@ import numpy as np
 import rasterio
 from rasterio.transform import from_origin
 from tests.matrix.readers import by_gdal, by_numbers
-from tests.matrix.row import Row
+from tests.matrix.row import DAYS, Row
 from tests.matrix.sources_tiff import RGB, SIZE, noise
 from tests.nitf.by_hand import V21, file_bytes, image_header
 from tests.nitf.conftest import mask_bytes, nitf_bytes
 from tests.nitf.test_blocks import blocks, raw
+from tests.nitf.test_compressed import vq_data
 from tests.writers import geotiff
 
 UTM = {"crs": "EPSG:32633", "transform": from_origin(500000, 5000000, 10, 10)}
@@ -53,6 +54,25 @@ def masked(path, seed):
     data = mask + b"".join([parts[0], *parts[2:]])
     fields = {"NROWS": 64, "NCOLS": 48, "NPPBV": 32, "NPPBH": 24, "NBPC": 2, "NBPR": 2}
     path.write_bytes(nitf_bytes((data, {**fields, "IC": "NM"})))
+
+
+BOOKS = np.random.default_rng(5).integers(0, 256, (4, 4096, 4), np.uint8)
+"""Rows of 4 x 4 pixels, by their numbers."""
+
+
+def quantised(path, seed):
+    """Write numbers of rows of a code book, as MIL-STD-2411 lays them out."""
+    codes = np.random.default_rng(seed).integers(0, 4096, (16, 12))
+    tables, packed = vq_data(codes, BOOKS)
+    fields = {"NROWS": 64, "NCOLS": 48, "IC": "C4", "COMRAT": "00.0"}
+    path.write_bytes(nitf_bytes((tables + packed, fields)))
+
+
+def of_books(path):
+    """Return the pixels of the code book's rows, by the seed in the file's name."""
+    seed = DAYS.index(path.stem.removeprefix("d_"))
+    codes = np.random.default_rng(seed).integers(0, 4096, (16, 12))
+    return BOOKS[:, codes].transpose(1, 0, 2, 3).reshape(64, 48)
 
 
 def lossless_jpeg(path, seed):
@@ -118,6 +138,8 @@ NITF = [
          "our codec", read=as_colours),
     nitf("C5", "jbpy, imagecodecs", lossless_jpeg, "our codec",
          read=by_numbers(of_stream, "y", "x"), reader="imagecodecs"),
+    nitf("C4", "jbpy", quantised, "our codec", read=by_numbers(of_books, "y", "x"),
+         reader="numpy"),
     nitf("several segments", "GDAL", segments, "several images", picture=side_by_side),
 ]
 # fmt: on

@@ -3,12 +3,14 @@
 docs/matrix.md shows what comes of it; `python -m tests.matrix.page` writes that page.
 """
 
+import json
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from jnrrdz.errors import JnrrdzError
-from tests.matrix.doors import DOORS
+from tests.matrix.doors import DOORS, FORMS
 from tests.matrix.outcomes import line_of
 from tests.matrix.page import PAGE, page
 from tests.matrix.refusals import REFUSALS
@@ -39,6 +41,10 @@ def test_cell(session, row, door):
     if refused is not None and session.codecs == "auto":
         with pytest.raises(refused.error, match=refused.message):
             door.go(case)
+        is_index = door.name in FORMS
+        assert not (is_index and case.has_manifest(door.name)), (
+            "refused at the first read"
+        )
         return
     try:
         seen = door.go(case)
@@ -58,6 +64,35 @@ def may_refuse(error, door):
         for line in lines
     )
     return listed or (isinstance(error, JnrrdzError) and re.search(FAMILY, str(error)))
+
+
+ELSEWHERE = {
+    "https://awslabs.github.io/osml-imagery-io/codecs/dted": "not read, and refused so",
+    "offset": "emitted for N5 with chain='offset' only: tests/n5/test_n5.py",
+    "jnrrdz.squeeze": "emitted where arrays are joined",
+    "reshape": "emitted where arrays are joined",
+}
+"""Codecs of ours that no row has, and why."""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_codec_of_ours_is_in_a_row(session):
+    codecs = set()
+    for row in ROWS:
+        for family in ({}, {"codecs": "proposal"}, {"physical": True}):
+            try:
+                manifest = session.case(row).index(**family)
+            except (JnrrdzError, TypeError):
+                continue  # a manifest of others has no choice
+            references = json.loads(manifest.read_text())["refs"]
+            documents = [each for each in references.values() if isinstance(each, str)]
+            codecs |= set(re.findall(r'"name": ?"([^"]+)"', " ".join(documents)))
+    ours = {each.name for each in entry_points(group="zarr.codecs") if is_ours(each)}
+    assert ours - codecs == ELSEWHERE.keys()
+
+
+def is_ours(entry):
+    return entry.value.startswith("jnrrdz.")
 
 
 @pytest.mark.parametrize("table", [REFUSALS, KNOWN_WRONG], ids=["refusals", "wrong"])

@@ -6,7 +6,5 @@ from tests.matrix.outcomes import Wrong
 KNOWN_WRONG = [
     Wrong("merge.*", "JNRRD virtual levels",
           "merge keeps the shapes of virtual levels of single sources"),
-    Wrong("decoded|to_raster.*", "TIFF scales that (agree|differ)",
-          "Numbers are half decoded by default: nodata is, scales are not"),
 ]
 # fmt: on
