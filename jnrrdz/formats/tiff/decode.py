@@ -446,11 +446,13 @@ class TileDecoder:
 
         Rows below the reach may be left out.
         """
-        if self.config.compression != Compression.OLD_JPEG:
-            return self._whole(data, reach)
         header = self.config.jpeg_header
         if header is not None and bytes(data[:2]) != SOI:
             data = header + bytes(data)
+            if self.config.compression != Compression.OLD_JPEG:
+                data += EOI  # a restart interval of NDPI, which ends where it is listed
+        if self.config.compression != Compression.OLD_JPEG:
+            return self._whole(data, reach)
         if jpeg_markers(data).end is not None:
             return self._whole(data, reach)
         # nothing says where such data end: if a decoder gets to what follows them, then

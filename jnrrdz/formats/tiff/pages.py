@@ -13,6 +13,7 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
@@ -460,6 +461,17 @@ def _planes_together(level: Level, starts: Column) -> int:
 
 
 def check_levels(levels: Sequence[Level]) -> list[Level]:
+    """Return the levels that fit; a warning names those that are left out."""
+    kept = fitting_levels(levels)
+    left_out = [level.key.image for level in levels if level not in kept]
+    if left_out:
+        sizes = ", ".join(f"{image.width} x {image.length} at {image.ifd.offset}" for image in left_out)
+        text = f"smaller images that are no levels are left out: {sizes}"
+        warnings.warn(text, stacklevel=2)
+    return kept
+
+
+def fitting_levels(levels: Sequence[Level]) -> list[Level]:
     """Return the levels that are ever smaller versions of the first, of its type and samples."""
     kept, first = [levels[0]], levels[0].key.alone
     for level in levels[1:]:
@@ -612,7 +624,7 @@ def _stack_levels(pages: Pages) -> list[Level] | None:
     below = None if full is None else _below(pages, mains, int(steps[0]))
     if full is None or below is None:
         return None
-    levels = check_levels([full, *below])
+    levels = fitting_levels([full, *below])
     # thumbnails of other samples are no levels: each page has its own
     return levels if len(levels) > len(below) else None
 
