@@ -23,6 +23,7 @@ from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differenc
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
 from jnrrdz.core.large_refs import put_together
+from jnrrdz.core.markings import SECURITIES, SECURITY, combined
 from jnrrdz.core.refs import ChunkRefs, Grid, without_unused
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
@@ -60,6 +61,8 @@ class Member:
     """Its value along the axis, where one was given."""
     own: Coordinate | None = None
     """The values along the axis that it has itself."""
+    markings: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """The security markings of its files, by the path of the group that has them."""
 
 
 @dataclass
@@ -324,7 +327,9 @@ class Concatenation:
         bare = VirtualGroup(group.children, group.attributes)  # the records are kept for all groups together
         kind = self._kinds.setdefault(dumps(seen.facts), Kind(bare, seen.roles, seen.facts, attributes))
         kind.intersect(attributes)
-        kind.members.append(member)
+        groups = {path: own for path, own in attributes.items() if path not in seen.roles}
+        markings = {path: own.get(SECURITIES, [own.get(SECURITY)]) for path, own in groups.items()}
+        kind.members.append(replace(member, markings=markings))
 
     def _comparable(self, _path: str, array: VirtualArray) -> VirtualArray:
         """Return an array whose bands have lists where bands are joined, else what all agree on once."""
@@ -397,6 +402,10 @@ class Concatenation:
                 if attributes.pop(AXES_ATTRIBUTE, None) is not None:
                     kind.dropped.add((path, AXES_ATTRIBUTE))
         order = ordered(kind.members, self.read_values, keep_order=keep_order)
+        for path in kind.members[0].markings:
+            markings = [marking for member in order.members for marking in member.markings[path]]
+            kind.attributes[path] |= combined(markings)
+            kind.dropped -= {(path, SECURITY), (path, SECURITIES)}
         assembly = Assembly(self.dim, kind, order, with_tables)
         group = assembly.group()
         used = dict.fromkeys(url for _, array in group.arrays() for url in array.refs.sources)

@@ -16,7 +16,6 @@ from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, PER_BA
 from jnrrdz.core.codecs import TIFF_TILE
 from jnrrdz.core.coordinate import is_time
 from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2, geo_transform
-from jnrrdz.core.standard import STANDARD
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -234,10 +233,7 @@ def _row(path: str, label: str, mine: Any, others: Any) -> str:
         return f"has other values in {path}"
     if label in SAID:
         lead, spelt = SAID[label]
-        # the one has Zarr's own codecs, the other those of a format's proposal
-        is_mixed = label == "codecs" and STANDARD.issuperset(mine) != STANDARD.issuperset(others)
-        remedy = "; index them all with --codecs proposal, which gives them one family of codecs" if is_mixed else ""
-        return f"has {lead}{spelt(mine)} in {path}, not {spelt(others)}{remedy}"
+        return f"has {lead}{spelt(mine)} in {path}, not {spelt(others)}"
     name = label.removeprefix(ATTRIBUTE)
     usual = "none" if others is None else _shortener.repr(others)
     return f"has {f'no {name}' if mine is None else f'the {name} {_shortener.repr(mine)}'} in {path}, not {usual}"

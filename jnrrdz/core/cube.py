@@ -22,6 +22,7 @@ from jnrrdz.core.configuration import shown
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
 from jnrrdz.core.images import ImageTree
+from jnrrdz.core.markings import SECURITIES, SECURITY, combined
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value
 from jnrrdz.errors import MalformedError, UnrepresentableError
@@ -91,6 +92,8 @@ class _Kind:
     """Bands in a chunk."""
     name: str | None = None
     """The group's name in a cube that is there already."""
+    markings: list[Any] = field(default_factory=list)
+    """The security markings of all files, each once."""
     parts: list[_Part] = field(default_factory=list)
 
     @property
@@ -216,6 +219,8 @@ class Cube:
             kind.name = scene.cube_group or None
         _intersect(kind.attributes, own)
         _intersect(kind.group_attributes, group.attributes, keep="spatial:")
+        markings = group.attributes.get(SECURITIES, [group.attributes.get(SECURITY)])
+        kind.markings += [marking for marking in markings if marking not in kind.markings]
         part = _Part(
             *(scene.name, scene.time, bands, (corner[0], corner[1]), (array.shape[-2], array.shape[-1])),
             *(array.refs, scene.rank, lists, scene.cube_group is None),
@@ -541,7 +546,7 @@ class _Builder:
         y = kind.zero.y + float(first[0] * kind.chunk[0]) * dy
         placed = {GEO_TRANSFORM: kind.zero._replace(x=x, y=y).text}
         mapping = replace(kind.mapping, attributes={**kind.mapping.attributes, **placed})
-        attributes = dict(kind.group_attributes)
+        attributes = kind.group_attributes | combined(kind.markings)
         if "spatial:transform" in attributes:
             far = (x + dx * float(shape[1]), y + dy * float(shape[0]))
             attributes |= {

@@ -162,10 +162,9 @@ def test_the_first_array_that_is_not_read_is_named():
     }
 
 
-def test_merging_two_families_of_codecs_says_what_to_do(tmp_path):
+def test_merging_gives_no_advice_that_does_not_help(tmp_path):
     for name, predictor in (("a", False), ("b", True)):
         tifffile.imwrite(tmp_path / f"{name}.tif", PIXELS, compression="zlib", tile=(16, 16), predictor=predictor)
-    with pytest.raises(
-        jnrrdz.JnrrdzError, match=r"has the codecs tiff-tile in data, not bytes, numcodecs\.zlib; .*--codecs proposal"
-    ):
+    with pytest.raises(jnrrdz.JnrrdzError, match="has the codecs tiff-tile in data, not bytes") as refused:
         jnrrdz.merge([tmp_path / "a.tif", tmp_path / "b.tif"], tmp_path / "m.json", concat_dim="t")
+    assert "proposal" not in str(refused.value)
