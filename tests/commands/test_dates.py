@@ -7,6 +7,7 @@ import jsonschema
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 import xarray as xr
 from click.testing import CliRunner
 
@@ -57,3 +58,16 @@ def test_info_tells_the_dates_of_a_cube(tmp_path, out):
     assert image["times"] == {"count": 3, "first": "2024-06-01T00:00:00Z", "last": "2024-06-09T00:00:00Z"}
     text = CliRunner().invoke(cli, ["info", str(tmp_path / out)]).stdout
     assert "3, 2024-06-01T00:00:00Z to 2024-06-09T00:00:00Z" in text
+
+
+def test_merge_knows_the_acquisition_date_of_ome(tmp_path):
+    files = [tmp_path / f"{name}.ome.tif" for name in "ba"]
+    for day, file in enumerate(files, start=1):
+        metadata = {"axes": "YX", "AcquisitionDate": f"2024-01-0{day}T10:20:30"}
+        tifffile.imwrite(file, np.full((32, 32), day, "u1"), ome=True, metadata=metadata, datetime=False)
+        with tifffile.TiffFile(file) as read:
+            assert f"<AcquisitionDate>2024-01-0{day}T10:20:30" in read.ome_metadata
+        assert jnrrdz.info(file)["date"] == f"2024-01-0{day}T10:20:30"
+    jnrrdz.merge(files, tmp_path / "m.json", concat_dim="when", coord_from="metadata")
+    found = jnrrdz.open_group(tmp_path / "m.json")
+    assert found["data"][:, 0, 0].tolist() == [1, 2]

@@ -20,7 +20,7 @@ from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number
-from jnrrdz.formats.tiff.metadata import TEXTS, Meaning, bounded, meaning_of
+from jnrrdz.formats.tiff.metadata import TEXTS, Meaning, bounded, iso_time, meaning_of
 from jnrrdz.formats.tiff.pages import (
     NAMES,
     Level,
@@ -102,6 +102,8 @@ class OmeImage:
     channels: tuple[Channel, ...]
     axes: Mapping[str, Axis]
     significant_bits: int | None = None
+    acquired: str | None = None
+    """When it was taken, in ISO 8601."""
 
 
 def parse_ome(text: str) -> list[OmeImage]:
@@ -214,6 +216,7 @@ def _image(own: str, image: ET.Element, pixels: ET.Element, annotated: Mapping[s
         channels=_of_runs(_channels(channels), dict(zip(lead, sizes, strict=True))["C"], dict(parts)["c"]),
         axes={**_axes(pixels), **axes},
         significant_bits=bits or None,
+        acquired=next((iso_time(date.text or "") for date in _children(image, "AcquisitionDate")), None),
     )
 
 
@@ -398,6 +401,8 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
             main = full.key.image
             below = [_level(files, image, lower, main) for lower in _below(parts)] if options.overviews else []
             meaning = files.meaning(parts[0][0], main, options)
+            if image.acquired is not None:
+                meaning = replace(meaning, group={**meaning.group, "datetime": image.acquired})
             series.append(
                 Series(
                     image.name,
