@@ -40,9 +40,10 @@ def holes(tmp_path, monkeypatch):
     tifffile.imwrite(path, np.ones((3, 40, 30), "f4"), photometric="rgb", planarconfig="separate", rowsperstrip=10)
     with tifffile.TiffFile(path, mode="r+") as file:
         tags = file.pages.first.tags
-        counts = list(tags["StripByteCounts"].value)
-        counts[1] = counts[5] = 0
-        tags["StripByteCounts"].overwrite(counts)
+        for name in ("StripOffsets", "StripByteCounts"):
+            values = list(tags[name].value)
+            values[1] = values[5] = 0
+            tags[name].overwrite(values)
     return path
 
 
