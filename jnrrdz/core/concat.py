@@ -24,6 +24,7 @@ from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
 from jnrrdz.core.large_refs import put_together
 from jnrrdz.core.markings import SECURITIES, SECURITY, combined
+from jnrrdz.core.pyramid import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
 from jnrrdz.core.refs import ChunkRefs, Grid, without_unused
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
@@ -181,7 +182,24 @@ class Assembly:
                     raise UnrepresentableError("they count it in different units", field=f"{prefix}{self.dim}")
                 own = {name: value for name, value in common.items() if name not in computed}
                 children[self.dim] = variable(self.dim, Coordinate(values, own))
-        return VirtualGroup(children, attributes)
+        return VirtualGroup(children, attributes | self._levels(here, attributes, prefix))
+
+    def _levels(self, group: VirtualGroup, attributes: Attributes, prefix: str) -> Attributes:
+        """Return the attribute of computed levels, in the lengths of the joined arrays."""
+        levels = virtual_levels_of(attributes)
+        return virtual_levels_attribute(self._level(each, group, prefix) for each in levels)
+
+    def _level(self, level: VirtualLevel, group: VirtualGroup, prefix: str) -> VirtualLevel:
+        path = f"{level.source}/{level.variable}"
+        source = dict(group.arrays()).get(path)
+        role = self.kind.roles.get(f"{prefix}{path}")
+        if role is Role.STACKED:
+            return level.stacked(len(self.order.members))
+        if role is not Role.JOINED or source is None:
+            return level
+        axis = source.dimension_names.index(self.dim)
+        after = sum(member.size for member in self.order.members)
+        return level.joined(axis, source.shape[axis], after)
 
     def dropped(self) -> Iterator[str]:
         """Yield the attributes that are not in the result, as `path: name`."""
@@ -586,5 +604,14 @@ def _require_same_attributes(old: Node, new: Node, path: str, dim: str) -> None:
         per_place = isinstance(old, VirtualArray) and dim in old.dimension_names and is_per_band(name, old, dim)
         if per_place or name not in new.attributes:
             continue
+        if name == VIRTUAL_LEVELS and _are_alike(old, new):
+            continue
         if json_value(new.attributes[name]) != json_value(value):
             raise UnrepresentableError(f"attribute {name!r} is another one now; merge again", field=path or "/")
+
+
+def _are_alike(old: Node, new: Node) -> bool:
+    """Return whether two groups list the same computed levels, whatever their lengths."""
+    pairs = [virtual_levels_of(each.attributes) for each in (old, new)]
+    same_count = len(pairs[0]) == len(pairs[1])
+    return same_count and all(a.is_kind_of(b) for a, b in zip(*pairs, strict=True))

@@ -216,6 +216,33 @@ class VirtualLevel:
             raise MalformedError(f"the level {self.name!r} is computed from itself", field="source")
         check_method(self.method)
 
+    def stacked(self, count: int) -> "VirtualLevel":
+        """Return the level of this many arrays along a new first axis."""
+        return replace(
+            self,
+            factors=(1, *self.factors),
+            shape=(count, *self.shape),
+            chunks=(1, *self.chunks),
+        )
+
+    def joined(self, axis: int, before: int, after: int) -> "VirtualLevel":
+        """Return the level of a source whose length along an axis has changed.
+
+        The length is rounded as it was: a header chooses between down and up.
+        """
+        factor = self.factors[axis]
+        is_down = self.shape[axis] == max(1, before // factor)
+        length = max(1, after // factor) if is_down else -(-after // factor)
+        shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
+        return replace(self, shape=shape)
+
+    def is_kind_of(self, other: "VirtualLevel") -> bool:
+        """Return whether two levels are made alike, whatever the lengths of arrays."""
+        keys = ("name", "source", "variable", "method")
+        axes = min(len(self.factors), len(other.factors))
+        is_same = self.factors[-axes:] == other.factors[-axes:]
+        return is_same and all(getattr(self, key) == getattr(other, key) for key in keys)
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that stands for this level in the attribute."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

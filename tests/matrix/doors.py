@@ -41,7 +41,7 @@ PLAIN = ("pixels", "dims", "place", "nodata")
 FORMS = ("json", "parquet", "icechunk")
 
 OPEN = [
-    *(Door(form, doors_open.by_form(form)) for form in FORMS),
+    *(Door(form, doors_open.by_form(form), ALL) for form in FORMS),
     Door("in place", doors_open.in_place, ("pixels", "dims", "levels")),
     Door("source", doors_open.by_source),
     Door("decoded", doors_open.decoded, VALUES, doors_open.expected_decoded),
@@ -54,17 +54,17 @@ OPEN = [
     Door("serve", doors_open.serve, (*PLAIN, "levels"), doors_open.expected_served),
 ]
 COMBINE = [
-    Door("merge, new axis", doors_combine.merge_new, expect=doors_combine.expected_new),
-    Door("merge, old axis", doors_combine.merge_old, expect=doors_combine.expected_old),
+    Door("merge, new axis", doors_combine.merge_new, ALL, doors_combine.expected_new),
+    Door("merge, old axis", doors_combine.merge_old, ALL, doors_combine.expected_old),
     Door("cube", doors_combine.cube, expect=doors_combine.expected_cube),
     Door(
         "cube --append", doors_combine.cube_append, expect=doors_combine.expected_cube
     ),
     *(
-        Door(f"{a} to {b}", doors_combine.convert(a, b))
+        Door(f"{a} to {b}", doors_combine.convert(a, b), ALL)
         for a, b in permutations(FORMS, 2)
     ),
-    Door("refresh", doors_open.refresh, expect=lambda case: case.views[1]),
+    Door("refresh", doors_open.refresh, ALL, lambda case: case.views[1]),
 ]
 META = ("dims", "place", "steps", "nodata", "names")
 ITEM = ("place", "nodata", "names")

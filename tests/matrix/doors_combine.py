@@ -6,7 +6,7 @@ import jnrrdz
 import numpy as np
 import xarray as xr
 from jnrrdz import CubeOptions
-from tests.matrix.doors_open import STORED
+from tests.matrix.doors_open import STORED, opened
 from tests.matrix.view import of_dataset
 
 TIME = r"(\d{8})"
@@ -16,9 +16,9 @@ CUBE = "data"
 """The variable of a cube, whatever that of the files is."""
 
 
-def opened(path, case, name=None):
+def opened_cube(path):
     with xr.open_dataset(path, **STORED) as dataset:
-        return of_dataset(dataset, name or case.row.variable)
+        return of_dataset(dataset, CUBE)
 
 
 def both(case):
@@ -55,7 +55,7 @@ def expected_old(case):
 def cube(case):
     out = case.output("cube.json")
     jnrrdz.cube(both(case), out, CubeOptions(time_from=TIME))
-    return opened(out, case, CUBE)
+    return opened_cube(out)
 
 
 def cube_append(case):
@@ -63,7 +63,7 @@ def cube_append(case):
     first, second = both(case)
     jnrrdz.cube([first], out, CubeOptions(time_from=TIME))
     jnrrdz.cube([second], out, CubeOptions(time_from=TIME, append=True))
-    return opened(out, case, CUBE)
+    return opened_cube(out)
 
 
 def expected_cube(case):

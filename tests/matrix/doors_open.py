@@ -21,15 +21,20 @@ STORED = {"mask_and_scale": False, "decode_times": False}
 """Opens the numbers that are stored."""
 
 
+def opened(manifest, case):
+    """Return the view of a manifest, opened by its name alone, with its levels."""
+    with xr.open_dataset(manifest, **STORED) as dataset:
+        view = of_dataset(dataset, case.row.variable)
+    if not case.row.levels:
+        return view
+    group = jnrrdz.open_group(manifest)
+    levels = (group[path][...] for path in case.array_paths[1:])
+    return replace(view, levels=tuple(levels))
+
+
 def by_form(form):
-    """Return a door: index to a form, and open the manifest by its name alone."""
-
-    def door(case):
-        manifest = case.index(form)
-        with xr.open_dataset(manifest, **STORED) as dataset:
-            return of_dataset(dataset, case.row.variable)
-
-    return door
+    """Return a door: index to a form, and open the manifest."""
+    return lambda case: opened(case.index(form), case)
 
 
 def in_place(case):
@@ -148,8 +153,7 @@ def refresh(case):
     jnrrdz.index(source, manifest, codecs=case.codecs, **case.row.options)
     case.rewrite(source)
     assert jnrrdz.refresh(manifest).changed
-    with xr.open_dataset(manifest, **STORED) as dataset:
-        return of_dataset(dataset, case.row.variable)
+    return opened(manifest, case)
 
 
 def run_info(case, *options):

@@ -82,7 +82,9 @@ class View:
     def joined(self, other, axis=0):
         """Return this view and another one behind it along an axis."""
         pixels = np.concatenate([self.pixels, other.pixels], axis)
-        return replace(self, pixels=pixels, levels=())
+        pairs = zip(self.levels, other.levels, strict=True)
+        levels = tuple(np.concatenate(pair, axis) for pair in pairs)
+        return replace(self, pixels=pixels, levels=levels)
 
 
 def of_bands(numbers, axes):

@@ -2,9 +2,4 @@
 
 from tests.matrix.outcomes import Wrong
 
-# fmt: off
-KNOWN_WRONG = [
-    Wrong("merge.*", "JNRRD virtual levels",
-          "merge keeps the shapes of virtual levels of single sources"),
-]
-# fmt: on
+KNOWN_WRONG: list[Wrong] = []
