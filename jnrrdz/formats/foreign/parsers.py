@@ -21,6 +21,7 @@ import numpy as np
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.xml_tree import MAX_BYTES, parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.formats.foreign.fits_cards import CARD, check_headers
 from jnrrdz.formats.foreign.groups import Conversion, converted
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
@@ -49,6 +50,12 @@ class Reader:
 
     read_range: ReadAhead
     failure: JnrrdzError | None = None
+    blanked: frozenset[int] = frozenset()
+    """Offsets of cards of FITS that a parser must not see: it reads blanks there."""
+
+    stop: int | None = None
+    """Where a parser sees the source end, where that is not its own end."""
+
     _place: int = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -61,15 +68,27 @@ class Reader:
     def span(self, start: int, stop: int) -> bytes:
         """Return the bytes of a span."""
         try:
-            return self.read_range(start, max(start, stop))
+            data = self.read_range(start, max(start, min(stop, self.size)))
         except JnrrdzError as error:
             self.failure = error  # HDF5 may say no more than that it cannot read
             raise
+        return self._with_blanks(data, start) if self.blanked else data
+
+    def _with_blanks(self, data: bytes, start: int) -> bytes:
+        """Return bytes of the source with blanks in place of cards."""
+        changed = bytearray(data)
+        stop = start + len(data)
+        for offset in self.blanked:
+            first, last = max(offset, start), min(offset + CARD, stop)
+            if first < last:
+                changed[first - start : last - start] = b" " * (last - first)
+        return bytes(changed)
 
     @property
     def size(self) -> int:
-        """The source's size."""
-        return self.read_range.size
+        """The source's size, as far as a parser sees it."""
+        size = self.read_range.size
+        return size if self.stop is None else min(self.stop, size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         """Go to a place."""
@@ -232,6 +251,8 @@ def scan_fits(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
         from astropy.io import fits  # noqa: PLC0415  may not be installed
         from virtualizarr.parsers import FITSParser  # noqa: PLC0415  the same
 
+        headers = check_headers(reader.span, reader.size)
+        reader.blanked, reader.stop = frozenset(headers.blanked), headers.stop
         store = Store(reader)
         with fits.open(reader, lazy_load_hdus=False, do_not_scale_image_data=True) as hdus:
             for number, hdu in enumerate(hdus):
@@ -241,6 +262,8 @@ def scan_fits(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
         reader.seek(0)
         found = _group_of(FITSParser(skip_variables=tables), store)
     conversion = _Fits({SOURCE: url})
+    for offset, reason in headers.blanked.items():
+        conversion.leave_out(f"card at byte {offset}", reason)
     for name in tables:
         conversion.leave_out(name, "a table")
     return converted(found, conversion)
