@@ -153,9 +153,9 @@ SHARES = {
     "WeTransfer": "https://we.tl/t-SECRET",
     "Mega": "https://mega.nz/file/SECRET#SECRET",
     "Telegram": "https://api.telegram.org/file/bot1:SECRET/a.tif",
-    "Nextcloud": "https://cloud.h.org/s/SECRETsecret123/download",
-    "Nextcloud without rewriting": "https://cloud.h.org/index.php/s/SECRETsecret123",
-    "Nextcloud file": "https://cloud.h.org/s/SECRETsecret123/download?path=%2F&files=a.tif",
+    "Nextcloud": "https://cloud.h.org/s/SECRETsecretx1y2/download",
+    "Nextcloud without rewriting": "https://cloud.h.org/index.php/s/SECRETsecretx1y2",
+    "Nextcloud file": "https://cloud.h.org/s/SECRETsecretx1y2/download?path=%2F&files=a.tif",
     "Nextcloud DAV": "https://cloud.h.org/public.php/dav/files/SECRET/a.tif",
     "Oracle": "https://objectstorage.eu-zurich-1.oraclecloud.com/p/SECRET-x_1/n/ns/b/images/o/d/a.tif",
     "Oracle, a host for each namespace": "https://ns.objectstorage.eu-zurich-1.oci.customer-oci.com/p/SECRET/n/ns/b/images/o/a.tif",
@@ -248,7 +248,7 @@ def test_no_error_says_a_credential(case):
         ]
     for error in errors:
         assert "SECRET" not in str(error)
-        assert "secret123" not in str(error)
+        assert "secretx1y2" not in str(error)
         assert "://" in str(error)
     assert "gone" in str(errors[0])
     assert redacted(str(errors[0])) == str(errors[0])
