@@ -49,7 +49,10 @@ def in_place(case):
 
 
 def by_source(case):
-    options = {"codecs": case.codecs, **case.row.options, **STORED}
+    # references are opened as they are: nothing is scanned
+    is_scanned = "references" not in case.row.traits
+    choices = {"codecs": case.codecs} if is_scanned else {}
+    options = {**choices, **case.row.options, **STORED}
     with xr.open_dataset(case.sources[0], engine="jnrrdz", **options) as dataset:
         return of_dataset(dataset, case.row.variable)
 
