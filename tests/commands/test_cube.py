@@ -144,7 +144,9 @@ def test_the_metadata_tell_the_time(tmp_path):
     np.testing.assert_array_equal(found["time"], expected)
     np.testing.assert_array_equal(found["data"][:, 0, 0, 0], [1, 3])
     write(tmp_path / "none.tif", np.full((128, 128), 1, "u2"), 10)
-    with pytest.raises(UnrepresentableError, match=r"no time; --time-from REGEX reads names") as refused:
+    with pytest.raises(
+        UnrepresentableError, match=r"no time at which it was taken; --time-from REGEX reads names"
+    ) as refused:
         cube([str(tmp_path / "none.tif")], tmp_path / "d.json")
     assert "none.tif" in str(refused.value)
     with pytest.raises(UnrepresentableError, match=r"--time-from .* finds nothing in its name"):
