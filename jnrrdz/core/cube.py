@@ -306,7 +306,8 @@ def _differences(one: _Kind, other: _Kind) -> list[str]:
         ("", one.template.dtype.name, other.template.dtype.name),
         ("chunks of ", _sides(one.chunk), _sides(other.chunk)),
         ("bands in a chunk: ", one.block, other.block),
-        ("nodata ", one.template.fill_value, other.template.fill_value),
+        ("nodata ", _nodata(one), _nodata(other)),
+        ("bands of a chunk: ", _bands_of_chunk(one), _bands_of_chunk(other)),
         ("", _names_of(one), _names_of(other)),
     ):
         if str(mine) != str(theirs):
@@ -320,6 +321,15 @@ def _differences(one: _Kind, other: _Kind) -> list[str]:
                 if left.get(name) != right.get(name)
             ]
     return found
+
+
+def _nodata(kind: _Kind) -> Any:
+    return kind.attributes.get("_FillValue", f"none (missing chunks are {kind.template.fill_value})")
+
+
+def _bands_of_chunk(kind: _Kind) -> str:
+    """Return the names of the bands that chunks hold together, empty where each chunk has one."""
+    return ", ".join(kind.parts[0].bands) if kind.block > 1 else ""
 
 
 def _sides(chunk: Sequence[int]) -> str:

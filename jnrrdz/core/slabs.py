@@ -25,6 +25,12 @@ NEAR = 16
 WIDE = 4
 """Targets that a row may have before it is cut."""
 
+WHOLE = 16 << 20
+"""Bytes up to which an axis stays whole rather than end in a short slab: another file can follow it."""
+
+LEAST = 16 << 10
+"""Bytes of a slab that is worth a request of its own: a divisor that makes such slabs is taken, however small."""
+
 MOST = 1 << 22
 """Slabs of an array, before they become larger than their target."""
 
@@ -119,21 +125,34 @@ def _cut(shape: tuple[int, ...], itemsize: int, target: int, piece: int) -> Slab
             continue
         wish = max(1, target // (inner * itemsize))
         is_parted = piece % (inner * size) != 0
-        return Slabs(shape, axis, step_along(size, wish, piece=piece // inner if is_parted else 0))
+        step = step_along(size, wish, piece=piece // inner if is_parted else 0, unit=inner * itemsize)
+        return Slabs(shape, axis, step)
     return Slabs(shape, 0, shape[0] if shape else 1)
 
 
-def step_along(size: int, wish: int, *, piece: int = 0) -> int:
+def _joinable(size: int, nbytes: int, step: int) -> int:
+    """Return a step after which another file can follow, else the given one, which leaves a short slab."""
+    even = next(each for each in range(step, 0, -1) if size % each == 0)
+    if even * nbytes >= LEAST:
+        return even
+    return size if size * nbytes <= WHOLE else step
+
+
+def step_along(size: int, wish: int, *, piece: int = 0, unit: int = 0) -> int:
     """Return how many places of an axis a slab takes: about `wish`, a divisor of the axis where one is near.
 
     Where the axis is stored in pieces of so many places, the step always divides a piece.
+    `unit` is the number of bytes of one place: with it, a smaller divisor or the whole axis
+    is taken rather than a step that leaves a short slab, as long as slabs have a fair size.
     """
     length = piece or size
     wish = max(1, min(wish, length))
     even = _divisor_near(length, wish)
     if even is not None:
         return even
-    return _divisor_above(length, wish) if piece else wish
+    if piece:
+        return _divisor_above(length, wish)
+    return _joinable(length, unit, wish) if unit else wish
 
 
 def _divisor_near(length: int, wish: int) -> int | None:

@@ -163,3 +163,15 @@ def test_levels_of_compressors_are_for_writers():
     chains = [[CodecSpec("bytes"), CodecSpec("gzip", {"level": level})] for level in (1, 9)]
     assert decoding(chains[0]) == decoding(chains[1])
     assert decoding([CodecSpec("bytes", {"endian": "big"})]) != decoding([CodecSpec("bytes", {"endian": "little"})])
+
+
+@pytest.mark.parametrize("nodata", [(0, None), (0, 255)])
+def test_dates_of_other_nodata_are_groups_whose_reason_is_nodata(tmp_path, nodata):
+    for day, value in enumerate(nodata, start=1):
+        write(tmp_path / f"a_2024060{day}.tif", noise(day, dtype="u1"), 10, nodata=value)
+    files = sorted(map(str, tmp_path.glob("*.tif")))
+    with pytest.warns(UserWarning, match="what looks like one grid is in 2 groups"):
+        made = jnrrdz.cube(files, tmp_path / "c.json", **WHEN)
+    assert made.grids[1].split_from == made.grids[0].name
+    assert "nodata" in made.grids[1].reason
+    assert "corner" not in made.grids[1].reason

@@ -84,3 +84,13 @@ def test_shapes_of_archives(shape, itemsize, target, chunks):
 @pytest.mark.parametrize("shape", [(1 << 50,), (1 << 42, 33), (1 << 40, 1, 1023)])
 def test_large_arrays_have_larger_slabs(shape):
     assert cut(shape, 8, 1 << 18).count <= MOST
+
+
+def test_a_step_after_which_another_file_can_follow_is_preferred_to_a_short_slab():
+    months = cut((31, 80, 80), 4, 1 << 19)  # 25.6 kB a day, 20 days are near the target
+    assert months.chunks == (1, 80, 80)
+    strip = cut((2003, 1009), 2, 1 << 19)  # rows of 2 kB are no chunks
+    assert strip.chunks == (2003, 1009)
+    prime = cut((2_097_169,), 8, 1 << 19)  # above 16 MB as a whole
+    assert prime.count < 64
+    assert prime.short
