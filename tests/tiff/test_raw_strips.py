@@ -122,3 +122,21 @@ def test_a_divisor_near_the_target_is_read_by_zarr_alone(tmp_path):
     array = jnrrdz.scan(path, codecs="standard").children["data"]
     assert [codec.name for codec in array.codecs] == ["bytes"]
     np.testing.assert_array_equal(jnrrdz.open_group(path)["data"][...], pixels)
+
+
+def test_a_large_strip_without_all_of_its_bytes_is_not_cut(tmp_path):
+    """Parts of it would be beyond the end of the file."""
+    pixels = np.zeros((2053, 3000), np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=2053)
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+") as file:
+        file.pages.first.tags["StripByteCounts"].overwrite(4000)
+    data = (tmp_path / "a.tif").read_bytes()
+    with tifffile.TiffFile(tmp_path / "a.tif") as file:
+        (start,) = file.pages.first.dataoffsets
+    (tmp_path / "a.tif").write_bytes(data[: start + 4000])
+    try:
+        group = jnrrdz.scan(tmp_path / "a.tif")
+    except jnrrdz.JnrrdzError:
+        return
+    for _, array in group.arrays():
+        assert (array.refs.offset + array.refs.length <= start + 4000).all()

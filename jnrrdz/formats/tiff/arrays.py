@@ -195,7 +195,7 @@ def _raw_chunks(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
     times = min(MERGED_BYTES // max(strip, 1), strips)
     if is_whole and times > 1:
         height = step_along(image.length, rows * times)
-    elif strip > WHOLE_BYTES:
+    elif strip > WHOLE_BYTES and _hold_their_rows(image, ranges):
         height = step_along(image.length, wish) if is_whole else step_along(rows, wish, piece=rows)
     else:
         return rows, ranges
@@ -204,6 +204,13 @@ def _raw_chunks(image: TiffImage, ranges: Segments) -> tuple[int, Segments]:
     starts = np.where(ranges.missing, 0, ranges.offsets).reshape(-1, strips)[:, tops // rows]
     offsets = np.where(starts > 0, starts + tops % rows * image.row_bytes, 0).ravel()
     return height, Segments(offsets, np.tile(nbytes, len(starts)), offsets == 0)
+
+
+def _hold_their_rows(image: TiffImage, ranges: Segments) -> bool:
+    """Whether each strip that is there has the bytes of all of its rows."""
+    lengths = ranges.lengths.reshape(-1, image.grid[1])
+    missing = ranges.missing.reshape(lengths.shape)
+    return bool((missing | (lengths >= strip_bytes(image))).all())
 
 
 def _is_raw(image: TiffImage) -> bool:
