@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from jnrrdz.batches.item import Found, exists, is_since, moment, source_path
+from jnrrdz.batches.names import MOST_NAMES, MOST_RESOLVED, NameCount
 from jnrrdz.batches.stac import LARGEST, LINES, Assets, Reader, found_in_lines, found_in_rows, named_by
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -114,23 +115,29 @@ def within(text: str) -> Within:
     return Within(root, start, re.compile(glob_translate(rest)), deep="/" in rest or "**" in rest)
 
 
-def listed(wanted: Within, storage_options: Options = None) -> Iterator[Found]:
-    """Yield the files asked for, in the order of their names within each folder."""
+def listed(wanted: Within, storage_options: Options = None, names: NameCount | None = None) -> Iterator[Found]:
+    """Yield the files asked for, in the order of their names within each folder.
+
+    `names` counts all that are looked at.
+    """
+    counted = NameCount() if names is None else names
     path = urls.local_path(wanted.folder)
     if path is not None:
-        yield from _local(wanted, path)
+        yield from _local(wanted, path, counted)
         return
     with faults.translate_errors(wanted.folder, "opening"):
         fs, root = filesystems.opened(wanted.folder, storage_options)
     if has_pages(fs):
         delimiter = "" if wanted.deep else "/"
         for page in pages_of(fs, root, wanted.folder, start=wanted.start, delimiter=delimiter):
+            counted.add(wanted.folder, len(page))
             yield from _files(wanted, page)
         return
     root = root.rstrip("/")
     waiting = [root]
     while waiting:
         entries = sorted(entries_of(fs, waiting.pop(), wanted.folder), key=lambda entry: str(entry["name"]))
+        counted.add(wanted.folder, len(entries))
         folders = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
         waiting += reversed([name for name in folders if _may_hold(wanted, name[len(root) + 1 :] + "/")])
         yield from _files(wanted, ((str(entry["name"])[len(root) + 1 :], entry) for entry in entries))
@@ -170,7 +177,7 @@ def _whole_part(path: str, *, is_folder: bool) -> str | None:
     return None if number is None else "/".join(parts[:number])
 
 
-def _local(wanted: Within, root: str) -> Iterator[Found]:
+def _local(wanted: Within, root: str, names: NameCount) -> Iterator[Found]:
     """Yield the files below a directory; links to directories are not followed."""
     if not os.path.isdir(root):  # noqa: PTH112  the path is literal
         raise JnrrdzError("no such directory", url=wanted.folder)
@@ -180,6 +187,7 @@ def _local(wanted: Within, root: str) -> Iterator[Found]:
         folder = os.path.join(root, below)  # noqa: PTH118  the same
         with faults.translate_errors(f"{wanted.folder}/{below}", "listing"), os.scandir(folder) as entries:
             kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
+        names.add(wanted.folder, len(kinds))
         folders = []
         for name, is_folder, is_file in kinds:
             path, place = below + name, os.path.join(folder, name)  # noqa: PTH118  the same
@@ -308,7 +316,8 @@ def resolve(names: Iterable[str], wanted: Wanted, options: "OptionsOf", *, may_b
     `options` gives fsspec's options for a URL.  A list may be a local file or stdin.  Nothing at all is an error,
     unless it `may_be_empty`: what is not there now may be there later.
     """
-    finder = _Finder(wanted, options, may_be_empty=may_be_empty)
+    count = NameCount(MOST_RESOLVED)
+    finder = _Finder(wanted, options, may_be_empty=may_be_empty, names=count)
     found = {each.url: each for name in names for each in finder.one(name)}
     if not found and not may_be_empty:
         raise JnrrdzError("names nothing", url=" ".join(names) or "the list")
@@ -387,6 +396,9 @@ class Selection:
     shard: tuple[int, int] | None = None
     """Which part of how many, from 1: the sources whose URL's hash falls into it."""
 
+    max_names: int = MOST_NAMES
+    """How many names of listings, lists and STAC documents are looked at before the batch is refused."""
+
     __repr__ = record_repr
 
     def __post_init__(self) -> None:
@@ -435,7 +447,13 @@ class Selection:
 
     def _all(self, options: OptionsOf, allow: Sequence[str], passed_over: Counter[str]) -> Iterator[Found]:
         finder = _Finder(
-            Wanted.IMAGES, options, allow, Assets(self.assets), bool(self.include), passed_over=passed_over
+            Wanted.IMAGES,
+            options,
+            allow,
+            Assets(self.assets),
+            bool(self.include),
+            passed_over=passed_over,
+            names=NameCount(self.max_names, "narrow the pattern or the search, or raise --max-names"),
         )
         for source in self.sources:
             yield from finder.one(source)
@@ -471,6 +489,8 @@ class _Finder:
     """Those that were read."""
     passed_over: Counter[str] = field(default_factory=Counter)
     """How many files of folders were not taken, by their ending."""
+    names: NameCount = field(default_factory=NameCount)
+    """How many names were looked at."""
 
     def of_list(self, name: str, by: str = "") -> Iterator[Found]:
         """Yield what the lines of a list stand for, once; one from afar names only what is afar."""
@@ -483,6 +503,7 @@ class _Finder:
         if by and len(self.lists) > MOST_LISTS:
             raise UnsupportedError(f"more than {MOST_LISTS} lists in lists", url=name)
         for source in lines(name, self.options(name), guard_of(name, by, self.allow)):
+            self.names.add(name)
             if is_here:
                 yield from self.one(source)
             elif kind_of(source, stac=True) is Kind.SOURCE:
@@ -499,7 +520,7 @@ class _Finder:
         if kind is Kind.LIST:
             yield from self.of_list(source.removeprefix("@"), by)
         elif kind is Kind.PATTERN:
-            found = listed(within(source), self.options(source))
+            found = listed(within(source), self.options(source), self.names)
             first = next(found, None)
             if first is not None:
                 yield from chain([first], found)
@@ -524,7 +545,7 @@ class _Finder:
         takes = _TAKEN[self.wanted]
         counts: Counter[Held] = Counter()
         later: list[Found] = []
-        for each in listed(within(source), self.options(source)):
+        for each in listed(within(source), self.options(source), self.names):
             held = Held.IMAGE if self.any_file else _held(each)
             counts[held] += 1
             if held in takes:
@@ -574,11 +595,14 @@ class _Finder:
         """Yield the sources that a STAC document, or a table of items, names."""
         assets = self.assets or Assets()
         if kind is Kind.TABLE:
-            yield from found_in_rows(url, assets, self.options(url), guard_of(url, by, self.allow))
+            sources = found_in_rows(url, assets, self.options(url), guard_of(url, by, self.allow))
         elif source_path(url).lower().endswith(LINES):
-            yield from found_in_lines(url, assets, self.options(url), guard_of(url, by, self.allow))
+            sources = found_in_lines(url, assets, self.options(url), guard_of(url, by, self.allow))
         else:
-            yield from Reader(assets, self.options(url), self.allow).found(url, by)
+            sources = Reader(assets, self.options(url), self.allow, names=self.names).found(url, by)
+        for source in sources:
+            self.names.add(url)
+            yield source
 
 
 def _fits(found: Found, patterns: Sequence[re.Pattern[str]]) -> bool:

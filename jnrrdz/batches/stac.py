@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from jnrrdz.batches.item import Found
+from jnrrdz.batches.names import NameCount, PageCount
 from jnrrdz.batches.stac_bands import BANDS, bands_of
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
@@ -146,6 +147,8 @@ class Reader:
     storage_options: Mapping[str, Any] | None = None
     allow: Sequence[str] = ()
     seen: set[int] = field(default_factory=set)
+    names: NameCount = field(default_factory=NameCount)
+    pages: PageCount = field(default_factory=PageCount)
 
     def found(self, url: str, by: str = "") -> Iterator[Found]:
         """Yield the sources that a document and those that it links to name; `by` is the document that names it.
@@ -159,8 +162,13 @@ class Reader:
                 continue
             self.seen.add(hash(here))
             document = self._read(here, guard)
-            yield from self._items(document, here)
+            digest = None
+            for found in self._items(document, here):
+                digest = hash((digest, found.url))
+                yield found
+            self.pages.add(here, digest)
             links = [check_named(here, link, self.allow) for link in _links(document, here)]
+            self.names.add(here, len(links))
             waiting += [(link, guard_of(link, here, self.allow)) for link in reversed(links)]
 
     def _items(self, document: Json, here: str) -> Iterator[Found]:

@@ -187,6 +187,14 @@ Examples:
 @click.option("--skip-mismatched", is_flag=True, help="As for merge.")
 @click.option("--since", metavar="TIME", help="Take only what was modified since then.")
 @click.option("--shard", type=Shard(), help="Take the part I of N, by the hash of each URL.")
+@click.option(
+    "--max-names",
+    type=click.IntRange(1),
+    metavar="N",
+    default=10_000_000,
+    show_default=True,
+    help="Names of listings, lists and STAC documents to look at.",
+)
 @click.option("-j", "--jobs", type=click.IntRange(1, 4096), default=64, show_default=True, help="Sources at once.")
 @click.option(
     "--processes",

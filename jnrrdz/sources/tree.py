@@ -26,6 +26,9 @@ type Page = tuple[list[str], list[int], list[Mark]]
 PER_REQUEST = 1000
 """Objects in one page of an S3 listing."""
 
+LONGEST_PAGE = 600.0
+"""Seconds for a page of a listing: a store may answer with empty pages for ever."""
+
 _TOGETHER = 256
 
 
@@ -227,7 +230,7 @@ def pages_of(
     is_first = True
     while True:
         with faults.translate_errors(url, "listing", fs):
-            page = sync(filesystems.loop(), next_page)
+            page = sync(filesystems.loop(), next_page, timeout=LONGEST_PAGE)
         if page or is_first:
             yield page
         is_first = False
