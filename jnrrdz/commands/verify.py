@@ -264,8 +264,9 @@ def states(  # noqa: PLR0913  which sources, and how they are asked
         try:
             opened = pool.opened(url)
             opened.check()
-            if times and opened.touched is not None:
-                return Finding("drift", url, opened.touched.message)
+            drift = opened.touched or opened.rewritten
+            if times and drift is not None:
+                return Finding("drift", url, drift.message)
         except JnrrdzError as error:
             return Finding(kind_of(error, "source"), url, error.at(url=url).message)
         else:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,6 +41,7 @@ from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
 from jnrrdz.manifests.written_refs import MISSING, Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
+from jnrrdz.sources.local import written_at
 from jnrrdz.sources.url import file_url
 from jnrrdz.sources.url import local_path as path_of
 
@@ -529,7 +531,15 @@ class Version:
         called = {path: record.url for record in records if (path := path_of(record.url)) is not None}
         sources = tuple(called.get(path, path) if (path := path_of(url)) is not None else url for url in urls)
         arrays: dict[str, ColumnarRefs] = {path: found.build(sources) for path, found in columns.items()}
-        return Manifest(self.url, documents, arrays, records, "icechunk", (self._chunks, self.options))
+        own_chunks = (self._chunks, self.options)
+        return Manifest(self.url, documents, arrays, records, "icechunk", own_chunks, self._written())
+
+    def _written(self) -> int:
+        """Return when the snapshot was written to a disk, 0 for one elsewhere."""
+        if not is_local(self.repository):
+            return 0
+        snapshot = Path(local_path(self.repository), "snapshots", self.session.snapshot_id)
+        return written_at(snapshot.stat()) if snapshot.is_file() else 0
 
     def root_document(self) -> bytes | None:
         """Return the root's `zarr.json`, None where the version holds nothing."""

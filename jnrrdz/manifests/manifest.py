@@ -30,6 +30,7 @@ from jnrrdz.records import record
 from jnrrdz.redact import bare, hidden, record_repr
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.url import below, local_path, without_query
 
 FORMATS = ("json", "parquet", "icechunk")
@@ -68,6 +69,9 @@ class Manifest:
     """The format of what was loaded: `json`, `parquet` or `icechunk`."""
     own_chunks: tuple[str, Options] | None = field(default=None, repr=False)
     """The folder of chunks that the manifest itself holds (Icechunk's native ones), and fsspec's options for it."""
+
+    written: int = field(default=0, repr=False, compare=False)
+    """When the file of a local manifest was written, in nanoseconds since 1970; 0 where that is not known."""
 
     __repr__ = record_repr
 
@@ -243,12 +247,18 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
                 documents, arrays = read_json(source, templates)
                 sources = documents.sources()
             documents, arrays = _in_a_group(documents, arrays)
-            manifest = Manifest(url, documents, arrays, sources, "parquet" if is_parquet else "json")
+            form = "parquet" if is_parquet else "json"
+            manifest = Manifest(url, documents, arrays, sources, form, written=_written(source))
         except JnrrdzError as error:
             raise error.at(url=url) from error.__cause__
     if (seen.etag, seen.version, seen.modified) == (None, None, None):
         return manifest
     return _keep(state, manifest)
+
+
+def _written(source: ByteSource) -> int:
+    """Return when a local manifest was written, 0 where that is not known."""
+    return source.written_at if isinstance(source, LocalSource) else 0
 
 
 def _table(url: str, documents: Documents, layout: Any, options: Options) -> Sequence[SourceRecord]:

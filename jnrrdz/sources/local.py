@@ -8,12 +8,15 @@ allows it: the source that was opened first is closed for another, and opens its
 import os
 import stat
 import threading
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
-from jnrrdz.errors import DriftError, UnsupportedError
+from jnrrdz.errors import DriftError, DriftWarning, UnsupportedError
+from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import faults
 from jnrrdz.sources.base import Span, Validators, modified_text
@@ -28,6 +31,7 @@ class LocalSource:
         self._lock = threading.Lock()
         self._open_file: _OpenFile | None = None
         self._validators: Validators | None = None
+        self._status: Status | None = None
         with faults.translate_errors(url, "opening"):
             self._open_file = self._reopen()
         _close_oldest(self)
@@ -51,6 +55,19 @@ class LocalSource:
     def known(self) -> Validators:
         """The same: the open file tells."""
         return self.validators
+
+    @property
+    def status_time(self) -> int:
+        """Nanoseconds since 1970 of the last change of the file or its status (ctime).
+
+        0 where the system has no such time.
+        """
+        return self._file().status.time
+
+    @property
+    def written_at(self) -> int:
+        """Nanoseconds since 1970 at which the file was written here, 0 where that is not known."""
+        return written_at(os.fstat(self._file().descriptor))
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, shorter only at the file's end."""
@@ -89,10 +106,18 @@ class LocalSource:
         if self._validators is not None and self._validators != opened.validators:
             raise DriftError(f"was {self._validators}, is {opened.validators}; scan it again")
         self._validators = opened.validators
+        if self._status is not None:
+            warn_of_rewriting(self._url, self._status, opened.status)
+        self._status = opened.status
         return opened
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_url": self._url, "_path": self._path, "_validators": self._validators}
+        return {
+            "_url": self._url,
+            "_path": self._path,
+            "_validators": self._validators,
+            "_status": self._status,
+        }
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
@@ -149,6 +174,58 @@ def read_at(descriptor: int, count: int, start: int) -> bytes:
         return os.read(descriptor, count)
 
 
+class Status(NamedTuple):
+    """The time when a file's status changed, and the members of the status that may explain it."""
+
+    time: int
+    """Nanoseconds since 1970; 0 on Windows, where `st_ctime` is the time of creation."""
+    mode: int
+    links: int
+    owner: int
+    group: int
+
+
+def status_of(state: os.stat_result) -> Status:
+    """Return a file's status."""
+    time = 0 if os.name == "nt" else state.st_ctime_ns
+    return Status(time, state.st_mode, state.st_nlink, state.st_uid, state.st_gid)
+
+
+SETTLED = 10 * 10**9
+"""Nanoseconds in which a file is written and moved into place."""
+
+MARGIN = 10**9
+"""Nanoseconds after a manifest in which its sources may be moved or copied with it."""
+
+
+def written_at(state: os.stat_result) -> int:
+    """Return when a file was written, in nanoseconds since 1970; 0 where it came later.
+
+    A copy that keeps the time of modification has a newer status.  Other files that were
+    copied with it have one too, and nothing shows what was written to them before.
+    """
+    changed = status_of(state).time
+    is_copy = changed - state.st_mtime_ns > SETTLED
+    return 0 if is_copy else changed
+
+
+def warn_of_rewriting(url: str, before: Status, now: Status) -> None:
+    """Warn of a status that is newer though nothing in it is different.
+
+    Writing sets this time, and no program can put it back as it can the time of
+    modification.  Other permissions, owners or links explain it.
+    """
+    if before.time == now.time or before[1:] != now[1:]:
+        return
+    warnings.warn(
+        f"{printable(url)}: its status changed since it was opened, at "
+        f"{modified_text(now.time)}, and its size and time of modification are the "
+        "same: it was renamed, or written to and its time put back",
+        DriftWarning,
+        stacklevel=2,
+    )
+
+
 class _OpenFile:
     """A descriptor that closes itself when the last reader has let go of it."""
 
@@ -163,6 +240,7 @@ class _OpenFile:
         self.descriptor = os.open(path, READING)
         state = os.fstat(self.descriptor)
         self.validators = Validators(size=state.st_size, modified=modified_at(state))
+        self.status = status_of(state)
         self._state = state.st_size, state.st_mtime_ns
 
     def read(self, start: int, stop: int) -> bytes:
@@ -182,6 +260,10 @@ class _OpenFile:
         state = os.fstat(self.descriptor)
         if (state.st_size, state.st_mtime_ns) != self._state:
             raise DriftError("was written to since it was opened; open it again", url=self.path)
+        if state.st_ctime_ns != self.status.time and self.status.time:
+            now = status_of(state)
+            before, self.status = self.status, now
+            warn_of_rewriting(self.path, before, now)
 
     def __del__(self) -> None:
         if self.descriptor >= 0:

@@ -35,8 +35,16 @@ from jnrrdz.formats.n5.attributes import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.redact import printable
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import ByteSource, ObjectState, Span, is_absent, since_listed, since_scanned
-from jnrrdz.sources.local import modified_at
+from jnrrdz.sources.base import (
+    ByteSource,
+    ObjectState,
+    Span,
+    is_absent,
+    modified_text,
+    since_listed,
+    since_scanned,
+)
+from jnrrdz.sources.local import MARGIN, LocalSource, modified_at
 from jnrrdz.sources.url import local_path
 
 type Opener = Callable[..., ByteSource]
@@ -70,6 +78,8 @@ class Opened:
     checked: bool = False
     touched: DriftError | None = None
     """What was found of a local file that has its size, but another time of modification than recorded."""
+    rewritten: DriftError | None = None
+    """What shows that a local file was written after the manifest, though its size and time are those recorded."""
     confirmed: ObjectState | None = None
     """What it was found to be as one of many objects, whose states stand beside their references."""
 
@@ -87,6 +97,24 @@ class Opened:
             self.touched = drift
         self.checked = True
 
+    def check_status(self, written: int) -> None:
+        """Look whether a local file's status is newer than the manifest, which was written at a time.
+
+        Writing sets the time of the status, and no program can put it back.  A copy, a
+        link or other permissions set it too.
+        """
+        source = self.source
+        if not written or self.touched is not None or not isinstance(source, LocalSource):
+            return
+        if source.status_time > written + MARGIN:
+            self.rewritten = DriftError(
+                f"its status changed at {modified_text(source.status_time)}, after the "
+                f"manifest was written at {modified_text(written)}, and its size and "
+                "time of modification are as recorded: it is a copy, has other "
+                "permissions or links, or was written to and its time put back; "
+                "jnrrdz refresh scans it again"
+            )
+
 
 class SourcePool:
     """Byte ranges by the URLs that a manifest spells."""
@@ -98,6 +126,7 @@ class SourcePool:
         self._opener = opener
         self._manifest_url = manifest.url
         self._records = manifest.records
+        self._written = manifest.written
         # what was scanned was named by the user; only what a manifest names has to be trusted first
         self._trust = manifest.trust(allow)
         self._own = manifest.own_chunks
@@ -151,8 +180,12 @@ class SourcePool:
         opened = Opened(source, record, self.is_local(url))
         if opened.local:
             opened.check()
+            if record is not None and record.modified is not None:
+                opened.check_status(self._written)
+            if opened.rewritten is not None:
+                self._warn(opened.rewritten.message, url)
             if opened.touched is not None and not url.startswith(self._trees or ("\0",)):
-                self._warn(opened.touched, url)
+                self._warn_of_time(opened.touched, url)
         with self._lock:
             while len(self._opened) >= self._most:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
@@ -205,11 +238,13 @@ class SourcePool:
             return False
         return (state.st_size, modified_at(state)) == (record.size, record.modified)
 
-    def _warn(self, touched: DriftError, url: str) -> None:
+    def _warn_of_time(self, touched: DriftError, url: str) -> None:
+        self._warn(f"{touched.message} unless this is a copy, which has a time of its own", url)
+
+    def _warn(self, message: str, url: str) -> None:
         if self.warns:  # once for all files of a manifest
             self.warns = False
-            text = f"{printable(url)}: {touched.message} unless this is a copy, which has a time of its own"
-            warnings.warn(text, DriftWarning, stacklevel=2)
+            warnings.warn(f"{printable(url)}: {message}", DriftWarning, stacklevel=2)
 
     def confirm(self, opened: Opened, url: str, expected: ObjectState) -> None:
         """Refuse one of many objects that is not what it was when it was listed, or whose data set is not.
@@ -230,7 +265,11 @@ class SourcePool:
             is_copy = opened.local and expected.size == now.size
             if not is_copy or (metadata is not None and touched is None):
                 raise drift.at(url=url)
-            self._warn(drift, url)
+            self._warn_of_time(drift, url)
+        elif opened.local:
+            opened.check_status(self._written)
+            if opened.rewritten is not None:
+                self._warn(opened.rewritten.message, url)
         opened.confirmed = expected
 
     def metadata_of(self, url: str) -> Opened | None:

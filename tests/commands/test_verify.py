@@ -92,6 +92,7 @@ def test_a_damaged_tile_is_found_by_a_deep_look(refs):
     then = Path("a.tif").stat().st_mtime_ns
     damaged(9)
     os.utime("a.tif", ns=(then, then))
+    Path(refs).touch()  # no time of the status is newer: a disk that loses bits changes none
     found = jnrrdz.verify(refs, deep=True)
     assert [finding.place for finding in found.findings] == ["data/c/2/1"]
     assert kinds(found) == {"chunk"}
@@ -102,6 +103,7 @@ def test_the_first_and_the_last_chunk_are_in_every_sample(refs):
     damaged(0)
     damaged(TILES - 1)
     os.utime("a.tif", ns=(then, then))
+    Path(refs).touch()  # no time of the status is newer: a disk that loses bits changes none
     found = jnrrdz.verify(refs, sample=2)
     assert [finding.place for finding in found.findings] == ["data/c/0/0", "data/c/3/3"]
 

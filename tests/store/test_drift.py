@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ import tifffile
 
 import jnrrdz
 from jnrrdz.errors import DriftError, DriftWarning
+from jnrrdz.sources.local import MARGIN, SETTLED
 
 OLD, NEW = (np.full((64, 64), value, np.uint8) for value in (7, 8))
 
@@ -148,6 +150,81 @@ def test_verify_tells_the_time_where_it_is_asked_for_drift_alone(local):
         assert jnrrdz.verify(local / "refs.json").ok  # the chunks are read: they are as the references say
     assert jnrrdz.refresh(local / "refs.json").changed
     assert jnrrdz.verify(local / "refs.json", drift=True).ok
+
+
+def rewrite(path, data):
+    """Write to a file in place and put its time back, until the disk's clock has moved on."""
+    before = path.stat()
+    start, now = time.time_ns(), before
+    while now.st_ctime_ns <= start + MARGIN + 10**8:
+        time.sleep(0.1)
+        with path.open("r+b") as stream:
+            stream.write(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        now = path.stat()
+    assert (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+PUT_BACK = r"a\.tif: its status changed at .* after the manifest was written at"
+
+
+@pytest.mark.parametrize("form", ["json", "parquet", "icechunk"])
+def test_a_file_whose_time_was_put_back_is_warned_of(tmp_path, form):
+    old, new = tiff(tmp_path / "a.tif", OLD), tiff(tmp_path / "b.tif", NEW)
+    assert len(old) == len(new)
+    refs = tmp_path / f"refs.{form}"
+    jnrrdz.index(tmp_path / "a.tif", refs)
+    assert np.array_equal(jnrrdz.open_group(refs)["data"][:], OLD)
+    rewrite(tmp_path / "a.tif", new)
+    with pytest.warns(DriftWarning, match=PUT_BACK):
+        jnrrdz.open_group(refs)["data"][:]
+    (finding,) = jnrrdz.verify(refs, drift=True).findings
+    assert (finding.kind, "its status changed at" in finding.message) == ("drift", True)
+    assert jnrrdz.refresh(refs).changed == (str(tmp_path / "a.tif"),)
+    assert np.array_equal(jnrrdz.open_group(refs)["data"][:], NEW)
+
+
+def test_a_copy_with_its_times_is_read_without_a_warning(local, tmp_path):
+    before = (local / "a.tif").stat().st_mtime_ns - 2 * SETTLED
+    os.utime(local / "refs.json", ns=(before, before))
+    for name in ("refs.json", "a.tif"):  # the manifest first
+        (tmp_path / "copied").mkdir(exist_ok=True)
+        shutil.copy2(local / name, tmp_path / "copied" / name)
+        time.sleep(1.1 * MARGIN / 1e9)
+    array = jnrrdz.open_group(tmp_path / "copied" / "refs.json")["data"]
+    assert np.array_equal(array[:], OLD)
+
+
+def test_a_file_with_other_permissions_is_read_and_warned_of_until_the_manifest_is_touched(local):
+    rewrite(local / "a.tif", (local / "a.tif").read_bytes())
+    (local / "a.tif").chmod(0o600)
+    with pytest.warns(DriftWarning, match="other permissions"):
+        assert np.array_equal(jnrrdz.open_group(local / "refs.json")["data"][:], OLD)
+    (local / "refs.json").touch()
+    assert np.array_equal(jnrrdz.open_group(local / "refs.json")["data"][:], OLD)
+
+
+def test_a_file_whose_time_is_put_back_while_it_is_open_is_warned_of(local):
+    array = jnrrdz.open_group(local / "refs.json")["data"]
+    assert (array[:32, :32] == OLD[:32, :32]).all()
+    rewrite(local / "a.tif", (local / "a.tif").read_bytes())
+    with pytest.warns(DriftWarning, match="its status changed since it was opened"):
+        array[32:, 32:]
+    assert (array[:32, 32:] == OLD[:32, 32:]).all()
+
+
+@pytest.mark.parametrize("change", ["chmod", "link", "unlink"])
+def test_what_explains_a_status_while_a_file_is_open_is_no_warning(local, change):
+    array = jnrrdz.open_group(local / "refs.json")["data"]
+    assert (array[:32, :32] == OLD[:32, :32]).all()
+    match change:
+        case "chmod":
+            (local / "a.tif").chmod(0o600)
+        case "link":
+            (local / "b.tif").hardlink_to(local / "a.tif")
+        case "unlink":
+            (local / "a.tif").unlink()
+    assert (array[32:, 32:] == OLD[32:, 32:]).all()
 
 
 def served(http_server, tmp_path):

@@ -173,6 +173,7 @@ def test_a_damaged_chunk_is_named(tmp_path, predictor):
     then = (tmp_path / "a.tif").stat().st_mtime_ns
     (tmp_path / "a.tif").write_bytes(whole[: offset + 2] + bytes(40) + whole[offset + 42 :])
     os.utime(tmp_path / "a.tif", ns=(then, then))
+    (tmp_path / "a.json").touch()
     array = jnrrdz.open_group(str(tmp_path / "a.json"))["data"]
     with pytest.raises(MalformedError, match="c/1/2"):
         array[...]
