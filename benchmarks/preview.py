@@ -55,7 +55,6 @@ def case(title: str, path: Path, folder: Path) -> Case:
     size = ("-outsize", str(SIDE), str(SIDE))
     translate = ("gdal_translate", "-q", "-of", "PNG", *size, str(path), str(folder / "gdal.png"))
     ours = (sys.executable, "-m", "jnrrdz", "-q", "preview", str(path), "-o", str(folder / "ours.png"), "--overwrite")
-    options = jnrrdz.PreviewOptions(SIDE)
     return Case(
         title,
         "gdal_translate",
@@ -63,7 +62,7 @@ def case(title: str, path: Path, folder: Path) -> Case:
             "gdal_translate": command(*translate),
             "jnrrdz preview": command(*ours),
             "rasterio, loaded": lambda: timed(by_rasterio, path),
-            "jnrrdz.preview, loaded": lambda: timed(lambda: jnrrdz.preview(path, options).png),
+            "jnrrdz.preview, loaded": lambda: timed(lambda: jnrrdz.preview(path, size=SIDE).png),
         },
     )
 

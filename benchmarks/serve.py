@@ -27,8 +27,8 @@ from pathlib import Path
 import zarr
 from measure import Case, Sample
 
-from jnrrdz import ServeOptions
 from jnrrdz.api import open_stored
+from jnrrdz.options import ServeOptions
 from jnrrdz.server.plain import PlainZarr
 
 SECONDS = 2

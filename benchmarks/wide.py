@@ -284,7 +284,7 @@ def costs_of_requests(work: Path) -> tuple[Cost, dict[str, float]]:
 
 SERVER = """\
 import sys
-from jnrrdz import ServeOptions
+from jnrrdz.options import ServeOptions
 from jnrrdz.server import running
 if __name__ == "__main__":
     port, workers, cache = map(int, sys.argv[1:4])

@@ -26,23 +26,12 @@ if TYPE_CHECKING:
     from jnrrdz.commands.cube import CubeMade, cube
     from jnrrdz.commands.info import info
     from jnrrdz.commands.merge import Merged, merge
-    from jnrrdz.commands.preview import Picture, PreviewOptions, preview
+    from jnrrdz.commands.preview import Picture, preview
     from jnrrdz.commands.refresh import Refreshed, refresh
     from jnrrdz.commands.stac import stac_item
     from jnrrdz.commands.tile import Tiled, tile
-    from jnrrdz.commands.tile_pixels import TileOptions
     from jnrrdz.commands.verify import Finding, Verification, verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-    from jnrrdz.options import (
-        Access,
-        BatchOptions,
-        CubeOptions,
-        ItemRules,
-        MergeOptions,
-        ScanOptions,
-        ServeOptions,
-        WriteOptions,
-    )
     from jnrrdz.parser import Parser
     from jnrrdz.server.app import make_app
     from jnrrdz.server.running import Server, serve
@@ -59,14 +48,12 @@ _HOMES = {
     "commands.cube": "CubeMade cube",
     "commands.info": "info",
     "commands.merge": "Merged merge",
-    "commands.preview": "Picture PreviewOptions preview",
+    "commands.preview": "Picture preview",
     "commands.refresh": "Refreshed refresh",
     "commands.stac": "stac_item",
     "commands.tile": "Tiled tile",
-    "commands.tile_pixels": "TileOptions",
     "commands.verify": "Finding Verification verify",
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
-    "options": "Access BatchOptions CubeOptions ItemRules MergeOptions ScanOptions ServeOptions WriteOptions",
     "parser": "Parser",
     "server.app": "make_app",
     "server.running": "Server serve",
@@ -75,35 +62,26 @@ _HOMES = {
 """The modules of what is imported when it is first asked for: a command that only prints its help needs no xarray."""
 
 __all__ = [
-    "Access",
     "Batch",
-    "BatchOptions",
     "CubeMade",
-    "CubeOptions",
     "DriftError",
     "DriftWarning",
     "Finding",
     "ImageChoiceWarning",
     "Indexed",
-    "ItemRules",
     "JnrrdzError",
     "MalformedError",
-    "MergeOptions",
     "Merged",
     "NoImageError",
     "Outcome",
     "Parser",
     "Picture",
-    "PreviewOptions",
     "ReferenceStore",
     "Refreshed",
     "ScaleWarning",
-    "ScanOptions",
     "Selection",
-    "ServeOptions",
     "Server",
     "SourceRecord",
-    "TileOptions",
     "Tiled",
     "UnrepresentableError",
     "UnsupportedError",
@@ -112,7 +90,6 @@ __all__ = [
     "Verification",
     "VirtualArray",
     "VirtualGroup",
-    "WriteOptions",
     "batch",
     "convert",
     "cube",

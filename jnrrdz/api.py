@@ -1,25 +1,25 @@
 """The library's functions: scan, write, index, open.
 
 Each takes paths or URLs as text, whatever fsspec opens, and raises JnrrdzError alone for what is wrong with them.
+Keywords have the same names, defaults and meanings in every function of the package; the functions put them into the
+records of `jnrrdz.options`, which other modules pass on.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from jnrrdz.core.arrays import VirtualGroup, html_table
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import (
     Access,
-    IndexChoices,
-    OpenChoices,
+    Codecs,
+    PrecinctWindows,
     ScanOptions,
-    SourceChoices,
     StorageOptions,
-    WriteChoices,
     WriteOptions,
-    with_choices,
 )
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import is_same, local_path
@@ -61,12 +61,23 @@ class Indexed:
         return html_table("Indexed", list(members), [list(members.values())])
 
 
-def scan(
+def scan(  # noqa: PLR0913  the signature is the documentation
     src: str | os.PathLike[str],
-    options: ScanOptions | None = None,
     *,
-    access: Access | None = None,
-    **choices: Unpack[SourceChoices],
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
 ) -> VirtualGroup:
     """Return what a source holds, as a virtual group: metadata and references, no pixels.
 
@@ -74,15 +85,60 @@ def scan(
     ----------
     src
         The path or URL of an image or container.
-    options
-        What to take of it.
-    access
-        How it is reached.
-    **choices
-        Members of `ScanOptions` and `Access`, in place of the records or beside them.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
     """
-    records = with_choices(choices, options or ScanOptions(), access or Access())
-    return _scanned(os.fspath(src), *records).group
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    access = Access(allow=allow, storage_options=storage_options)
+    return _scanned(os.fspath(src), options, access).group
 
 
 def _scanned(url: str, options: ScanOptions, access: Access) -> "Scanned":
@@ -91,13 +147,17 @@ def _scanned(url: str, options: ScanOptions, access: Access) -> "Scanned":
     return scanning.scan(url, options, access)
 
 
-def write(
+def write(  # noqa: PLR0913  the signature is the documentation
     group: VirtualGroup,
     out: str | os.PathLike[str],
-    options: WriteOptions | None = None,
     *,
     storage_options: StorageOptions = None,
-    **choices: Unpack[WriteChoices],
+    format: str | None = None,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    keep_query: Sequence[str] = (),
+    target_options: StorageOptions = None,
 ) -> None:
     """Write a virtual group as a manifest, whole or not at all.
 
@@ -107,24 +167,62 @@ def write(
         What `scan` returned.
     out
         The path or URL of the manifest.
-    options
-        The manifest's form, and what it may replace.
     storage_options
+        fsspec's options for the output, where `target_options` are not given.
+    format
+        `json`, `parquet` or `icechunk`; by default by the ending of the output's name,
+        else `json`.
+    single_range
+        Refer to scattered chunks by the span that holds them: one range for every
+        chunk.
+    relative
+        Write the sources' URLs relative to the manifest.
+    overwrite
+        Replace a manifest that exists.
+    keep_query
+        Query parameters that name the file and are no secret, which the manifest then
+        records; `*` for all. By default only versions of objects are recorded
+        (`versionId`, `generation`).
+    target_options
         fsspec's options for the output.
-    **choices
-        Members of `WriteOptions`, in place of the record or beside it.
     """
-    write_form(group, os.fspath(out), *with_choices(choices, options or WriteOptions(target_options=storage_options)))
+    if target_options is None:
+        target_options = storage_options
+    options = WriteOptions(
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        keep_query=keep_query,
+        target_options=target_options,
+    )
+    write_form(group, os.fspath(out), options)
 
 
-def index(
+def index(  # noqa: PLR0913  the signature is the documentation
     src: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    options: ScanOptions | None = None,
-    form: WriteOptions | None = None,
-    access: Access | None = None,
-    **choices: Unpack[IndexChoices],
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    format: str | None = None,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    keep_query: Sequence[str] = (),
+    target_options: StorageOptions = None,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
 ) -> Indexed:
     """Scan a source, write its manifest, and return what that made and cost.
 
@@ -133,27 +231,93 @@ def index(
     src
         The path or URL of an image or container.
     out
-        The path or URL of the manifest; its ending says its form.
-    options
-        What to take of the source.
-    form
-        The manifest's form, and what it may replace.
-    access
-        How the source is reached.
-    **choices
-        Members of `ScanOptions`, `WriteOptions` and `Access`, in place of the records or beside them:
-        `storage_options` are fsspec's for the source, `target_options` for the output.
+        The path or URL of the manifest.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    format
+        `json`, `parquet` or `icechunk`; by default by the ending of the output's name,
+        else `json`.
+    single_range
+        Refer to scattered chunks by the span that holds them: one range for every
+        chunk.
+    relative
+        Write the sources' URLs relative to the manifest.
+    overwrite
+        Replace a manifest that exists.
+    keep_query
+        Query parameters that name the file and are no secret, which the manifest then
+        records; `*` for all. By default only versions of objects are recorded
+        (`versionId`, `generation`).
+    target_options
+        fsspec's options for the output.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
     """
     source, target = os.fspath(src), os.fspath(out)
-    wanted, output, reach = with_choices(choices, options or ScanOptions(), form or WriteOptions(), access or Access())
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    form = WriteOptions(
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        keep_query=keep_query,
+        target_options=target_options,
+    )
+    access = Access(allow=allow, storage_options=storage_options)
     here, there = local_path(source), local_path(target)
     if here is not None and there is not None and is_same(here, there):
         raise UnsupportedError("the manifest would replace its own source", url=target)
-    name = output.format or format_of(target)
-    if output.single_range or name == "icechunk":
-        wanted = wanted.whole_tiles()
-    scanned = _scanned(source, wanted, reach)
-    write_form(scanned.group, target, output)
+    name = form.format or format_of(target)
+    if form.single_range or name == "icechunk":
+        options = options.whole_tiles()
+    scanned = _scanned(source, options, access)
+    write_form(scanned.group, target, form)
     arrays = [array for _, array in scanned.group.arrays() if array.shape]
     return Indexed(
         source,
@@ -166,23 +330,92 @@ def index(
     )
 
 
-def index_in_place(
+def index_in_place(  # noqa: PLR0913  the signature is the documentation
     src: str | os.PathLike[str],
     *,
     overwrite: bool = False,
-    **choices: Unpack[SourceChoices],
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
 ) -> list[str]:
-    """Write zarr.json beside the metadata of a container (N5), and return the keys written.
+    """Write zarr.json next to the metadata of a container (N5), and return the keys written.
 
-    Keywords are the members of `ScanOptions`, and of `Access` as far as they are about a source.
+    Parameters
+    ----------
+    src
+        The path or URL of the container.
+    overwrite
+        Replace zarr.json files that exist.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
     """
     from jnrrdz.formats import scanning  # noqa: PLC0415  as above
     from jnrrdz.manifests import in_place  # noqa: PLC0415  the same
 
-    options, access = with_choices(choices, ScanOptions(), Access())
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    access = Access(allow=allow, storage_options=storage_options)
     url = os.fspath(src)
     root = scanning.describe_in_place(url, options, access)
-    return in_place.write(root, url, overwrite=overwrite, storage_options=access.storage_options)
+    return in_place.write(root, url, overwrite=overwrite, storage_options=storage_options)
 
 
 def remove_in_place(src: str | os.PathLike[str], *, storage_options: StorageOptions = None) -> list[str]:
@@ -192,39 +425,119 @@ def remove_in_place(src: str | os.PathLike[str], *, storage_options: StorageOpti
     return in_place.remove(os.fspath(src), storage_options=storage_options)
 
 
-def open_store(
+def open_store(  # noqa: PLR0913  the signature is the documentation
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
-    options: ScanOptions | None = None,
-    access: Access | None = None,
     virtual_levels: int = 0,
     downsample: str | None = None,
-    **choices: Unpack[OpenChoices],
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> "ReferenceStore":
     """Return a read-only zarr store of a manifest, of a virtual group, or of a source scanned now.
 
-    Levels that a group lists as virtual are there too, computed where they are read.
+    Levels that a group lists as virtual are there too, computed where they are read.  What is scanned takes the
+    keywords of `scan`; a manifest holds what its own scan was asked for.
 
     Parameters
     ----------
     refs
         The path or URL of a manifest or of a source, or what `scan` returned.
-    options
-        What to take of a source that is scanned; a manifest holds what its own scan was asked for.
-    access
-        How the manifest and its sources are reached.
     virtual_levels
-        So many coarser levels are computed for every image that has none.
+        The number of coarser levels that are computed for every image that has none.
     downsample
-        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or `mode`;
-        by default `mode` for labels and palettes, `average` for all others.
-    **choices
-        Members of `Access` and `ScanOptions`, in place of the records or beside them.
+        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or
+        `mode`; by default `mode` for labels and palettes, `average` for all others.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
+    return store_with_levels(refs, options, access, virtual_levels, downsample)
+
+
+def store_with_levels(
+    refs: str | os.PathLike[str] | VirtualGroup,
+    options: ScanOptions,
+    access: Access,
+    virtual_levels: int = 0,
+    downsample: str | None = None,
+) -> "ReferenceStore":
+    """Return the store of `open_store`, for functions that have its keywords as records."""
     from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which no scan needs
 
-    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
-    return with_pyramids(opened(refs, wanted, reach).store, virtual_levels, downsample)
+    return with_pyramids(opened(refs, options, access).store, virtual_levels, downsample)
 
 
 def open_stored(
@@ -239,14 +552,27 @@ def manifest_store(url: str, access: Access) -> "ReferenceStore":
     return loaded(url, access).plain_store()
 
 
-def open_group(
+def open_group(  # noqa: PLR0913  the signature is the documentation
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
-    options: ScanOptions | None = None,
-    access: Access | None = None,
     virtual_levels: int = 0,
     downsample: str | None = None,
-    **choices: Unpack[OpenChoices],
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> "zarr.Group":
     """Return the root group of a manifest (or of a source scanned now), read-only.
 
@@ -254,31 +580,103 @@ def open_group(
     ----------
     refs
         The path or URL of a manifest or of a source, or what `scan` returned.
-    options
-        What to take of a source that is scanned.
-    access
-        How the manifest and its sources are reached.
     virtual_levels
-        So many coarser levels are computed for every image that has none.
+        The number of coarser levels that are computed for every image that has none.
     downsample
-        The method that makes them, as for `open_store`.
-    **choices
-        Members of `Access` and `ScanOptions`, in place of the records or beside them.
+        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or
+        `mode`; by default `mode` for labels and palettes, `average` for all others.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
     from jnrrdz.store.group import reference_group  # noqa: PLC0415  zarr, which no scan needs
 
-    store = open_store(
-        refs, options=options, access=access, virtual_levels=virtual_levels, downsample=downsample, **choices
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
     )
-    return reference_group(store)
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
+    return reference_group(store_with_levels(refs, options, access, virtual_levels, downsample))
 
 
-def open_dataset(
+def open_dataset(  # noqa: PLR0913  the signature is the documentation
     refs: str | os.PathLike[str] | VirtualGroup,
     *,
     group: str | None = None,
     chunks: Any = None,
-    **options: Any,
+    virtual_levels: int = 0,
+    downsample: str | None = None,
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
+    **xarray_options: Any,
 ) -> "xr.Dataset":
     """Return the full-resolution image (or one group) of a manifest or source.
 
@@ -290,28 +688,190 @@ def open_dataset(
         The group to open, such as `"1"` for the first overview; by default the full-resolution image.
     chunks
         As xarray has it: `{}` makes a dask chunk of each chunk, None uses no dask.
-    **options
-        Further options of `open_store` and of `xarray.open_dataset`.
+    virtual_levels
+        The number of coarser levels that are computed for every image that has none.
+    downsample
+        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or
+        `mode`; by default `mode` for labels and palettes, `average` for all others.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
+    **xarray_options
+        Further keywords of `xarray.open_dataset`, such as `mask_and_scale` and `drop_variables`.
     """
     import xarray as xr  # noqa: PLC0415  more than half of the time that a command starts in, which needs none
 
     from jnrrdz.engine import JnrrdzBackend  # noqa: PLC0415  by its name, xarray would import every other engine too
 
-    return xr.open_dataset(refs, engine=JnrrdzBackend, group=group, chunks=chunks, **options)  # type: ignore[arg-type]
+    return xr.open_dataset(
+        refs,  # type: ignore[arg-type]
+        engine=JnrrdzBackend,
+        group=group,
+        chunks=chunks,
+        virtual_levels=virtual_levels,
+        downsample=downsample,
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+        **xarray_options,
+    )
 
 
-def open_datatree(refs: str | os.PathLike[str] | VirtualGroup, **options: Any) -> "xr.DataTree":
+def open_datatree(  # noqa: PLR0913  the signature is the documentation
+    refs: str | os.PathLike[str] | VirtualGroup,
+    *,
+    virtual_levels: int = 0,
+    downsample: str | None = None,
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
+    **xarray_options: Any,
+) -> "xr.DataTree":
     """Return every group of a manifest or source as a tree of datasets.
 
     Parameters
     ----------
     refs
         The path or URL of a manifest or of a source, or what `scan` returned.
-    **options
-        Options of `open_store` and of `xarray.open_datatree`.
+    virtual_levels
+        The number of coarser levels that are computed for every image that has none.
+    downsample
+        The method that makes them: `average`, `gaussian`, `lanczos`, `max`, `min` or
+        `mode`; by default `mode` for labels and palettes, `average` for all others.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
+    **xarray_options
+        Further keywords of `xarray.open_datatree`, such as `group` and `chunks`.
     """
     import xarray as xr  # noqa: PLC0415  the same
 
     from jnrrdz.engine import JnrrdzBackend  # noqa: PLC0415  the same
 
-    return xr.open_datatree(refs, engine=JnrrdzBackend, **options)  # type: ignore[arg-type]
+    return xr.open_datatree(
+        refs,  # type: ignore[arg-type]
+        engine=JnrrdzBackend,
+        virtual_levels=virtual_levels,
+        downsample=downsample,
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+        **xarray_options,
+    )

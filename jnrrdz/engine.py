@@ -8,6 +8,7 @@ Interface: https://docs.xarray.dev/en/stable/internals/how-to-add-new-backend.ht
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import xarray as xr
@@ -15,22 +16,16 @@ from xarray.backends import BackendEntrypoint
 
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.options import Access, AccessChoices, ScanChoices, ScanOptions, with_choices
+from jnrrdz.options import Access, ScanOptions
 from jnrrdz.redact import bare
 
 if TYPE_CHECKING:
     from jnrrdz.store.opened import Opened
     from jnrrdz.store.store import ReferenceStore
 
+SCAN = tuple(field.name for field in fields(ScanOptions))
+ACCESS = ("allow", "storage_options", "source_options", "template_overrides")
 LEVELS = ("virtual_levels", "downsample")
-OPENING = (
-    "options",
-    "access",
-    *LEVELS,
-    *AccessChoices.__annotations__,
-    *ScanChoices.__annotations__,
-)
-"""The parameters of `open_store`."""
 
 
 class JnrrdzBackend(BackendEntrypoint):
@@ -48,7 +43,9 @@ class JnrrdzBackend(BackendEntrypoint):
         "use_cftime",
         "decode_timedelta",
         "group",
-        *OPENING,
+        *LEVELS,
+        *SCAN,
+        *ACCESS,
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -106,13 +103,18 @@ def _open(filename_or_obj: Any, options: dict[str, Any]) -> "Opened | ReferenceS
         raise UnsupportedError(f"a {kind} where a path, a URL or a VirtualGroup is read")
     from jnrrdz.store.opened import opened  # noqa: PLC0415  see the module
 
-    choices = {name: options.pop(name) for name in OPENING if name in options}
-    levels = {name: choices.pop(name) for name in LEVELS if name in choices}
-    scanned, access = choices.pop("options", None), choices.pop("access", None)
-    records = with_choices(choices, scanned or ScanOptions(), access or Access())
-    found = opened(filename_or_obj, *records)
-    if not levels and found.is_whole:
+    scan = ScanOptions(**_taken(options, SCAN))
+    access = Access(**_taken(options, ACCESS))
+    virtual_levels = options.pop("virtual_levels", 0)
+    downsample = options.pop("downsample", None)
+    found = opened(filename_or_obj, scan, access)
+    if virtual_levels == 0 and downsample is None and found.is_whole:
         return found
     from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which others do not need
 
-    return with_pyramids(found.store, levels.get("virtual_levels", 0), levels.get("downsample"))
+    return with_pyramids(found.store, virtual_levels, downsample)
+
+
+def _taken(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return those of the options that have these names, removed from the others."""
+    return {name: options.pop(name) for name in names if name in options}

@@ -1,140 +1,19 @@
-"""What you may ask of a scan and of a manifest, and how what you name is reached: plain records.
+"""Options of scans, manifests and commands, and how sources are reached: records that the package passes on.
 
-The library's functions take the members of these records as keyword arguments, which the typed dictionaries
-here spell for editors and type checkers.
+Public functions have the fields of these records as keywords, with the same names and defaults, and make the records;
+docs/decisions/055-keywords.md.  A test compares both.
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 type PrecinctWindows = Literal["auto", "always", "never"]
 type Codecs = Literal["auto", "proposal", "standard"]
 type StorageOptions = Mapping[str, Any] | None
 type StorageOptionsOf = StorageOptions | Callable[[str], StorageOptions]
 """fsspec's options, or a function of a URL that gives them; it has to pickle."""
-
-
-class ScanChoices(TypedDict, total=False):
-    """The members of `ScanOptions` as keyword arguments."""
-
-    overviews: bool
-    embedded: bool
-    expand_palette: bool
-    physical: bool
-    sidecars: bool
-    codecs: Codecs
-    chain: str | None
-    stack_timepoints: bool
-    precinct_windows: PrecinctWindows | None
-    allow_missing: bool
-    allow_odd_blocks: bool
-    object_versions: bool
-
-
-class SourceAccess(TypedDict, total=False):
-    """How a source is reached: members of `Access` as keyword arguments."""
-
-    allow: Sequence[str]
-    storage_options: StorageOptions
-
-
-class AccessChoices(SourceAccess, total=False):
-    """How a manifest and its sources are reached: the members of `Access` as keyword arguments."""
-
-    source_options: StorageOptions
-    template_overrides: Mapping[str, str] | None
-
-
-class WriteChoices(TypedDict, total=False):
-    """The members of `WriteOptions` as keyword arguments."""
-
-    format: str | None
-    single_range: bool
-    relative: bool
-    overwrite: bool
-    keep_query: Sequence[str]
-    target_options: StorageOptions
-
-
-class SourceChoices(SourceAccess, ScanChoices, total=False):
-    """What `jnrrdz.scan` takes."""
-
-
-class OpenChoices(AccessChoices, ScanChoices, total=False):
-    """What `jnrrdz.open_store` and its like take: the choices are for a source that they scan."""
-
-
-class IndexChoices(SourceAccess, ScanChoices, WriteChoices, total=False):
-    """What `jnrrdz.index` takes."""
-
-
-class ManifestChoices(AccessChoices, WriteChoices, total=False):
-    """What a function takes that makes a manifest of manifests."""
-
-
-class AxisChoices(TypedDict, total=False):
-    """The members of `MergeOptions` that a batch has too."""
-
-    concat_dim: str
-    coord_from: str | None
-    keep_order: bool
-    skip_mismatched: bool
-
-
-class ItemChoices(TypedDict, total=False):
-    """The members of `ItemRules` as keyword arguments."""
-
-    datetime: str | None
-    time_from: str | None
-    band_from: str | None
-    collection: str
-
-
-class MergeChoices(ManifestChoices, AxisChoices, total=False):
-    """What `jnrrdz.merge` takes."""
-
-    names: Sequence[str]
-    check: bool
-
-
-class CubeChoices(ManifestChoices, total=False):
-    """What `jnrrdz.cube` takes."""
-
-    time_from: str | None
-    band_from: str | None
-    by_day: bool
-    by: Sequence[str]
-    group_by_grid: bool
-    append: bool
-    stac_out: str | None
-    collection: str
-    check: bool
-
-
-class BatchChoices(ScanChoices, AxisChoices, ItemChoices, total=False):
-    """What `jnrrdz.batch` takes."""
-
-    format: str | None
-    single_range: bool
-    relative: bool
-    overwrite: bool
-    keep_query: Sequence[str]
-    jobs: int
-    processes: int | None
-    scheduler: str | None
-    retries: int
-    timeout: float | None
-    max_errors: int | None
-    fail_fast: bool
-    resume: bool
-    dry_run: bool
-    report: str | os.PathLike[str] | None
-    stac_out: str | os.PathLike[str] | None
-    allow: Sequence[str]
-    storage_options: StorageOptionsOf
-    target_options: StorageOptionsOf
 
 
 @dataclass(frozen=True)
@@ -382,6 +261,9 @@ type Packing = Literal["zstd", "gzip", "bytes"]
 LOCAL = ("127.0.0.1", "localhost", "::1")
 """The names of this machine that a server on it has without being told."""
 
+CACHE_BYTES = 256 << 20
+"""Bytes that a server keeps in memory."""
+
 
 @dataclass(frozen=True)
 class ServeOptions:
@@ -405,18 +287,8 @@ class ServeOptions:
     max_age: int = 0
     """Seconds for which an answer may be taken for fresh; 0 has readers ask each time whether it still is."""
 
-    cache_bytes: int = 256 << 20
+    cache_bytes: int = CACHE_BYTES
     """Bytes that a server keeps in memory: answers, and decoded source chunks that several answers are cut from."""
 
     access: Access = field(default_factory=Access)
     """How sources and manifests are reached."""
-
-
-def with_choices[*Records](choices: Mapping[str, Any], *records: *Records) -> tuple[*Records]:
-    """Return the records with those members replaced that keyword arguments name; what no record has is an error."""
-    every: tuple[Any, ...] = records
-    members = [{field.name for field in fields(record)} for record in every]
-    if unknown := choices.keys() - set().union(*members):
-        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
-    changes = [{name: choices[name] for name in names & choices.keys()} for names in members]
-    return tuple(replace(record, **change) if change else record for record, change in zip(every, changes, strict=True))

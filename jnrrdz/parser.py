@@ -16,11 +16,11 @@ import zarr
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from jnrrdz.api import scan
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.images import ImageTree
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.formats.scanning import scan
 from jnrrdz.manifests.written_refs import (
     is_local,
     local_path,
@@ -30,7 +30,7 @@ from jnrrdz.manifests.written_refs import (
     shareable,
     spans,
 )
-from jnrrdz.options import ScanChoices, ScanOptions, with_choices
+from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
@@ -53,13 +53,67 @@ class Parser:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """fsspec's options for the source."""
 
-    choices: ScanChoices = field(default_factory=ScanChoices)
-    """What `jnrrdz.scan` may be asked, for example `{"physical": True}`."""
+    overviews: bool = True
+    """Take the smaller versions of an image that the file holds."""
+
+    embedded: bool = False
+    """Take whole documents that the file carries: colour profile (ICC), XMP, EXIF."""
+
+    expand_palette: bool = False
+    """Return colours in place of the indices into a palette."""
+
+    physical: bool = False
+    """Return values after scale, offset and nodata, as floats with NaN, in place of
+    those that are stored."""
+
+    sidecars: bool = False
+    """Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+    source."""
+
+    codecs: Codecs = "auto"
+    """`auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+    raises an error that gives the reason, `proposal` those of the format's proposal,
+    one family for a whole archive."""
+
+    chain: str | None = None
+    """Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+    those that read them right."""
+
+    stack_timepoints: bool = False
+    """Stack the timepoints of a BigDataViewer container along an axis `t`."""
+
+    precinct_windows: PrecinctWindows | None = None
+    """Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+    cheap to find (`auto`, the default), all (`always`), or none (`never`)."""
+
+    allow_missing: bool = False
+    """Read tiles whose files are missing as the fill value."""
+
+    allow_odd_blocks: bool = False
+    """Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+    shorter ones padded."""
+
+    object_versions: bool = True
+    """Record the listed state of each of a container's objects, so that a replaced one
+    is noticed; this costs some bytes for each chunk."""
 
     def __call__(self, url: str, registry: "ObjectStoreRegistry[Any]") -> "ManifestStore":
         """Return the manifest store of one source: of the named group, or of the first one that holds an image."""
-        (options,) = with_choices(self.choices, ScanOptions())
-        root = scan(url, options.whole_tiles(), storage_options=self.storage_options)
+        options = ScanOptions(
+            overviews=self.overviews,
+            embedded=self.embedded,
+            expand_palette=self.expand_palette,
+            physical=self.physical,
+            sidecars=self.sidecars,
+            codecs=self.codecs,
+            chain=self.chain,
+            stack_timepoints=self.stack_timepoints,
+            precinct_windows=self.precinct_windows,
+            allow_missing=self.allow_missing,
+            allow_odd_blocks=self.allow_odd_blocks,
+            object_versions=self.object_versions,
+        ).whole_tiles()
+        root = scan(url, options, Access(storage_options=self.storage_options)).group
         if self.group is None:
             choice = ImageTree.of_group(root).choice()
             choice.warn((str(Path(__file__).parent),))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from xxhash import xxh3_128_intdigest
 
@@ -34,13 +34,14 @@ from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import check_named
 from jnrrdz.options import (
     Access,
-    BatchChoices,
     BatchOptions,
+    Codecs,
     ItemRules,
     MergeOptions,
+    PrecinctWindows,
     ScanOptions,
+    StorageOptionsOf,
     WriteOptions,
-    with_choices,
 )
 from jnrrdz.redact import bare, hidden, redacted
 from jnrrdz.sources.url import is_same, local_path, origin
@@ -80,7 +81,7 @@ class Together:
 
     def merge(self) -> "Merged":
         """Write the one manifest, of the sources in the order in which they were found."""
-        from jnrrdz.commands.merge import merge  # noqa: PLC0415  it brings zarr, which others need not wait for
+        from jnrrdz.commands.merge import merged  # noqa: PLC0415  it brings zarr, which others need not wait for
 
         if not self._urls:
             raise JnrrdzError("no source could be read, so there is nothing to put together", url=self.output)
@@ -89,14 +90,14 @@ class Together:
         source, target = self.plan.work.source_options(first), self.plan.work.output_options(self.output)
         if target is None and origin(first) is None and (self.plan.form.format or format_of(self.output)) == "icechunk":
             target = source  # a repository takes its sources' endpoint too
-        return merge(
+        return merged(
             [self._place(number) for number in numbers],
             self.output,
             # what was just read needs no look; some sources need the query that manifests leave out
             replace(self.axis, names=[self._urls[number] for number in numbers], check=False),
-            form=replace(self.plan.form, target_options=target),
+            replace(self.plan.form, target_options=target),
             # they are our own, and name what was just read; by their origins the sources get the same headers
-            access=Access(allow=("*", *self._origins()), source_options=source),
+            Access(allow=("*", *self._origins()), source_options=source),
         )
 
     def _origins(self) -> list[str]:
@@ -272,14 +273,51 @@ def _digest(text: str) -> int:
     return xxh3_128_intdigest(text.encode("utf-8", "surrogateescape"))
 
 
-def batch(
+def batch(  # noqa: PLR0913  the signature is the documentation
     sources: str | Sequence[str],
     out: str | os.PathLike[str],
     *,
     selection: Selection | None = None,
-    options: BatchOptions | None = None,
     on_outcome: Tell | None = None,
-    **choices: Unpack[BatchChoices],
+    jobs: int = 64,
+    processes: int | None = None,
+    scheduler: str | None = None,
+    retries: int = 3,
+    timeout: float | None = None,
+    max_errors: int | None = None,
+    fail_fast: bool = False,
+    resume: bool = False,
+    dry_run: bool = False,
+    report: str | os.PathLike[str] | None = None,
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    format: str | None = None,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    keep_query: Sequence[str] = (),
+    stac_out: str | os.PathLike[str] | None = None,
+    datetime: str | None = None,
+    time_from: str | None = None,
+    band_from: str | None = None,
+    collection: str = "",
+    concat_dim: str = "",
+    coord_from: str | None = None,
+    keep_order: bool = False,
+    skip_mismatched: bool = False,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptionsOf = None,
+    target_options: StorageOptionsOf = None,
 ) -> Batch:
     """Index many sources, each to the output that the template `out` names, and return what was done.
 
@@ -291,19 +329,157 @@ def batch(
         The name of the outputs, with placeholders such as `{stem}` and `{path}`.
     selection
         What says more of the sources than their names do: lists, STAC, patterns, a shard.
-    options
-        How the work is done.
     on_outcome
         Called with each `Outcome`.
-    **choices
-        Members of `BatchOptions`, `ScanOptions`, `WriteOptions` and `ItemRules`.  With those of `MergeOptions` all
-        sources become one output, put together along the axis `concat_dim` as `jnrrdz.merge` does.
+    jobs
+        Sources under way at once.
+    processes
+        Processes that share the work: by default one for each core, and one for few
+        sources.
+    scheduler
+        The URL of a dask.distributed scheduler to work on, or `local`.
+    retries
+        How often a source is tried again after a failure that may pass.
+    timeout
+        Seconds for each source.
+    max_errors
+        Stop when this many sources have failed.
+    fail_fast
+        Stop at the first failure.
+    resume
+        Skip outputs of the same source, as it is now, with the same options.
+    dry_run
+        Write nothing; the outcomes name what would be written.
+    report
+        A local file that gets a line of JSON for each source.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    format
+        `json`, `parquet` or `icechunk`; by default by the ending of the output's name,
+        else `json`.
+    single_range
+        Refer to scattered chunks by the span that holds them: one range for every
+        chunk.
+    relative
+        Write the sources' URLs relative to the manifest.
+    overwrite
+        Replace a manifest that exists.
+    keep_query
+        Query parameters that name the file and are no secret, which the manifest then
+        records; `*` for all. By default only versions of objects are recorded
+        (`versionId`, `generation`).
+    stac_out
+        A folder for STAC items and their collection, or a file that ends in `.ndjson`
+        for items on a line each.
+    datetime
+        When the images were taken: a time, or two with a slash between them.
+    time_from
+        Where that is recorded: a regular expression whose one group finds it in the
+        source's name, `metadata`, or `modified` for the time at which the file was
+        changed; by default a STAC item's properties, else the metadata.
+    band_from
+        A regular expression whose one group finds, in the source's name, the band of an
+        image of one band.
+    collection
+        The id of the collection that the items belong to; by default the name of the
+        folder or file that they are written to.
+    concat_dim
+        Put all sources together along this axis, as `jnrrdz.merge` does; `out` is then
+        one output. By default each source has its own.
+    coord_from
+        As for `jnrrdz.merge`; names are the sources' URLs.
+    keep_order
+        As for `jnrrdz.merge`.
+    skip_mismatched
+        As for `jnrrdz.merge`.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the sources, or a function of a URL that returns them; it
+        has to pickle.
+    target_options
+        The same for the outputs.
     """
-    work, axis, scan, form, rules = with_choices(
-        choices, options or BatchOptions(), MergeOptions(), ScanOptions(), WriteOptions(), ItemRules()
+    work = BatchOptions(
+        jobs=jobs,
+        processes=processes,
+        scheduler=scheduler,
+        retries=retries,
+        timeout=timeout,
+        max_errors=max_errors,
+        fail_fast=fail_fast,
+        resume=resume,
+        dry_run=dry_run,
+        report=report,
+        stac_out=stac_out,
+        allow=allow,
+        storage_options=storage_options,
+        target_options=target_options,
     )
-    if "names" in choices:
-        raise TypeError("unexpected keyword argument 'names'")
+    axis = MergeOptions(
+        concat_dim=concat_dim,
+        coord_from=coord_from,
+        keep_order=keep_order,
+        skip_mismatched=skip_mismatched,
+    )
+    scan = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    form = WriteOptions(
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        keep_query=keep_query,
+    )
+    rules = ItemRules(
+        datetime=datetime,
+        time_from=time_from,
+        band_from=band_from,
+        collection=collection,
+    )
     output = os.fspath(out)
     if form.single_range or (form.format or format_of(output)) == "icechunk":
         scan = scan.whole_tiles()
@@ -312,11 +488,11 @@ def batch(
     catalog = _catalog(rules, work, form, together=is_one)
     items = None if catalog is None else rules
     plan = Plan(scan, form, work, since=chosen.earliest, collect=is_one, threads=work.jobs, items=items)
-    jobs = Jobs(Template(output), form.keep_query, work.allow, together=is_one, report=work.report)
-    jobs.items = catalog is not None
+    plans = Jobs(Template(output), form.keep_query, work.allow, together=is_one, report=work.report)
+    plans.items = catalog is not None
     with nullcontext() if work.report is None else _report(os.fspath(work.report)) as lines:
         together = Together(plan, axis, output) if is_one and not work.dry_run else None
-        return _Run(plan, chosen, jobs, together, on_outcome, catalog).run(lines)
+        return _Run(plan, chosen, plans, together, on_outcome, catalog).run(lines)
 
 
 def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, together: bool) -> "Catalog | None":

@@ -6,7 +6,7 @@ A source that fails does not stop the others.  Progress goes to stderr, a line e
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from jnrrdz.cli.console import (
     step_summary,
 )
 from jnrrdz.cli.options import (
+    FORM,
     IMAGES,
     ONE,
     OVERWRITE,
@@ -42,8 +43,6 @@ from jnrrdz.cli.options import (
     planned_manifests,
     stac_options,
 )
-from jnrrdz.options import ScanOptions, WriteOptions, with_choices
-from jnrrdz.records import record
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
@@ -56,15 +55,6 @@ Examples:
   jnrrdz index *.tif -o manifests/ -f parquet
   jnrrdz index s3://bucket/scene.tif --no-sign-request -o - | gzip > scene.json.gz
 """
-
-
-@record
-class Wish:
-    """What the options ask of every manifest."""
-
-    form: WriteOptions
-    scan: ScanOptions
-    reach: Reach
 
 
 @click.command(cls=ScanCommand, epilog=EPILOG)
@@ -87,31 +77,31 @@ def index(console: Console, /, sources: Sequence[str], output: str | None, *, re
     not at all.
     """
     in_place, remove = options.pop("in_place"), options.pop("remove")
-    wish = Wish(*with_choices(options, WriteOptions(), ScanOptions()), reach)
     sources = reach.sources(sources, IMAGES)
-    _refuse_directory_options(sources, wish.scan)
+    _refuse_directory_options(sources, options)
     if in_place or remove:
-        if output is not None or wish.form.format is not None:
+        if output is not None or options["format"] is not None:
             raise click.UsageError("--in-place and --remove write no manifest; leave -o and -f out.")
-        _index_in_place(console, sources, wish, remove=remove)
+        _index_in_place(console, sources, options, reach, remove=remove)
     elif output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
     else:
-        places = dict(planned_manifests(sources, output, wish.form, as_json=console.as_json))
+        form = {name: options[name] for name in ("format", "relative")}
+        places = dict(planned_manifests(sources, output, **form, as_json=console.as_json))
         with folder_made(sources, output, ONE):
-            failed = console.each(places, lambda source: _index(console, source, places[source], wish))
+            failed = console.each(places, lambda source: _index(console, source, places[source], options, reach))
         if failed and len(places) > 1:
             console.note(f"{failed} of {len(places)} sources failed")
         console.end(failed, len(places))
 
 
-def _refuse_directory_options(sources: Sequence[str], scan: ScanOptions) -> None:
+def _refuse_directory_options(sources: Sequence[str], options: Mapping[str, Any]) -> None:
     """Refuse options of directories for what is a file: to leave them out of account would look like having obeyed."""
     from jnrrdz.formats import FORMATS  # noqa: PLC0415  see the package
     from jnrrdz.formats.scanning import is_tree  # noqa: PLC0415  the same
 
     for fmt in FORMATS:
-        flags = [f"--{name.replace('_', '-')}" for name in fmt.options if fmt.is_directory and getattr(scan, name)]
+        flags = [f"--{name.replace('_', '-')}" for name in fmt.options if fmt.is_directory and options[name]]
         for source in sources:
             if flags and not is_tree(source):
                 raise click.UsageError(
@@ -119,18 +109,25 @@ def _refuse_directory_options(sources: Sequence[str], scan: ScanOptions) -> None
                 )
 
 
-def _index_in_place(console: Console, sources: Sequence[str], wish: Wish, *, remove: bool) -> None:
+def _index_in_place(
+    console: Console,
+    sources: Sequence[str],
+    options: Mapping[str, Any],
+    reach: Reach,
+    *,
+    remove: bool,
+) -> None:
     """Write the metadata into every source, or remove them."""
+    of_scans = {name: value for name, value in options.items() if name not in FORM}
     from jnrrdz import api  # noqa: PLC0415  see the package
 
     def place(source: str) -> None:
-        options = wish.reach.options(source)
+        storage_options = reach.options(source)
         if remove:
-            keys = api.remove_in_place(source, storage_options=options)
+            keys = api.remove_in_place(source, storage_options=storage_options)
         else:
-            choices: Any = asdict(wish.scan)
-            reach: Any = {"allow": wish.reach.allow, "storage_options": options}
-            keys = api.index_in_place(source, overwrite=wish.form.overwrite, **reach, **choices)
+            access: Any = {"allow": reach.allow, "storage_options": storage_options}
+            keys = api.index_in_place(source, **access, **of_scans)
         if console.as_json:
             console.tell_json(source, {"written" if not remove else "removed": keys})
         console.note(f"{source}: {len(keys)} zarr.json {'removed' if remove else 'written'}")
@@ -138,17 +135,18 @@ def _index_in_place(console: Console, sources: Sequence[str], wish: Wish, *, rem
     console.end_each(sources, place)
 
 
-def _index(console: Console, source: str, place: str, wish: Wish) -> None:
+def _index(console: Console, source: str, place: str, options: Mapping[str, Any], reach: Reach) -> None:
     """Index one source, and tell of it."""
     from jnrrdz import api  # noqa: PLC0415  see the package
     from jnrrdz.manifests.manifest import format_of  # noqa: PLC0415  the same
 
     with as_file(place) as out:
-        form = wish.form.format or format_of(out)
-        # a repository names its sources' endpoint itself, wherever the repository is
-        own = wish.reach.options(source) if form == "icechunk" else None
-        output = replace(wish.form, target_options=wish.reach.options(place) or own)
-        made = api.index(source, out, options=wish.scan, form=output, access=wish.reach.access(source))
+        storage_options, target_options = reach.options(source), reach.options(place)
+        if not target_options and (options["format"] or format_of(out)) == "icechunk":
+            # a repository names its sources' endpoint itself, wherever the repository is
+            target_options = storage_options
+        access: Any = {"allow": reach.allow, "storage_options": storage_options}
+        made = api.index(source, out, target_options=target_options, **access, **options)
     if console.as_json:
         members = {name: value for name, value in asdict(made).items() if name != "source"}
         console.tell_json(made.source, members | {"output": hidden(place)})

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ import click
 from jnrrdz.cli import console as text
 from jnrrdz.cli.console import Console, console_of, echo_json, say, show_picture
 from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, json_option, stac_options
-from jnrrdz.options import ItemRules
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def info(
     shown = _protocol(as_json=console.as_json) if how["picture"] else None
     sources = reach.sources(names, BOTH)
     if stac:
-        _print_items(console, sources, reach, ItemRules(**rules))
+        _print_items(console, sources, reach, rules)
         return
 
     def show(name: str) -> None:
@@ -90,9 +89,9 @@ def info(
             say(line)
         if shown is not None:
             from jnrrdz.cli import pictures  # noqa: PLC0415  it brings numpy
-            from jnrrdz.commands.preview import PreviewOptions, preview  # noqa: PLC0415  the same
+            from jnrrdz.commands.preview import preview  # noqa: PLC0415  the same
 
-            picture = preview(name, PreviewOptions(PICTURE), access=reach.access(name))
+            picture = preview(name, size=PICTURE, **reach.keywords(name))
             show_picture(pictures.shown(shown, picture.png, picture.rgba))
         if name != sources[-1]:
             say("")
@@ -100,11 +99,11 @@ def info(
     console.end_each(sources, show)
 
 
-def _print_items(console: Console, sources: Sequence[str], reach: Reach, rules: ItemRules) -> None:
+def _print_items(console: Console, sources: Sequence[str], reach: Reach, rules: Mapping[str, Any]) -> None:
     from jnrrdz.commands.stac import stac_item  # noqa: PLC0415  see the package
 
     def show(name: str) -> None:
-        item = stac_item(name, rules, access=reach.access(name))
+        item = stac_item(name, **rules, **reach.keywords(name))
         echo_json(item, None if len(sources) > 1 else 2)
 
     console.end_each(sources, show)

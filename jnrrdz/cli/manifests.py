@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +22,6 @@ from jnrrdz.cli.console import (
     table,
 )
 from jnrrdz.cli.options import (
-    FORM,
     MANIFESTS,
     MANIFESTS_FIRST,
     ONE,
@@ -39,7 +38,6 @@ from jnrrdz.cli.options import (
     planned_manifests,
 )
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.options import CubeOptions, WriteOptions, with_choices
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
@@ -85,17 +83,11 @@ def merge(console: Console, /, refs: Sequence[str], output: str, *, reach: Reach
     from jnrrdz.commands.merge import merge as run  # noqa: PLC0415  see the package
 
     refs = reach.sources(refs, MANIFESTS_FIRST)
-    (form,) = with_choices({name: options.pop(name) for name in FORM}, WriteOptions())
-    check_form(form, output, as_json=console.as_json)
+    check_form(output, format=options["format"], relative=options["relative"], as_json=console.as_json)
+    options |= {**reach.keywords(*refs), "target_options": reach.options(output)}
     with console.warnings_told(output):
         with as_file(output) as out:
-            made = run(
-                refs,
-                out,
-                access=reach.access(*refs),
-                form=replace(form, target_options=reach.options(output)),
-                **options,
-            )
+            made = run(refs, out, **options)
         for reason in made.left_out:
             warnings.warn(f"left out {reason}", stacklevel=1)
     if console.as_json:
@@ -149,18 +141,18 @@ def convert(
     from jnrrdz.commands.convert import prefix_of  # noqa: PLC0415  the same
     from jnrrdz.manifests.manifest import manifest_form  # noqa: PLC0415  the same
 
-    prefixes, check = dict(map(prefix_of, rules)), bool(options.pop("check"))
+    options["rewrite_prefix"] = dict(map(prefix_of, rules))
     found = reach.sources(names, MANIFESTS)
-    (form,) = with_choices(options, WriteOptions())
-    places = dict(planned_manifests(found, output, form, as_json=console.as_json))
+    form = {name: options[name] for name in ("format", "relative")}
+    places = dict(planned_manifests(found, output, **form, as_json=console.as_json))
 
     def rewrite(name: str) -> None:
         if manifest_form(name) is None:
             raise UnsupportedError(f"this is not a manifest; jnrrdz index {name} -o OUT writes one", url=name)
         place = places[name]
-        output = replace(form, target_options=reach.options(place))
+        access = {**reach.keywords(name), "target_options": reach.options(place)}
         with as_file(place) as out:
-            group = run(name, out, rewrite_prefix=prefixes, check=check, access=reach.access(name), form=output)
+            group = run(name, out, **access, **options)
         arrays = [array for _, array in group.arrays() if array.shape]
         chunks = sum(array.refs.chunks for array in arrays)
         if console.as_json:
@@ -200,7 +192,7 @@ def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: 
     from jnrrdz.commands.refresh import refresh as run  # noqa: PLC0415  see the package
 
     def renew(name: str) -> None:
-        made = run(name, access=reach.access(name), **options)
+        made = run(name, **reach.keywords(name), **options)
         if console.as_json:
             changed = [hidden(url) for url in made.changed]
             gone = [hidden(url) for url in made.gone]
@@ -263,7 +255,7 @@ def verify(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: b
     results: list[Verification] = []
 
     def look(name: str) -> None:
-        result = run(name, **vars(reach.access(name)), **options)
+        result = run(name, **reach.keywords(name), **options)
         results.append(result)
         parts = [counted(result.sources, "source")]
         parts += [counted(result.ranges, "range")] if result.ranges else []
@@ -335,7 +327,7 @@ def cube(  # noqa: PLR0913  an option each
     latest: bool,
     by: str | None,
     reach: Reach,
-    **options: object,
+    **options: Any,
 ) -> None:
     """Write one dataset with the axes time, band, y and x of many files, without copying anything.
 
@@ -349,14 +341,15 @@ def cube(  # noqa: PLR0913  an option each
     if latest and by:
         raise click.UsageError("--latest and --by are two rules; --by updated,... is the longer form.")
     found = reach.sources(refs, MANIFESTS_FIRST) if refs else []
-    (form,) = with_choices({name: options.pop(name) for name in FORM}, WriteOptions())
-    check_form(form, output, as_json=console.as_json)
+    check_form(output, format=options["format"], relative=options["relative"], as_json=console.as_json)
     console.hush_icechunk()
-    ranks = ("updated", "datetime", "modified") if latest else tuple(by.split(",")) if by else ()
-    (wanted,) = with_choices({**options, "by": ranks}, CubeOptions())
-    form = replace(form, target_options=reach.options(output))
+    if latest:
+        options["by"] = ("updated", "datetime", "modified")
+    elif by:
+        options["by"] = tuple(by.split(","))
+    options |= {**reach.keywords(*found, *stac), "target_options": reach.options(output)}
     with console.warnings_told(output):
-        made = run(found, output, wanted, stac=stac, assets=assets, access=reach.access(*found, *stac), form=form)
+        made = run(found, output, stac=stac, assets=assets, **options)
     for name, files in (("not there", made.absent), ("with the pixels of another", made.twins)):
         if files:
             console.note(

@@ -24,7 +24,7 @@ import click
 
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
-from jnrrdz.options import Access, WriteOptions
+from jnrrdz.options import Access
 from jnrrdz.records import record
 from jnrrdz.sources.url import local_path, origin
 
@@ -86,12 +86,20 @@ class Reach:
             raise click.UsageError(f"{name} stands for {len(found)} files, such as {found[0]}; name one of them.")
         return found[0]
 
-    def access(self, *names: str) -> Access:
-        """Return how manifests, or sources, and the sources that they name are reached."""
-        # what an image or a manifest over HTTP names lies there too, as a rule: S3's options mean nothing to it
+    def keywords(self, *names: str) -> dict[str, Any]:
+        """Return how manifests, or sources, and the sources that they name are reached, as Python's keywords."""
+        # what an image or a manifest over HTTP names is there too, as a rule: S3's options mean nothing to it
         are_all_http = bool(names) and all(origin(name) is not None for name in names)
-        own = next(filter(None, map(self.options, names)), None)
-        return Access(self.allow, own, None if are_all_http else self.given(), self.templates or None)
+        return {
+            "allow": self.allow,
+            "storage_options": next(filter(None, map(self.options, names)), None),
+            "source_options": None if are_all_http else self.given(),
+            "template_overrides": self.templates or None,
+        }
+
+    def access(self, *names: str) -> Access:
+        """Return how manifests, or sources, and the sources that they name are reached, as a record."""
+        return Access(**self.keywords(*names))
 
 
 def _may_be_there(name: str) -> bool:
@@ -175,9 +183,6 @@ MANIFESTS_FIRST = "manifests, or images where there are none"
 
 STDOUT = "-"
 
-FORM = ("format", "single_range", "relative", "keep_query", "overwrite")
-"""What the options of `form_options` are called."""
-
 if_any_option = click.option("--if-any", is_flag=True, help="End well where REFS are not there, or hold no manifest.")
 
 ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
@@ -209,26 +214,33 @@ def planned(sources: Sequence[str], output: str, ending: str, one: Sequence[str]
     return pairs
 
 
-def check_form(form: WriteOptions, output: str, *, as_json: bool = False) -> None:
+def check_form(output: str, *, format: str | None, relative: bool, as_json: bool = False) -> None:
     """Refuse what stdout does not take: it has no place, and holds one file."""
-    if output == STDOUT and form.format not in {None, "json"}:
-        raise click.UsageError(f"{form.format} is a directory and cannot go to stdout; json can.")
-    if output == STDOUT and as_json:
+    if output != STDOUT:
+        return
+    if format not in {None, "json"}:
+        raise click.UsageError(f"{format} is a directory and cannot go to stdout; json can.")
+    if as_json:
         raise click.UsageError("--json and -o - would both write to stdout; name a file for OUT.")
-    if output == STDOUT and form.relative:
+    if relative:
         raise click.UsageError("--relative needs a manifest with a place; stdout has none.")
 
 
 def planned_manifests(
-    sources: Sequence[str], output: str, form: WriteOptions, *, as_json: bool = False
+    sources: Sequence[str],
+    output: str,
+    *,
+    format: str | None,
+    relative: bool,
+    as_json: bool = False,
 ) -> list[tuple[str, str]]:
     """Return the manifest for every source; stdout takes one, of JSON."""
-    check_form(form, output, as_json=as_json)
+    check_form(output, format=format, relative=relative, as_json=as_json)
     if output == STDOUT:
         if len(sources) > 1:
             raise click.UsageError("Several sources need a directory for OUT; stdout takes one manifest.")
         return [(sources[0], STDOUT)]
-    pairs = planned(sources, output, ENDINGS[form.format or "json"], ONE)
+    pairs = planned(sources, output, ENDINGS[format or "json"], ONE)
     own = {os.path.realpath(source) for source in sources}
     for _, place in pairs:
         if os.path.exists(place) and os.path.realpath(place) in own:  # noqa: PTH110  URLs come here too
@@ -318,6 +330,9 @@ FORMS = (
     ),
 )
 """How a manifest is written."""
+
+FORM = ("format", "single_range", "relative", "keep_query")
+"""The keywords of these options."""
 
 CHOICES = (
     *FORMS,

@@ -110,8 +110,7 @@ def preview(
     def draw(source: str) -> None:
         place = places[source]
         with usage_of(("size", "bands", "stretch", "at")):
-            wanted = pictures.PreviewOptions(**{**how, "at": how["at"] or {}})
-            picture = pictures.preview(source, wanted, access=reach.access(source))
+            picture = pictures.preview(source, **how, **reach.keywords(source))
         if place == STDOUT:
             sys.stdout.buffer.write(picture.png)
             return
@@ -185,9 +184,9 @@ def tile(
     if not output.lower().endswith(".jnrrd"):
         raise click.UsageError(f"{output}: a JNRRD is written; let OUT end in .jnrrd.")
     src = reach.source(src)
-    how = {**options, **vars(reach.access(src)), "target_options": reach.options(output)}
+    options |= {**reach.keywords(src), "target_options": reach.options(output)}
     with usage_of(("tile", "factors", "levels")), console.warnings_told(src), _progress(console) as progress:
-        made = run(src, output, tile=tile_sizes, progress=progress, **how)
+        made = run(src, output, tile=tile_sizes, progress=progress, **options)
     if console.as_json:
         told = {"output": hidden(output), "sizes": list(made.sizes), "levels": made.levels}
         console.tell_json(src, told | {"tiles": made.tiles, "nbytes": made.nbytes})

@@ -5,9 +5,8 @@ Nothing is scanned: what a manifest says is written again, after one chunk of ea
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Unpack
 
 from jnrrdz import api
 from jnrrdz.commands.first_chunks import FirstChunks
@@ -15,23 +14,30 @@ from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import manifest_form
+from jnrrdz.manifests.manifest import manifest_form, write_form
 from jnrrdz.manifests.written_refs import moved, named_urls
-from jnrrdz.options import Access, ManifestChoices, WriteOptions, with_choices
+from jnrrdz.options import Access, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.sources.url import place
 
 _ABSOLUTE = re.compile(r"=(?=/|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
-def convert(  # noqa: PLR0913  what is written, and how
+def convert(  # noqa: PLR0913  the signature is the documentation
     refs: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     rewrite_prefix: Mapping[str, str] | None = None,
     check: bool = True,
-    form: WriteOptions | None = None,
-    access: Access | None = None,
-    **choices: Unpack[ManifestChoices],
+    format: str | None = None,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    keep_query: Sequence[str] = (),
+    target_options: StorageOptions = None,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> VirtualGroup:
     """Write a manifest in another form, its sources' URLs with other beginnings, and return what was written.
 
@@ -48,25 +54,59 @@ def convert(  # noqa: PLR0913  what is written, and how
         New beginnings of the sources' URLs by their old ones; the longest old one that fits is taken.
     check
         Decode one chunk of each array before the manifest is written; without it no source is opened.
-    form
-        The form of the new manifest, and what it may replace.
-    access
-        How the manifest is reached.
-    **choices
-        Members of `WriteOptions` and `Access`, in place of the records or beside them.
+    format
+        `json`, `parquet` or `icechunk`; by default by the ending of the output's name,
+        else `json`.
+    single_range
+        Refer to scattered chunks by the span that holds them: one range for every
+        chunk.
+    relative
+        Write the sources' URLs relative to the manifest.
+    overwrite
+        Replace a manifest that exists.
+    keep_query
+        Query parameters that name the file and are no secret, which the manifest then
+        records; `*` for all. By default only versions of objects are recorded
+        (`versionId`, `generation`).
+    target_options
+        fsspec's options for the output.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    output, reach = with_choices(choices, form or WriteOptions(), access or Access())
+    form = WriteOptions(
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        keep_query=keep_query,
+        target_options=target_options,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
     url = os.fspath(refs)
     is_manifest = manifest_form(url) is not None
-    manifest = (api.manifest_store(url, reach) if is_manifest else api.open_store(url, access=reach)).manifest
-    group = group_from_manifest(manifest, allow=reach.allow, source_options=reach.source_options)
+    store = api.manifest_store(url, access) if is_manifest else api.store_with_levels(url, ScanOptions(), access)
+    manifest = store.manifest
+    group = group_from_manifest(manifest, allow=access.allow, source_options=access.source_options)
     if is_osml(manifest.documents.node("")):
         group = replace(group, origin={**group.origin, UNREAD_SOURCES: True})
-    first_chunks = FirstChunks(reach)
+    first_chunks = FirstChunks(access)
     first_chunks.add_manifest(manifest, group)
     if rewrite_prefix:
         group = rewritten(group, rewrite_prefix)
-    write_elsewhere(group, os.fspath(out), output, first_chunks if check else None)
+    write_elsewhere(group, os.fspath(out), form, first_chunks if check else None)
     return group
 
 
@@ -76,7 +116,7 @@ def write_elsewhere(group: VirtualGroup, target: str, form: WriteOptions, first_
         raise UnrepresentableError("is a source itself and would be replaced; name another output", url=target)
     if first_chunks is not None:
         first_chunks.check(group)
-    api.write(group, target, form)
+    write_form(group, target, form)
 
 
 def rewritten(group: VirtualGroup, prefixes: Mapping[str, str]) -> VirtualGroup:

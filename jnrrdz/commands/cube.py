@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import batched
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from jnrrdz.formats import scanning
 from jnrrdz.manifests.atomic import check_replaceable, locate
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
 from jnrrdz.manifests.manifest import Manifest, form_module, format_of, load_outline, manifest_form
-from jnrrdz.options import Access, CubeChoices, CubeOptions, ScanOptions, WriteOptions, with_choices
+from jnrrdz.options import Access, CubeOptions, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
 
@@ -88,16 +88,31 @@ class CubeMade:
     __repr__ = record_repr
 
 
-def cube(  # noqa: PLR0913  what is taken, and how
+def cube(  # noqa: PLR0913  the signature is the documentation
     sources: Iterable[Source],
     out: str | os.PathLike[str],
-    options: CubeOptions | None = None,
     *,
     stac: Sequence[str] = (),
     assets: Sequence[str] = (),
-    form: WriteOptions | None = None,
-    access: Access | None = None,
-    **choices: Unpack[CubeChoices],
+    time_from: str | None = None,
+    band_from: str | None = None,
+    by_day: bool = False,
+    by: Sequence[str] = (),
+    group_by_grid: bool = False,
+    append: bool = False,
+    stac_out: str | None = None,
+    collection: str = "",
+    check: bool = True,
+    format: str | None = None,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    keep_query: Sequence[str] = (),
+    target_options: StorageOptions = None,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> CubeMade:
     """Write files of many dates, bands and places as one dataset with the axes time, band, y and x.
 
@@ -107,45 +122,123 @@ def cube(  # noqa: PLR0913  what is taken, and how
         Images, manifests, virtual groups, or what a selection finds.
     out
         The path or URL of the manifest to write, or to add to.
-    options
-        How times and bands are told, and which of files with the same pixels is taken.
     stac
         STAC items, collections, searches or tables, whose assets are taken too.
     assets
         The keys of the assets that are taken; all images without it.
-    form
-        The manifest's form, and what it may replace.
-    access
-        How the sources are reached.
-    **choices
-        Members of `CubeOptions`, `WriteOptions` and `Access`, in place of the records or beside them.
+    time_from
+        A file's time: a regular expression whose one group finds it in the name, or
+        `metadata`; by default the STAC item's, and else the metadata's.
+    band_from
+        A regular expression whose one group finds a file's band in its name; by default
+        the key of the STAC asset, and else the names in the file.
+    by_day
+        Give the files of one day (UTC) one time.
+    by
+        Which of two files that have the same pixels is taken: the first of `datetime`,
+        `updated`, `created`, `cloud` and `modified` in which they differ. A later time
+        comes before an earlier one, less cloud before more.
+    group_by_grid
+        Put files of other grids into separate groups.
+    append
+        Add the files to the cube `out`.
+    stac_out
+        A file for a STAC collection of which the cube is an asset.
+    collection
+        The id of that collection; by default the name of the cube.
+    check
+        Decode one chunk of each array, of the files that are added, before the manifest
+        is written.
+    format
+        `json`, `parquet` or `icechunk`; by default by the ending of the output's name,
+        else `json`.
+    single_range
+        Refer to scattered chunks by the span that holds them: one range for every
+        chunk.
+    relative
+        Write the sources' URLs relative to the manifest.
+    overwrite
+        Replace a manifest that exists.
+    keep_query
+        Query parameters that name the file and are no secret, which the manifest then
+        records; `*` for all. By default only versions of objects are recorded
+        (`versionId`, `generation`).
+    target_options
+        fsspec's options for the output.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    wanted, output, reach = with_choices(choices, options or CubeOptions(), form or WriteOptions(), access or Access())
+    options = CubeOptions(
+        time_from=time_from,
+        band_from=band_from,
+        by_day=by_day,
+        by=by,
+        group_by_grid=group_by_grid,
+        append=append,
+        stac_out=stac_out,
+        collection=collection,
+        check=check,
+    )
+    form = WriteOptions(
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        keep_query=keep_query,
+        target_options=target_options,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
     target = os.fspath(out)
-    unknown = [name for name in wanted.by if name not in RANKS]
+    unknown = [name for name in by if name not in RANKS]
     if unknown:
         raise MalformedError(f"{', '.join(unknown)}; there are {', '.join(RANKS)}", field="--by")
-    if wanted.stac_out is not None:
-        check_replaceable(locate(wanted.stac_out, output.target_options), is_ours if output.overwrite else None)
-    selected = Selection((), stac=stac, assets=assets).found(lambda _: reach.storage_options, reach.allow)
-    first_chunks = FirstChunks(reach)
-    files = _Files(itertools.chain(sources, selected), _Teller(wanted), reach, first_chunks)
-    made = Cube(wanted.group_by_grid, bool(wanted.by))
-    if wanted.append:
-        whole = _appended(made, files, target, output, check=wanted.check)
+    if stac_out is not None:
+        check_replaceable(locate(stac_out, target_options), is_ours if overwrite else None)
+    selected = Selection((), stac=stac, assets=assets).found(lambda _: storage_options, access.allow)
+    first_chunks = FirstChunks(access)
+    files = _Files(itertools.chain(sources, selected), _Teller(options), access, first_chunks)
+    made = Cube(group_by_grid, bool(by))
+    if append:
+        whole = _appended(made, files, target, form, check=check)
     else:
         files.add_to(made)
         built = made.finish()
-        write_elsewhere(built.group, target, output, first_chunks if wanted.check else None)
-        whole = files.made(built, target, output)
+        write_elsewhere(built.group, target, form, first_chunks if check else None)
+        whole = files.made(built, target, form)
     _warn_of_splits(whole.grids)
-    if wanted.stac_out is not None:
-        own = output.target_options if output.target_options is not None else reach.storage_options
-        manifest = load_outline(target, storage_options=own)
-        root, files_of = group_from_manifest(manifest, outline=True), len(manifest.sources)
-        collection = cube_collection(root, target, whole.format, files=files_of, name=wanted.collection)
-        write_collection(collection, wanted.stac_out, output)
+    if stac_out is not None:
+        _write_collection(target, whole, options, form, access)
     return whole
+
+
+def _write_collection(
+    target: str,
+    made: CubeMade,
+    options: CubeOptions,
+    form: WriteOptions,
+    access: Access,
+) -> None:
+    """Write the STAC collection of which the cube at `target` is an asset."""
+    reach = form.target_options
+    if reach is None:
+        reach = access.storage_options
+    manifest = load_outline(target, storage_options=reach)
+    root, files = group_from_manifest(manifest, outline=True), len(manifest.sources)
+    collection = cube_collection(root, target, made.format, files=files, name=options.collection)
+    write_collection(collection, str(options.stac_out), form)
 
 
 def _warn_of_splits(grids: Sequence[CubeGroup]) -> None:

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 from jnrrdz.commands.facts import BANDS, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.arrays import VirtualGroup
@@ -21,7 +21,7 @@ from jnrrdz.core.crs import ground
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
+from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions, StorageOptions
 from jnrrdz.redact import hidden, redacted
 
 TIME = "time"
@@ -29,13 +29,26 @@ VERSION = 1
 """Of the schema; members are added without a new one."""
 
 
-def info(
+def info(  # noqa: PLR0913  the signature is the documentation
     src: str | os.PathLike[str],
     *,
-    options: ScanOptions | None = None,
-    access: Access | None = None,
     attributes: bool = False,
-    **choices: Unpack[OpenChoices],
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Json:
     """Return what a source or manifest holds, as the document that `jnrrdz info --json` prints.
 
@@ -43,17 +56,72 @@ def info(
     ----------
     src
         The path or URL of a manifest or of a source.
-    options
-        What to take of a source that is scanned.
-    access
-        How the manifest and its sources are reached.
     attributes
         Add every attribute of every group and array.
-    **choices
-        Members of `Access` and `ScanOptions`, in place of the records or beside them.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    wanted, reach = with_choices(choices, options or ScanOptions(), access or Access())
-    return summary(opened(os.fspath(src), reach, wanted), attributes=attributes)
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
+    return summary(opened(os.fspath(src), access, options), attributes=attributes)
 
 
 def summary(found: Opened, *, attributes: bool = False) -> Json:

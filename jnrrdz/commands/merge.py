@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import batched
-from typing import Any, NoReturn, Unpack
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import format_of, manifest_form
-from jnrrdz.options import Access, MergeChoices, MergeOptions, ScanOptions, WriteOptions, with_choices
+from jnrrdz.options import Access, MergeOptions, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
@@ -122,14 +122,26 @@ class Merged:
     __repr__ = record_repr
 
 
-def merge(
+def merge(  # noqa: PLR0913  the signature is the documentation
     refs: Sequence[Ref],
     out: str | os.PathLike[str],
-    options: MergeOptions | None = None,
     *,
-    form: WriteOptions | None = None,
-    access: Access | None = None,
-    **choices: Unpack[MergeChoices],
+    concat_dim: str = "",
+    coord_from: str | None = None,
+    keep_order: bool = False,
+    skip_mismatched: bool = False,
+    names: Sequence[str] = (),
+    check: bool = True,
+    format: str | None = None,
+    single_range: bool = False,
+    relative: bool = False,
+    overwrite: bool = False,
+    keep_query: Sequence[str] = (),
+    target_options: StorageOptions = None,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Merged:
     """Write manifests, or sources that are scanned, of one form as one manifest, and return what is in it.
 
@@ -139,33 +151,98 @@ def merge(
         Paths or URLs of manifests or sources, or virtual groups.
     out
         The path or URL of the manifest to write.
-    options
-        The axis, and what happens to what does not fit; its `concat_dim` is needed.
-    form
-        The manifest's form, and what it may replace.
-    access
-        How the manifests and their sources are reached.
-    **choices
-        Members of `MergeOptions`, `WriteOptions` and `Access`, in place of the records or beside them.
+    concat_dim
+        The axis along which they are put together: a new one, or one that all of them
+        have.
+    coord_from
+        Each value along the axis: a regular expression whose one group finds it in the
+        name, or `metadata` for the time at which the image was taken.
+    keep_order
+        Keep the order in which they are named, and equal values too; by default the
+        values order them.
+    skip_mismatched
+        Leave out what does not fit the others; by default it is an error.
+    names
+        Names of the references, from which `coord_from` takes values; by default their
+        paths or URLs.
+    check
+        Decode one chunk of each array before the manifest is written.
+    format
+        `json`, `parquet` or `icechunk`; by default by the ending of the output's name,
+        else `json`.
+    single_range
+        Refer to scattered chunks by the span that holds them: one range for every
+        chunk.
+    relative
+        Write the sources' URLs relative to the manifest.
+    overwrite
+        Replace a manifest that exists.
+    keep_query
+        Query parameters that name the file and are no secret, which the manifest then
+        records; `*` for all. By default only versions of objects are recorded
+        (`versionId`, `generation`).
+    target_options
+        fsspec's options for the output.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    axis, output, reach = with_choices(choices, options or MergeOptions(), form or WriteOptions(), access or Access())
-    target = os.fspath(out)
+    axis = MergeOptions(
+        concat_dim=concat_dim,
+        coord_from=coord_from,
+        keep_order=keep_order,
+        skip_mismatched=skip_mismatched,
+        names=names,
+        check=check,
+    )
+    form = WriteOptions(
+        format=format,
+        single_range=single_range,
+        relative=relative,
+        overwrite=overwrite,
+        keep_query=keep_query,
+        target_options=target_options,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
+    return merged(refs, os.fspath(out), axis, form, access)
+
+
+def merged(
+    refs: Sequence[Ref],
+    target: str,
+    axis: MergeOptions,
+    form: WriteOptions,
+    access: Access,
+) -> Merged:
+    """Return what `merge` writes, for functions that have its keywords as records."""
     with closing(Spool(tempfile.TemporaryFile)) as spool:
-        first_chunks = FirstChunks(reach)
+        first_chunks = FirstChunks(access)
         found = stacked(
             refs,
             axis,
-            access=reach,
-            single_range=output.single_range,
+            access=access,
+            single_range=form.single_range,
             keep=spool.keep,
             guards=first_chunks.guards,
         )
-        write_elsewhere(found.group, target, output, first_chunks if axis.check else None)
+        write_elsewhere(found.group, target, form, first_chunks if axis.check else None)
     dim = axis.concat_dim
     arrays = [array for _, array in found.group.arrays() if dim in array.dimension_names and array.refs.sources]
     return Merged(
         target,
-        output.format or format_of(target),
+        form.format or format_of(target),
         found.names,
         tuple(map(str, found.left_out)),
         found.dropped,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -29,7 +29,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.documents import no_such_group
 from jnrrdz.manifests.manifest import manifest_form
-from jnrrdz.options import Access, OpenChoices, ScanOptions, with_choices
+from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions, StorageOptions
 from jnrrdz.store.group import reference_array
 from jnrrdz.store.store import ReferenceStore
 
@@ -113,12 +113,31 @@ def is_picture(head: bytes) -> bool:
     return head[_BEGINNING:].startswith(_SOFTWARE)
 
 
-def preview(
+def preview(  # noqa: PLR0913  the signature is the documentation
     src: str | Path | VirtualGroup,
-    options: PreviewOptions | None = None,
     *,
-    access: Access | None = None,
-    **choices: Unpack[OpenChoices],
+    size: int = 512,
+    bands: Sequence[int] | None = None,
+    group: str | None = None,
+    stretch: str | None = None,
+    at: Mapping[str, int] | None = None,
+    most_bytes: int | None = None,
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Picture:
     """Return a picture of a source or manifest.
 
@@ -126,17 +145,90 @@ def preview(
     ----------
     src
         The path or URL of a manifest or of a source, or what `scan` returned.
-    options
-        What the picture shows, and how large it is.
-    access
-        How the manifest and its sources are reached.
-    **choices
-        Members of `Access` and `ScanOptions`.
+    size
+        Pixels along the longer side; an image of fewer is shown as it is.
+    bands
+        One band, or three for red, green and blue, counted from 1.
+    group
+        The group to show; the full-resolution image by default.
+    stretch
+        `LOW,HIGH` in per cent of the pixels, or `min,max`; by default bytes are shown
+        as they are, others from 2 to 98 per cent.
+    at
+        Indices along further axes, such as `{"t": 0, "z": 12}`; by default the first,
+        and the middle of z.
+    most_bytes
+        Refuse a picture for which chunks of more bytes have to be decoded; by default
+        none is too large.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    wanted, reach = with_choices(choices, ScanOptions(), access or Access())
-    if wanted.codecs == "auto" and not isinstance(src, VirtualGroup) and manifest_form(os.fspath(src)) is None:
-        wanted = replace(wanted, codecs="proposal")  # nobody else reads these, and deflate takes half the time
-    return picture_of(open_stored(src, options=wanted, access=reach), options or PreviewOptions())
+    how = PreviewOptions(size, bands, group, stretch, at or {}, most_bytes)
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
+    is_scanned = not isinstance(src, VirtualGroup) and manifest_form(os.fspath(src)) is None
+    if codecs == "auto" and is_scanned:
+        # nobody else reads these, and deflate takes half the time
+        options = replace(options, codecs="proposal")
+    return picture_of(open_stored(src, options=options, access=access), how)
 
 
 def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
@@ -157,7 +249,7 @@ def inline(group: VirtualGroup) -> bytes | None:
 
     def draw() -> None:
         with suppress(JnrrdzError, OSError):
-            made.append(preview(group, PreviewOptions(INLINE, most_bytes=INLINE_BYTES)).png)
+            made.append(preview(group, size=INLINE, most_bytes=INLINE_BYTES).png)
 
     thread = threading.Thread(target=draw, daemon=True, name="jnrrdz-inline")
     thread.start()

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields
-from typing import Any, Unpack
+from typing import Any
 
 from jnrrdz import api
 from jnrrdz.commands.verify import JOBS, states
@@ -21,9 +21,9 @@ from jnrrdz.core.prune import pruned
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
-from jnrrdz.manifests.manifest import Manifest, form_module, manifest_form, remove
+from jnrrdz.manifests.manifest import Manifest, form_module, manifest_form, remove, write_form
 from jnrrdz.manifests.written_refs import moved, named_urls
-from jnrrdz.options import Access, AccessChoices, ScanOptions, WriteOptions, with_choices
+from jnrrdz.options import Access, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
 from jnrrdz.sources.fsspec import open_source
@@ -53,14 +53,16 @@ class Refreshed:
     __repr__ = record_repr
 
 
-def refresh(
+def refresh(  # noqa: PLR0913  the signature is the documentation
     refs: str | os.PathLike[str],
     *,
     dry_run: bool = False,
     prune: bool = False,
     jobs: int = JOBS,
-    access: Access | None = None,
-    **choices: Unpack[AccessChoices],
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Refreshed:
     """Scan again the sources of a manifest that changed, write it anew in its place, and return what changed.
 
@@ -75,27 +77,38 @@ def refresh(
         which nothing is left, and a manifest of a single file itself.
     jobs
         How many sources are asked for their state at once.
-    access
-        How the manifest and its sources are reached.
-    **choices
-        Members of `Access`, in place of the record or beside it.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    (reach,) = with_choices(choices, access or Access())
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
     name = os.fspath(refs)
     if manifest_form(name) is None:
         raise UnsupportedError(
             "this is not a manifest; jnrrdz index makes one of an image, refresh renews it", url=name
         )
-    manifest = api.open_store(name, access=reach).manifest
-    pool = SourcePool(manifest, options=reach.source_options, allow=reach.allow, opener=open_source)
+    manifest = api.store_with_levels(name, ScanOptions(), access).manifest
+    pool = SourcePool(manifest, options=source_options, allow=access.allow, opener=open_source)
     changed, gone = _changed(manifest, pool, jobs, prune=prune)
     is_removed = bool(gone) and not _is_joined(manifest) and manifest.sources[0].url in gone
     if (changed or gone) and not dry_run:
         try:
             if is_removed:
-                remove(name, reach.storage_options)
+                remove(name, storage_options)
             else:
-                _write(name, manifest, changed, gone, reach)
+                _write(name, manifest, changed, gone, access)
         except JnrrdzError as error:
             raise error.at(url=name) from error.__cause__
     return Refreshed(name, len(manifest.sources), tuple(changed), tuple(gone), is_removed)
@@ -118,7 +131,7 @@ def _write(name: str, manifest: Manifest, changed: Sequence[str], gone: Sequence
         target_options=access.storage_options,
     )
     if not _is_joined(manifest):
-        api.write(_scanned_again(manifest, origin, access), name, form)
+        write_form(_scanned_again(manifest, origin, access), name, form)
         return
     is_cube = bool(origin.get("cube"))
     dim = TIME if is_cube else str(origin["concat_dim"])
@@ -138,7 +151,7 @@ def _write(name: str, manifest: Manifest, changed: Sequence[str], gone: Sequence
             group = pruned(group, (_place(manifest, url, access) for url in gone), dim, is_cube=is_cube)
         if members:
             group = with_members(group, dict(members.values()), dim).group
-        api.write(group, name, form)
+        write_form(group, name, form)
 
 
 def _is_of_itself(place: str, member: VirtualGroup) -> bool:

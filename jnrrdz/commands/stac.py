@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import manifest_form
-from jnrrdz.options import Access, ItemChoices, ItemRules, OpenChoices, ScanOptions, with_choices
+from jnrrdz.options import Access, Codecs, ItemRules, PrecinctWindows, ScanOptions, StorageOptions
 from jnrrdz.redact import bare, is_share_link
 from jnrrdz.sources.url import file_url, has_drive, local_path, slashed, without_query
 
@@ -92,10 +92,6 @@ class ItemParts:
     """Members of the URLs' queries that stay, as in a manifest."""
 
 
-class StacChoices(OpenChoices, ItemChoices, total=False):
-    """What `jnrrdz.stac_item` takes."""
-
-
 def check_rules(rules: ItemRules) -> None:
     """Refuse a rule that is none, before anything is read."""
     if rules.datetime is not None:
@@ -109,14 +105,30 @@ def check_rules(rules: ItemRules) -> None:
         rule_of(rules.band_from, BAND_FROM)
 
 
-def stac_item(
+def stac_item(  # noqa: PLR0913  the signature is the documentation
     src: str | os.PathLike[str],
-    rules: ItemRules | None = None,
     *,
     manifest: str | os.PathLike[str] = "",
-    options: ScanOptions | None = None,
-    access: Access | None = None,
-    **choices: Unpack[StacChoices],
+    datetime: str | None = None,
+    time_from: str | None = None,
+    band_from: str | None = None,
+    collection: str = "",
+    overviews: bool = True,
+    embedded: bool = False,
+    expand_palette: bool = False,
+    physical: bool = False,
+    sidecars: bool = False,
+    codecs: Codecs = "auto",
+    chain: str | None = None,
+    stack_timepoints: bool = False,
+    precinct_windows: PrecinctWindows | None = None,
+    allow_missing: bool = False,
+    allow_odd_blocks: bool = False,
+    object_versions: bool = True,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Json:
     """Return a source or manifest as a STAC item.
 
@@ -124,24 +136,95 @@ def stac_item(
     ----------
     src
         The path or URL of an image, or of a manifest.
-    rules
-        When the image was taken, where its metadata do not say.
     manifest
         The path or URL of the image's manifest, which becomes an asset; `src` itself does where it is one.
-    options
-        What to take of a source that is scanned.
-    access
-        How the manifest and its sources are reached.
-    **choices
-        Members of `ItemRules`, `Access` and `ScanOptions`, in place of the records or beside them.
+    datetime
+        When the images were taken: a time, or two with a slash between them.
+    time_from
+        Where that is recorded: a regular expression whose one group finds it in the
+        source's name, `metadata`, or `modified` for the time at which the file was
+        changed; by default a STAC item's properties, else the metadata.
+    band_from
+        A regular expression whose one group finds, in the source's name, the band of an
+        image of one band.
+    collection
+        The id of the collection that the items belong to; by default the name of the
+        folder or file that they are written to.
+    overviews
+        Take the smaller versions of an image that the file holds.
+    embedded
+        Take whole documents that the file carries: colour profile (ICC), XMP, EXIF.
+    expand_palette
+        Return colours in place of the indices into a palette.
+    physical
+        Return values after scale, offset and nodata, as floats with NaN, in place of
+        those that are stored.
+    sidecars
+        Read `.tfw`, `.aux.xml`, `.RPB`, `_RPC.TXT`, `.ovr` and `.msk` files next to the
+        source.
+    codecs
+        `auto` takes Zarr's own codecs wherever they are exact, `standard` Zarr's own or
+        raises an error that gives the reason, `proposal` those of the format's
+        proposal, one family for a whole archive.
+    chain
+        Codecs for the headers of N5 blocks: `pad`, `offset` or `n5_default`; by default
+        those that read them right.
+    stack_timepoints
+        Stack the timepoints of a BigDataViewer container along an axis `t`.
+    precinct_windows
+        Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
+        cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    allow_missing
+        Read tiles whose files are missing as the fill value.
+    allow_odd_blocks
+        Accept N5 blocks of another shape than `blockSize`: larger ones are cropped,
+        shorter ones padded.
+    object_versions
+        Record the listed state of each of a container's objects, so that a replaced one
+        is noticed; this costs some bytes for each chunk.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    told, wanted, reach = with_choices(choices, rules or ItemRules(), options or ScanOptions(), access or Access())
-    check_rules(told)
+    rules = ItemRules(
+        datetime=datetime,
+        time_from=time_from,
+        band_from=band_from,
+        collection=collection,
+    )
+    options = ScanOptions(
+        overviews=overviews,
+        embedded=embedded,
+        expand_palette=expand_palette,
+        physical=physical,
+        sidecars=sidecars,
+        codecs=codecs,
+        chain=chain,
+        stack_timepoints=stack_timepoints,
+        precinct_windows=precinct_windows,
+        allow_missing=allow_missing,
+        allow_odd_blocks=allow_odd_blocks,
+        object_versions=object_versions,
+    )
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
+    check_rules(rules)
     name, refs = os.fspath(src), os.fspath(manifest)
     if not refs and manifest_form(name) is not None:
         refs = name
     parts = ItemParts(manifest=refs, form=(manifest_form(refs) or "") if refs else "")
-    return item_of(opened(name, reach, wanted), told, parts, reach)
+    return item_of(opened(name, access, options), rules, parts, access)
 
 
 def item_of(found: Opened, rules: ItemRules, parts: ItemParts, access: Access | None = None) -> Json:

@@ -9,14 +9,14 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Unpack
+from typing import Any, BinaryIO
 
 from jnrrdz import api
-from jnrrdz.commands.tile_pixels import InFile, InFolder, Pixels, Run, TileChoices, TileOptions, open_pixels
+from jnrrdz.commands.tile_pixels import InFile, InFolder, Pixels, Progress, Run, TileOptions, open_pixels
 from jnrrdz.core.georeference import geo_transform
 from jnrrdz.core.ome import KINDS
 from jnrrdz.core.pyramid import PER_TILE, SPACE
@@ -58,12 +58,26 @@ class Tiled:
     __repr__ = record_repr
 
 
-def tile(
+def tile(  # noqa: PLR0913  the signature is the documentation
     src: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
     tile: Sequence[int],
-    **choices: Unpack[TileChoices],
+    compression: str = "zstd",
+    levels: int = 1,
+    method: str | None = None,
+    factors: Sequence[int] | None = None,
+    endian: str = "little",
+    external: bool = False,
+    group: str | None = None,
+    jobs: int = 2,
+    overwrite: bool = False,
+    target_options: StorageOptions = None,
+    progress: Progress | None = None,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Tiled:
     """Write the image of a source (or of a manifest, or a .npy file) as a tiled JNRRD.
 
@@ -75,11 +89,61 @@ def tile(
         The path or URL of the JNRRD.
     tile
         The size of tiles in the header's order: the axis that varies fastest (x) first.
-    **choices
-        Other members of `TileOptions`.
+    compression
+        Of each tile: `raw`, `gzip`, `bzip2`, `zstd` or `lz4`.
+    levels
+        Levels of resolution, the full one included; each is made from the one before.
+    method
+        The method that makes coarser levels: `average`, `gaussian`, `lanczos`, `max`,
+        `min` or `mode`; by default `mode` for labels and palettes, `average` for all
+        others.
+    factors
+        How much coarser each level is along each axis, in the order of `tile`; by
+        default 2 along axes of space and 1 along others.
+    endian
+        Byte order of the elements: `little` or `big`.
+    external
+        Write each tile to a separate file, in a folder next to the header.
+    group
+        The group or array of the source to tile; the full-resolution image by default.
+    jobs
+        Tiles that are compressed at once.
+    overwrite
+        Replace an output that exists.
+    target_options
+        fsspec's options for the output.
+    progress
+        Called after each tile with the number of tiles that are done, and of all.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
     source, target = os.fspath(src), os.fspath(out)
-    options = TileOptions(tile=tile, **choices)
+    options = TileOptions(
+        tile=tile,
+        compression=compression,
+        levels=levels,
+        method=method,
+        factors=factors,
+        endian=endian,
+        external=external,
+        group=group,
+        jobs=jobs,
+        overwrite=overwrite,
+        target_options=target_options,
+        progress=progress,
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
     pixels = open_pixels(source, options)
     try:
         run = _planned(pixels, options)

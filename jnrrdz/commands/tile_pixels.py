@@ -29,28 +29,12 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
 from jnrrdz.manifests.documents import no_such_group
-from jnrrdz.options import Access, AccessChoices, StorageOptions
+from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
 from jnrrdz.store.store import ReferenceStore
 
 type Progress = Callable[[int, int], None]
-
-
-class TileChoices(AccessChoices, total=False):
-    """The members of `TileOptions` beside `tile`, as keyword arguments of `jnrrdz.tile`."""
-
-    compression: str
-    levels: int
-    method: str | None
-    factors: Sequence[int] | None
-    endian: str
-    external: bool
-    group: str | None
-    jobs: int
-    overwrite: bool
-    target_options: StorageOptions
-    progress: Progress | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,12 +121,7 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
         if options.group is not None:
             raise UnsupportedError("a .npy file has no groups", url=src, field="group")
         return _npy(local_path(src) or src)
-    store = api.open_store(
-        src,
-        allow=options.allow,
-        storage_options=options.storage_options,
-        source_options=options.source_options,
-    )
+    store = api.store_with_levels(src, ScanOptions(), options)
     try:
         wanted = "" if options.group is None else options.group.strip("/")
         images = store.manifest.documents.images()

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import batched
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.columns import ALL, ArrayRefs, Shard, of_shard, parts_of_shard
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
-from jnrrdz.options import Access, AccessChoices, with_choices
+from jnrrdz.options import Access, StorageOptions
 from jnrrdz.redact import hidden, record_repr, redacted
 from jnrrdz.sources.base import ObjectState, Validators, seen_in_listing, since_listed, since_scanned
 from jnrrdz.sources.fsspec import open_source
@@ -488,7 +488,10 @@ def verify(  # noqa: PLR0913  what is looked at
     sample: int = SAMPLE,
     jobs: int = JOBS,
     shard: Shard = ALL,
-    **choices: Unpack[AccessChoices],
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
 ) -> Verification:
     """Return what is wrong with a manifest, or with a source that is scanned now.
 
@@ -507,11 +510,24 @@ def verify(  # noqa: PLR0913  what is looked at
     shard
         Which of how many parts of the references is looked at, `(1, 4)` the first of four, with the sources that
         it names; with `drift`, which part of the table of sources.
-    **choices
-        Members of `Access`.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
     name = os.fspath(refs)
-    (access,) = with_choices(choices, Access())
+    access = Access(
+        allow=allow,
+        storage_options=storage_options,
+        source_options=source_options,
+        template_overrides=template_overrides,
+    )
     if sample < 0 or jobs < 1:
         raise UnsupportedError(f"sample {sample} and jobs {jobs}; they are at least 0 and 1", field="sample, jobs")
     if not 1 <= shard[0] <= shard[1]:

@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, quote
 
 from jnrrdz.commands.preview import PreviewOptions, picture_of
 from jnrrdz.errors import DriftError, JnrrdzError
-from jnrrdz.options import ServeOptions
+from jnrrdz.options import CACHE_BYTES, LOCAL, Access, Packing, ServeOptions, StorageOptions
 from jnrrdz.server.catalog import Catalog
 from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pool, Sharing
 from jnrrdz.server.plain import ChunkAt, PlainZarr
@@ -545,15 +545,71 @@ def viewer_file(name: str) -> bytes | None:
     return None if path is None else path.read_bytes()
 
 
-def make_app(sources: Sequence[str | os.PathLike[str]], options: ServeOptions | None = None) -> App:
+def make_app(  # noqa: PLR0913  the signature is the documentation
+    sources: Sequence[str | os.PathLike[str]],
+    *,
+    packing: Packing = "zstd",
+    token: str | None = None,
+    hosts: Sequence[str] = LOCAL,
+    origins: Sequence[str] = (),
+    pyramids: bool = True,
+    max_age: int = 0,
+    cache_bytes: int = CACHE_BYTES,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
+) -> App:
     """Return the ASGI application that serves sources and manifests as plain Zarr.
+
+    Where the application is mounted in another one, `hosts` names the hosts of that one.
 
     Parameters
     ----------
     sources
         Paths and URLs of images, manifests, and folders of them.
-    options
-        What is served, and to whom.  Where the application is mounted in another one, `hosts` names the hosts of
-        that one.
+    packing
+        The codec of chunks: `zstd`, `gzip`, or `bytes` for none.
+    token
+        The first part of each path; without one only clients on this machine are
+        served.
+    hosts
+        Names that the Host header may have; `*` for all, where a server in front checks
+        them.
+    origins
+        Origins whose pages may read, such as `https://avivator.gehlenborglab.org`; `*`
+        for all.
+    pyramids
+        Compute coarser levels, where they are read, of a picture that has none.
+    max_age
+        Seconds for which clients may reuse an answer; with 0 they ask each time whether
+        it is current.
+    cache_bytes
+        Bytes that a server keeps in memory: answers, and decoded source chunks.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    return App([os.fspath(source) for source in sources], options or ServeOptions())
+    options = ServeOptions(
+        packing=packing,
+        token=token,
+        hosts=hosts,
+        origins=origins,
+        pyramids=pyramids,
+        max_age=max_age,
+        cache_bytes=cache_bytes,
+        access=Access(
+            allow=allow,
+            storage_options=storage_options,
+            source_options=source_options,
+            template_overrides=template_overrides,
+        ),
+    )
+    return App([os.fspath(source) for source in sources], options)

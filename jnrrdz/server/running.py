@@ -19,8 +19,8 @@ from typing import Any, cast, get_args
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats import FORMATS
-from jnrrdz.options import LOCAL, Access, Packing, ServeOptions
-from jnrrdz.server.app import App, make_app
+from jnrrdz.options import CACHE_BYTES, LOCAL, Access, Packing, ServeOptions, StorageOptions
+from jnrrdz.server.app import App
 
 VARIABLES = {
     "JNRRDZ_SERVE": "sources, manifests and folders, one a line, or with spaces between",
@@ -56,7 +56,21 @@ class Server:
 
 
 @contextmanager
-def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions | None = None) -> Iterator[Server]:
+def serve(  # noqa: PLR0913  the signature is the documentation
+    *sources: str | os.PathLike[str],
+    port: int = 0,
+    packing: Packing = "zstd",
+    token: str | None = None,
+    hosts: Sequence[str] = LOCAL,
+    origins: Sequence[str] = (),
+    pyramids: bool = True,
+    max_age: int = 0,
+    cache_bytes: int = CACHE_BYTES,
+    allow: Sequence[str] = (),
+    storage_options: StorageOptions = None,
+    source_options: StorageOptions = None,
+    template_overrides: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """Serve sources and manifests on 127.0.0.1 while the block runs; yields the server, whose `url` lists them.
 
     Parameters
@@ -65,11 +79,51 @@ def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions
         Paths and URLs of images, manifests, and folders of them.
     port
         The port to listen on; 0 takes a free one.
-    options
-        What is served, and to whom.
+    packing
+        The codec of chunks: `zstd`, `gzip`, or `bytes` for none.
+    token
+        The first part of each path; without one only clients on this machine are
+        served.
+    hosts
+        Names that the Host header may have; `*` for all, where a server in front checks
+        them.
+    origins
+        Origins whose pages may read, such as `https://avivator.gehlenborglab.org`; `*`
+        for all.
+    pyramids
+        Compute coarser levels, where they are read, of a picture that has none.
+    max_age
+        Seconds for which clients may reuse an answer; with 0 they ask each time whether
+        it is current.
+    cache_bytes
+        Bytes that a server keeps in memory: answers, and decoded source chunks.
+    allow
+        Paths and URLs under which a manifest may name sources, and a source its data
+        files, that are outside the folder of the file that names them; `*` for all.
+    storage_options
+        fsspec's options for the source or the manifest that you name.
+    source_options
+        fsspec's options for the sources that a manifest names.
+    template_overrides
+        Values for the templates of a manifest's URLs, by their names: `{"base":
+        "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    wanted = options or ServeOptions()
-    app = make_app(sources, wanted)
+    options = ServeOptions(
+        packing=packing,
+        token=token,
+        hosts=hosts,
+        origins=origins,
+        pyramids=pyramids,
+        max_age=max_age,
+        cache_bytes=cache_bytes,
+        access=Access(
+            allow=allow,
+            storage_options=storage_options,
+            source_options=source_options,
+            template_overrides=template_overrides,
+        ),
+    )
+    app = App([os.fspath(source) for source in sources], options)
     listening = listening_socket("127.0.0.1", port)
     server = http_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="jnrrdz-serve", daemon=True)
@@ -78,7 +132,7 @@ def serve(*sources: str | os.PathLike[str], port: int = 0, options: ServeOptions
     while not server.started and thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.01)
     try:
-        yield Server(base_url(listening, wanted), app)
+        yield Server(base_url(listening, options), app)
     finally:
         server.should_exit = True
         thread.join()
@@ -119,7 +173,7 @@ def _import_readers(kinds: Collection[str]) -> None:
 def run(sources: Sequence[str], options: ServeOptions, listening: socket.socket, workers: int = 1) -> None:
     """Serve until interrupted, in this process or in several that share the socket; one that dies is replaced."""
     if workers == 1:
-        http_server(make_app(sources, options)).run(sockets=[listening])
+        http_server(App(sources, options)).run(sockets=[listening])
         return
     context = get_context("spawn")
 
@@ -183,7 +237,7 @@ def app_from_environment() -> App:
         cache_bytes=_whole("JNRRDZ_CACHE_MB", told, default.cache_bytes >> 20) << 20,
         access=Access(allow=tuple(several("JNRRDZ_ALLOW"))),
     )
-    return make_app(sources.splitlines() if "\n" in sources else sources.split(), options)
+    return App(sources.splitlines() if "\n" in sources else sources.split(), options)
 
 
 def _whole(name: str, told: Mapping[str, str], default: int) -> int:

@@ -21,7 +21,7 @@ from rasterio.transform import from_origin
 import jnrrdz
 from jnrrdz.batches import run
 from jnrrdz.cli import cli
-from jnrrdz.commands.cube import CubeOptions, cube
+from jnrrdz.commands.cube import cube
 from jnrrdz.commands.stac_collection import Catalog
 from jnrrdz.errors import JnrrdzError
 from tests.stac_reader import validated
@@ -279,8 +279,8 @@ def test_the_command_says_how_many_items_there_are(archive, tmp_path):
 
 @pytest.mark.parametrize("name", ["c.json", "c.parquet", "c.icechunk"])
 def test_a_cube_is_an_asset_of_a_collection(archive, tmp_path, name):
-    options = CubeOptions(time_from=RULE, stac_out=str(tmp_path / "cube.stac.json"))
-    cube([str(path) for path in archive.iterdir()], tmp_path / name, options)
+    options = {"time_from": RULE, "stac_out": str(tmp_path / "cube.stac.json")}
+    cube([str(path) for path in archive.iterdir()], tmp_path / name, **options)
     document = json.loads((tmp_path / "cube.stac.json").read_text())
     collection = validated(document)
     asset = collection.assets["references"]
@@ -314,8 +314,8 @@ def test_each_resolution_of_a_cube_is_an_asset_with_its_group(archive, tmp_path)
         transform=from_origin(LEFT, TOP, 20, 20), compress="deflate", tiled=True, blockxsize=32, blockysize=32,
     ) as file:  # fmt: skip
         file.write(pixels)
-    options = CubeOptions(time_from=RULE, stac_out=str(tmp_path / "cube.stac.json"), collection="both")
-    cube([*map(str, archive.iterdir()), str(coarse)], tmp_path / "c.json", options)
+    options = {"time_from": RULE, "stac_out": str(tmp_path / "cube.stac.json"), "collection": "both"}
+    cube([*map(str, archive.iterdir()), str(coarse)], tmp_path / "c.json", **options)
     collection = validated(json.loads((tmp_path / "cube.stac.json").read_text()))
     assert collection.id == "both"
     assert set(collection.assets) == {"10m", "20m"}

@@ -251,7 +251,7 @@ def test_s3_options_go_to_s3_only_and_not_into_the_manifest(cog, run, monkeypatc
     ):
         run("index", source, "-o", output, *(["-f", form] if form else []), *options, code=1)
         options_seen = seen[-1][1]
-        assert (options_seen["access"].storage_options, options_seen["form"].target_options) == expected
+        assert (options_seen["storage_options"], options_seen["target_options"]) == expected
 
 
 @pytest.fixture

@@ -295,7 +295,7 @@ def test_kitty_and_iterm_show_a_picture(cog, tmp_path):
     assert pieces[0][0].startswith(b"a=T,f=100,")
     assert [keys.endswith(b"m=1") for keys, _ in pieces] == [True] * (len(pieces) - 1) + [False]
     picture = imagecodecs.png_decode(base64.b64decode(b"".join(text for _, text in pieces)))
-    np.testing.assert_array_equal(picture, jnrrdz.preview(cog, jnrrdz.PreviewOptions(320)).rgba)
+    np.testing.assert_array_equal(picture, jnrrdz.preview(cog, size=320).rgba)
     code, shown, _ = on_terminal(cog, tmp_path, TERM="xterm", TERM_PROGRAM="iTerm.app")
     found = re.search(rb"\x1b]1337;File=inline=1;size=(\d+):([^\x07]*)\x07", shown)
     assert imagecodecs.png_decode(base64.b64decode(found[2])).shape == picture.shape

@@ -13,7 +13,7 @@ from odc.geo.geobox import GeoBox
 from rasterio.transform import from_origin
 
 import jnrrdz
-from jnrrdz import CubeOptions, cube
+from jnrrdz import cube
 from jnrrdz.cli import cli
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from tests import writers
@@ -83,13 +83,12 @@ def twins(tmp_path):
 
 
 def test_files_with_the_same_pixels_need_a_rule(twins, tmp_path):
-    options = CubeOptions(time_from=r"_(\d{8})")
     with pytest.raises(UnrepresentableError, match=r"1 pairs of files have the same pixels: .*a_.* and .*b_.*--latest"):
-        cube(twins, tmp_path / "c.json", options)
-    made = cube(twins, tmp_path / "c.json", CubeOptions(time_from=r"_(\d{8})", by=("modified",)))
+        cube(twins, tmp_path / "c.json", time_from=r"_(\d{8})")
+    made = cube(twins, tmp_path / "c.json", time_from=r"_(\d{8})", by=("modified",))
     assert len(made.twins) == 1
     assert (xr.open_dataset(tmp_path / "c.json")["data"] == 6).all()
-    cube(twins[::-1], tmp_path / "d.json", CubeOptions(time_from=r"_(\d{8})", by=("modified",)))
+    cube(twins[::-1], tmp_path / "d.json", time_from=r"_(\d{8})", by=("modified",))
     assert (xr.open_dataset(tmp_path / "d.json")["data"] == 6).all()
 
 
@@ -228,10 +227,10 @@ def test_other_grids_are_refused_in_words_or_put_apart(tmp_path, name):
     write(tmp_path / "b_20240611.tif", np.full((128, 128), 2, "u2"), 10, **other)
     both = [str(tmp_path / "a_20240601.tif"), str(tmp_path / "b_20240611.tif")]
     with pytest.raises(UnrepresentableError, match=words) as refused:
-        cube(both, tmp_path / "c.json", CubeOptions(time_from=r"_(\d{8})"))
+        cube(both, tmp_path / "c.json", time_from=r"_(\d{8})")
     assert "odc-stac" in str(refused.value)
     if "edge" not in name:
-        made = cube(both, tmp_path / "c.json", CubeOptions(time_from=r"_(\d{8})", group_by_grid=True))
+        made = cube(both, tmp_path / "c.json", time_from=r"_(\d{8})", group_by_grid=True)
         assert len(made.groups) == 2
 
 
@@ -254,5 +253,5 @@ def test_refresh_leaves_a_cube_as_it_is_and_says_what_helps(tmp_path):
 
 def test_nothing_is_made_of_nothing(tmp_path):
     with pytest.raises(JnrrdzError, match="no image"):
-        cube([str(tmp_path / "gone.tif")], tmp_path / "c.json", CubeOptions(time_from="(x)"))
+        cube([str(tmp_path / "gone.tif")], tmp_path / "c.json", time_from="(x)")
     assert CliRunner().invoke(cli, ["cube", "-o", "x.json"]).exit_code == 2

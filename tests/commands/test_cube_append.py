@@ -12,7 +12,7 @@ import zarr
 from click.testing import CliRunner
 
 import jnrrdz
-from jnrrdz import CubeOptions, cube
+from jnrrdz import cube
 from jnrrdz.cli import cli
 from jnrrdz.core.cube import Cube, extension, scenes_of
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
@@ -20,6 +20,7 @@ from jnrrdz.manifests import icechunk as icechunk_form
 from jnrrdz.manifests import parquet
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import load, load_outline
+from jnrrdz.options import WriteOptions
 from tests import writers
 from tests.commands.archive import DATES, LEFT, items, saved, write
 from tests.servers.fixtures import bucket, make_proxy, seaweed
@@ -27,8 +28,8 @@ from tests.servers.fixtures import bucket, make_proxy, seaweed
 __all__ = ["bucket", "make_proxy", "seaweed"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
-RULES = CubeOptions(time_from=r"d_(\d{8})")
-MORE = CubeOptions(time_from=r"d_(\d{8})", append=True)
+RULES = {"time_from": r"d_(\d{8})"}
+MORE = {**RULES, "append": True}
 CHUNKS = 4
 """Of each file."""
 
@@ -53,7 +54,7 @@ def day(tmp_path):
 def small_records(files, out, size=3):
     """Write a cube as Parquet with so few chunks in a record that there are several."""
     whole = Path(out).with_suffix(".json")
-    cube(files, whole, RULES)
+    cube(files, whole, **RULES)
     parquet.write(group_from_manifest(load(str(whole))), str(out), record_size=size)
 
 
@@ -104,7 +105,7 @@ def test_parquet_writes_only_the_records_that_get_chunks(day, tmp_path):
     out = tmp_path / "c.parquet"
     small_records([day(1), day(2)], out)
     before = states(out)
-    made = cube([day(3)], out, MORE)
+    made = cube([day(3)], out, **MORE)
     after = states(out)
     assert (made.files, made.times, made.chunks) == (1, 1, CHUNKS)
     # 8 chunks in records of 3 were two records and two chunks of a third, which gets one; the other three are a fourth
@@ -113,7 +114,7 @@ def test_parquet_writes_only_the_records_that_get_chunks(day, tmp_path):
     assert after.keys() - before.keys() == {"data/refs.3.parq"}
     assert [load(str(out)).arrays["data"].record(number).chunks for number in range(4)] == [3, 3, 3, 3]
     for number in (4, 5, 6):
-        cube([day(number)], out, MORE)
+        cube([day(number)], out, **MORE)
     np.testing.assert_array_equal(by_zarr(out)["data"][:, 0], [pixels(number) for number in range(1, 7)])
 
 
@@ -124,7 +125,7 @@ def test_who_opened_the_older_parquet_reads_it_afterwards(day, tmp_path):
     opened = {"ours": jnrrdz.open_group(out), "fsspec's": by_zarr(out)}  # no record has been read
     lazy = xr.open_dataset(out, engine="jnrrdz", chunks={}, mask_and_scale=False)
     times = fsspec.filesystem("reference", fo=str(out), skip_instance_cache=True).cat_file("time/0")
-    cube([day(number) for number in (3, 4, 5)], out, MORE)
+    cube([day(number) for number in (3, 4, 5)], out, **MORE)
     longer = fsspec.filesystem("reference", fo=str(out), skip_instance_cache=True).cat_file("time/0")
     # a chunk of the axis stays as long as it is, and holds the older times where they were
     assert (len(longer), longer[: 2 * 8]) == (len(times), times[: 2 * 8])
@@ -146,10 +147,10 @@ def test_a_time_axis_of_several_chunks_grows(day, tmp_path):
         names = [f"d_{text.replace('-', '')}.json" for text in np.datetime_as_string(days)]
         for name in names:
             jnrrdz.write(group, tmp_path / name, overwrite=True)
-        cube([str(tmp_path / name) for name in names[:60]], out, RULES)
+        cube([str(tmp_path / name) for name in names[:60]], out, **RULES)
         older = jnrrdz.open_group(out)
         for many in (names[60:65], names[65:70]):
-            assert cube([str(tmp_path / name) for name in many], out, MORE).rewritten is None
+            assert cube([str(tmp_path / name) for name in many], out, **MORE).rewritten is None
         found = xr.open_dataset(out, mask_and_scale=False)
         np.testing.assert_array_equal(found["time"], days)
         np.testing.assert_array_equal(older["time"][...], jnrrdz.open_group(out)["time"][:60])
@@ -160,12 +161,12 @@ def test_a_time_axis_of_several_chunks_grows(day, tmp_path):
 def test_icechunk_commits_the_new_references_and_keeps_its_manifests(day, tmp_path, monkeypatch, opened_at):
     monkeypatch.setattr(icechunk_form, "SPLIT", CHUNKS)  # a manifest for each date
     out = tmp_path / "c.icechunk"
-    cube([day(1), day(2), day(3)], out, RULES)
+    cube([day(1), day(2), day(3)], out, **RULES)
     repo = repository(out, tmp_path)
     old = repo.lookup_branch("main")
     session = repo.readonly_session("main")
     kept = {file.id for file in repo.list_manifest_files(old)}
-    cube([day(4)], out, MORE)
+    cube([day(4)], out, **MORE)
     repo = repository(out, tmp_path)
     new = repo.lookup_branch("main")
     change = repo.diff(from_snapshot_id=old, to_snapshot_id=new)
@@ -191,7 +192,7 @@ def test_many_references_are_several_commits_that_main_gets_at_once(day, tmp_pat
     monkeypatch.setattr(icechunk_form, "SPLIT", CHUNKS)
     monkeypatch.setattr(icechunk_form, "TOGETHER", 2 * CHUNKS)
     out, seen = tmp_path / "c.icechunk", []
-    cube([day(1)], out, RULES)
+    cube([day(1)], out, **RULES)
     commit = icechunk.Session.commit
 
     def watched(session, *arguments, **options):
@@ -200,7 +201,7 @@ def test_many_references_are_several_commits_that_main_gets_at_once(day, tmp_pat
         return commit(session, *arguments, **options)
 
     monkeypatch.setattr(icechunk.Session, "commit", watched)
-    cube([day(number) for number in range(2, 9)], out, MORE)
+    cube([day(number) for number in range(2, 9)], out, **MORE)
     assert len(seen) >= 4
     assert set(seen) == {1}
     repo = repository(out, tmp_path)
@@ -216,13 +217,13 @@ def test_s3_gets_only_what_is_new(day, seaweed, bucket, make_proxy, tmp_path):
         seaweed.put(bucket, f"d_2024060{number}.tif", Path(day(number)).read_bytes())
     urls = [f"s3://{bucket}/d_2024060{number}.tif" for number in (1, 2, 3)]
     out = f"s3://{bucket}/c.parquet"
-    cube(urls[:2], tmp_path / "c.json", RULES, storage_options=plain)
+    cube(urls[:2], tmp_path / "c.json", **RULES, storage_options=plain)
     group = group_from_manifest(load(str(tmp_path / "c.json")), allow=("*",))
-    parquet.write(group, out, jnrrdz.WriteOptions(target_options=plain), record_size=3)
+    parquet.write(group, out, WriteOptions(target_options=plain), record_size=3)
     older = jnrrdz.open_group(out, storage_options=plain, source_options=plain)
     proxy = make_proxy(seaweed.port)
     far = seaweed.options(endpoint_url=proxy.url, client_kwargs={"region_name": "us-east-1"})
-    made = cube(urls[2:], out, MORE, storage_options=far, target_options=far)
+    made = cube(urls[2:], out, **MORE, storage_options=far, target_options=far)
     assert made.rewritten is None
     asked = [(one.method, urlsplit(one.path).path.removeprefix(f"/{bucket}/")) for one in proxy.requests]
     put = [path for method, path in asked if method == "PUT"]
@@ -281,29 +282,29 @@ def test_what_is_no_later_time_is_written_anew_and_told(day, tmp_path, name, for
 def test_of_two_runs_that_add_to_one_cube_the_second_is_refused(day, tmp_path):
     for form in ("parquet", "icechunk"):
         out = str(tmp_path / f"c.{form}")
-        cube([day(1)], out, RULES)
+        cube([day(1)], out, **RULES)
         old, recorded = group_from_manifest(load_outline(out), outline=True), load_outline(out).sources
         made = Cube()
         for scene in scenes_of(old, out, last=True):
             made.add(scene)
-        cube([day(2)], tmp_path / "two.json", RULES, overwrite=True)
+        cube([day(2)], tmp_path / "two.json", **RULES, overwrite=True)
         for scene in scenes_of(group_from_manifest(load(str(tmp_path / "two.json"))), "two"):
             made.add(scene)
         more = extension(old, made.finish().group, out)
         module = {"parquet": parquet, "icechunk": icechunk_form}[form]
-        module.extend(more, recorded, out, jnrrdz.WriteOptions())
+        module.extend(more, recorded, out, WriteOptions())
         with pytest.raises(JnrrdzError, match=r"changed (it|the repository) meanwhile; append again"):
-            module.extend(more, recorded, out, jnrrdz.WriteOptions())
+            module.extend(more, recorded, out, WriteOptions())
         np.testing.assert_array_equal(jnrrdz.open_group(out)["data"][:, 0], [pixels(1), pixels(2)])
 
 
 def test_a_file_that_changed_is_not_added_to_what_is_left_of_it(day, tmp_path):
     out = tmp_path / "c.parquet"
-    cube([day(1), day(2)], out, RULES)
+    cube([day(1), day(2)], out, **RULES)
     with Path(day(2)).open("ab") as file:
         file.write(b"longer")
     with pytest.raises(UnrepresentableError, match="changed since the cube was made of it; make the cube anew"):
-        cube([day(2)], out, MORE)
+        cube([day(2)], out, **MORE)
 
 
 def test_interleaved_bands_are_added_too(tmp_path):
@@ -313,6 +314,6 @@ def test_interleaved_bands_are_added_too(tmp_path):
         options = {"tiled": True, "blockxsize": 32, "blockysize": 32, "interleave": "pixel", **writers.PLACE}
         writers.geotiff(tmp_path / f"d_2024060{number}.tif", both[-1], **options)
     out = tmp_path / "c.parquet"
-    cube([str(tmp_path / "d_20240601.tif")], out, RULES)
-    assert cube([str(tmp_path / "d_20240602.tif")], out, MORE).rewritten is None
+    cube([str(tmp_path / "d_20240601.tif")], out, **RULES)
+    assert cube([str(tmp_path / "d_20240602.tif")], out, **MORE).rewritten is None
     np.testing.assert_array_equal(jnrrdz.open_group(out)["data"][...], both)

@@ -15,7 +15,6 @@ from rasterio.enums import Resampling
 from rasterio.transform import from_origin
 
 import jnrrdz
-from jnrrdz import PreviewOptions
 from jnrrdz.store.store import ReferenceStore
 
 Y, X = np.mgrid[:120, :160]
@@ -42,7 +41,7 @@ def write(path, bands, **options):
 
 def picture(path, **options):
     """Return red, green, blue and alpha as another reader finds them in the PNG."""
-    png = jnrrdz.preview(path, PreviewOptions(**options)).png
+    png = jnrrdz.preview(path, **options).png
     return imagecodecs.png_decode(png)
 
 
@@ -172,7 +171,7 @@ def test_a_picture_of_a_pyramid_reads_the_coarsest_level_that_suffices(tmp_path,
         target.write(noise, 1)
         target.build_overviews([2, 4, 8], Resampling.average)
     http_server.files["/a.tif"] = path.read_bytes()
-    shown = jnrrdz.preview(f"{http_server.url}/a.tif", PreviewOptions(size=256)).rgba
+    shown = jnrrdz.preview(f"{http_server.url}/a.tif", size=256).rgba
     with rasterio.open(path, OVERVIEW_LEVEL=2) as source:
         np.testing.assert_array_equal(shown[..., 0], source.read(1))
     assert http_server.body_bytes < 200_000  # of 4 MB and levels
@@ -276,7 +275,7 @@ def test_of_small_chunks_only_those_in_the_middle_are_read(tmp_path, http_server
     rows = np.random.default_rng(7).integers(0, 255, (1024, 4096), "u1")
     tifffile.imwrite(tmp_path / "a.tif", rows, rowsperstrip=1, compression="zlib")
     http_server.files["/a.tif"] = (tmp_path / "a.tif").read_bytes()
-    shown = jnrrdz.preview(f"{http_server.url}/a.tif", PreviewOptions(size=128)).rgba
+    shown = jnrrdz.preview(f"{http_server.url}/a.tif", size=128).rgba
     centres = rows[np.arange(32) * 32 + 16].reshape(32, 128, 32)
     spread = centres[..., [4, 12, 20, 28]].mean(axis=2)
     assert np.abs(shown[..., 0] - spread).max() <= 1
@@ -323,8 +322,8 @@ def test_segments_of_one_picture_have_no_seam(tmp_path):
 def test_a_picture_that_takes_too_much_is_refused_before_it_is_read(tmp_path):
     path = write(tmp_path / "a.tif", (X + Y).astype("u1"), blockysize=120)
     with pytest.raises(jnrrdz.JnrrdzError, match="more than 19199 bytes"):
-        jnrrdz.preview(path, PreviewOptions(size=160, most_bytes=120 * 160 - 1))
-    assert jnrrdz.preview(path, PreviewOptions(size=160, most_bytes=120 * 160)).rgba.shape == (120, 160, 4)
+        jnrrdz.preview(path, size=160, most_bytes=120 * 160 - 1)
+    assert jnrrdz.preview(path, size=160, most_bytes=120 * 160).rgba.shape == (120, 160, 4)
 
 
 def embedded(html):

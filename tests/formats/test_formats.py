@@ -13,6 +13,7 @@ import jnrrdz
 from jnrrdz.batches.stac import Assets, found_in
 from jnrrdz.cli import cli
 from jnrrdz.formats import FORMATS
+from jnrrdz.options import ScanOptions
 from tests.formats.toy import TOY, toy_bytes
 
 PIXELS = np.arange(12 * 17, dtype="u1").reshape(12, 17)
@@ -23,7 +24,7 @@ def test_what_a_format_names_is_there(fmt):
     for name in (fmt.scan, fmt.decoders, fmt.in_place):
         assert name is None or callable(resolve_name(name))
     assert set(fmt.codecs) <= {point.name for point in entry_points(group="zarr.codecs")}
-    assert set(fmt.options) <= set(jnrrdz.ScanOptions.__dataclass_fields__)
+    assert set(fmt.options) <= set(ScanOptions.__dataclass_fields__)
     assert (fmt.magic is None) == fmt.is_directory
 
 

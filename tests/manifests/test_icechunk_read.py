@@ -14,7 +14,6 @@ import jnrrdz
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
 from jnrrdz.manifests.icechunk import _ordered
-from jnrrdz.options import WriteOptions
 from jnrrdz.sources.local import modified_at
 from tests.manifests.test_icechunk import group
 from tests.servers.fixtures import bucket, seaweed
@@ -135,11 +134,11 @@ def test_a_branch_is_written_to_and_a_tag_is_not(source, tmp_path):
     repository = icechunk.Repository.open(storage(where))
     repository.create_branch("dev", repository.lookup_branch("main"))
     repository.create_tag("v1", repository.lookup_branch("main"))
-    jnrrdz.write(VirtualGroup({"data": newer}), f"{where}@branch.dev", WriteOptions(overwrite=True))
+    jnrrdz.write(VirtualGroup({"data": newer}), f"{where}@branch.dev", overwrite=True)
     check(jnrrdz.open_group(where, allow=[str(tmp_path)]), {"data": seen})
     check(jnrrdz.open_group(f"{where}@branch.dev", allow=[str(tmp_path)]), {"data": changed})
     with pytest.raises(UnrepresentableError, match="a tag and a snapshot stay what they are"):
-        jnrrdz.write(VirtualGroup({"data": newer}), f"{where}@tag.v1", WriteOptions(overwrite=True))
+        jnrrdz.write(VirtualGroup({"data": newer}), f"{where}@tag.v1", overwrite=True)
 
 
 def test_an_array_that_was_made_smaller_has_no_chunk_outside(tmp_path):

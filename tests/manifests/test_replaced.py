@@ -98,9 +98,8 @@ def test_one_kind_does_not_replace_another(scene, tmp_path):
 def test_a_link_stays_and_what_it_leads_to_is_replaced(scene):
     jnrrdz.index(scene, "real.json")
     Path("link.json").symlink_to("real.json")
-    other = WriteOptions(overwrite=True)
     tifffile.imwrite("scene.tif", PIXELS + 1, tile=(16, 16))
-    jnrrdz.index(scene, "link.json", form=other)
+    jnrrdz.index(scene, "link.json", overwrite=True)
     assert Path("link.json").is_symlink()
     np.testing.assert_array_equal(jnrrdz.open_group("real.json")["data"][...], PIXELS + 1)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import jnrrdz
 import numpy as np
 import xarray as xr
-from jnrrdz import CubeOptions
 from tests.matrix.doors_open import STORED, opened
 from tests.matrix.view import of_dataset
 
@@ -54,15 +53,15 @@ def expected_old(case):
 
 def cube(case):
     out = case.output("cube.json")
-    jnrrdz.cube(both(case), out, CubeOptions(time_from=TIME))
+    jnrrdz.cube(both(case), out, time_from=TIME)
     return opened_cube(out)
 
 
 def cube_append(case):
     out = case.output("cube.parquet")
     first, second = both(case)
-    jnrrdz.cube([first], out, CubeOptions(time_from=TIME))
-    jnrrdz.cube([second], out, CubeOptions(time_from=TIME, append=True))
+    jnrrdz.cube([first], out, time_from=TIME)
+    jnrrdz.cube([second], out, time_from=TIME, append=True)
     return opened_cube(out)
 
 

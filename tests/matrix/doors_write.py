@@ -9,7 +9,6 @@ import jnrrdz
 import numpy as np
 import rasterio
 import xarray as xr
-from jnrrdz import PreviewOptions
 from tests.commands.jnrrd_reader import read as read_jnrrd
 from tests.matrix.doors_combine import CUBE, TIME, both
 from tests.matrix.plain import plain_reader
@@ -48,7 +47,7 @@ def to_netcdf(case):
 
 def cube_to_zarr(case):
     out = case.output("cube.json")
-    jnrrdz.cube(both(case), out, jnrrdz.CubeOptions(time_from=TIME))
+    jnrrdz.cube(both(case), out, time_from=TIME)
     with xr.open_dataset(out) as dataset:
         return saved(dataset, case.output("a.zarr"), case, CUBE)
 
@@ -138,7 +137,7 @@ def tile(case):
 
 
 def preview(case):
-    return View(jnrrdz.preview(case.index(), PreviewOptions(size=2048)).rgba)
+    return View(jnrrdz.preview(case.index(), size=2048).rgba)
 
 
 def expected_picture(case):

@@ -5,7 +5,6 @@ from functools import cached_property
 from pathlib import Path
 
 import jnrrdz
-from jnrrdz import Access, ServeOptions
 from tests.matrix.row import Case, Row
 
 
@@ -35,8 +34,9 @@ class Session:
                 manifests.append(self.case(row).named_manifest(slug(row.name)))
             except jnrrdz.JnrrdzError:
                 continue  # the cell of this row and door reports it
-        options = ServeOptions(access=Access(allow=[str(self.folder)]))
-        return self._exit.enter_context(jnrrdz.serve(*manifests, options=options))
+        return self._exit.enter_context(
+            jnrrdz.serve(*manifests, allow=[str(self.folder)])
+        )
 
     def served_url(self, row: Row) -> str:
         """Return the URL of a row's Zarr; raise where it cannot be indexed."""

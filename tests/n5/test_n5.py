@@ -19,6 +19,7 @@ import jnrrdz
 from jnrrdz import api
 from jnrrdz.formats import scanning
 from jnrrdz.formats.n5.attributes import default_header
+from jnrrdz.options import Access, ScanOptions
 
 CHAINS = [None, "offset", "pad", "n5_default"]
 TYPES = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64"]
@@ -385,7 +386,7 @@ def test_s3_is_listed_a_thousand_blocks_a_request(s3):
     }
     document = {"dimensions": [130, 20], "blockSize": [1, 1], "dataType": "uint16", "compression": {"type": "raw"}}
     s3.files |= block | {"v.n5/a/attributes.json": json.dumps(document).encode(), "v.n5x/0/0": b"no part of it"}
-    found = scanning.scan("s3://bucket/v.n5", jnrrdz.ScanOptions(), jnrrdz.Access(storage_options=s3.options))
+    found = scanning.scan("s3://bucket/v.n5", ScanOptions(), Access(storage_options=s3.options))
     assert s3.log == ["LIST"] * 3 + ["GET"] * (1 + 8)  # the metadata, and a few headers: whether blockSize is right
     assert found.requests == 12
     array = jnrrdz.open_group(found.group, source_options=s3.options)["a/data"]

@@ -21,7 +21,6 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz import ServeOptions
 
 pytest.importorskip("uvicorn")
 from jnrrdz.server import connections
@@ -35,7 +34,7 @@ def serving(tmp_path, shape=(90, 70), **options):
     pixels = np.random.default_rng(5).integers(0, 250, shape).astype("u1")
     tifffile.imwrite(tmp_path / "a.tif", pixels)
     (tmp_path / "secret").write_text("the secret")
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(**options)) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", **options) as server:
         yield server
 
 
@@ -422,7 +421,7 @@ def test_errors_show_names_and_no_places(tmp_path, http_server, caplog):
 def test_a_changed_source_is_told_once_and_then_read_anew(tmp_path):
     first, second = (np.full((600, 600), value, "u1") for value in (1, 2))
     tifffile.imwrite(tmp_path / "a.tif", first, tile=(256, 256))
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(packing="bytes", pyramids=False)) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", packing="bytes", pyramids=False) as server:
         assert urllib.request.urlopen(f"{server['a.tif']}/data/c/0/0").read(1) == b"\x01"
         os.utime(tmp_path / "a.tif", (1, 1))
         tifffile.imwrite(tmp_path / "a.tif", second, tile=(256, 256), software="other")

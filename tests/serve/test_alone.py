@@ -18,7 +18,6 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz import ServeOptions
 
 pytest.importorskip("uvicorn")
 from jnrrdz.server.memory import Memory
@@ -58,9 +57,9 @@ class Held:
 def test_slow_sources_keep_a_local_one_from_nobody(tmp_path, http_server, same):
     pixels = image(tmp_path / "a.tif", (90, 70), tile=(16, 16))
     held = Held(http_server, (tmp_path / "a.tif").read_bytes())
-    options = ServeOptions(packing="bytes")
+    options = {"packing": "bytes"}
     with (
-        jnrrdz.serve(tmp_path / "a.tif", *held.urls, options=options) as server,
+        jnrrdz.serve(tmp_path / "a.tif", *held.urls, **options) as server,
         ThreadPoolExecutor(2 * SLOW) as clients,
     ):
         names = ["slow0.tif"] * 2 * SLOW if same else [f"slow{n}.tif" for n in range(SLOW)]
@@ -121,8 +120,8 @@ def test_one_budget_for_all_sources(tmp_path):
         sources.append(tmp_path / f"{number}.tif")
         image(sources[-1], (1100, 1000), rowsperstrip=1100, compression="zlib")
     most = 3 << 20
-    options = ServeOptions(pyramids=False, cache_bytes=most, packing="bytes")
-    with jnrrdz.serve(*sources, options=options) as server:
+    options = {"pyramids": False, "cache_bytes": most, "packing": "bytes"}
+    with jnrrdz.serve(*sources, **options) as server:
         for source in sources:
             assert ask(f"{server[source.name]}/data/c/0/0")[0] == 200
             kept = server.app.memory.nbytes()

@@ -25,7 +25,6 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import jnrrdz
-from jnrrdz import ServeOptions
 from jnrrdz.errors import UnsupportedError
 
 pytest.importorskip("uvicorn")
@@ -40,7 +39,7 @@ def image(folder):
 
 def test_mounted_below_a_path_of_another_application(tmp_path):
     image(tmp_path)
-    app = jnrrdz.make_app([tmp_path], ServeOptions(hosts=["testserver"], token="t0ken"))
+    app = jnrrdz.make_app([tmp_path], hosts=["testserver"], token="t0ken")
     with TestClient(Starlette(routes=[Mount("/data", app=app)])) as client:
         listed = client.get("/data/t0ken/index.json").json()["served"]
         assert [entry["url"] for entry in listed] == ["/data/t0ken/a.tif"]
@@ -56,7 +55,7 @@ def test_mounted_below_a_path_of_another_application(tmp_path):
 def test_the_viewers_page_mounted_below_a_path(tmp_path, token):
     """What a browser asks for from the page on: every link is relative, and leads below the mount."""
     pixels = image(tmp_path)
-    app = jnrrdz.make_app([tmp_path], ServeOptions(hosts=["testserver"], token=token))
+    app = jnrrdz.make_app([tmp_path], hosts=["testserver"], token=token)
     below = f"/deep/data/{token}/" if token else "/deep/data/"
     with TestClient(Starlette(routes=[Mount("/deep", routes=[Mount("/data", app=app)])])) as client:
         client.headers["sec-fetch-site"] = "same-origin"

@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jnrrdz
-from jnrrdz import ServeOptions
 from jnrrdz.server.plain import LEAST, MOST, served_chunks
 
 pytest.importorskip("uvicorn")
@@ -54,7 +53,7 @@ def by_tensorstore(url):
 @pytest.mark.parametrize("dtype", ["u1", "i2", ">u2", "f4", "f8", "c8"])
 def test_tensorstore_reads_what_is_served(tmp_path, packing, dtype):
     pixels = image(tmp_path / "a.tif", (90, 70), dtype, tile=(32, 48), compression="zlib")
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(packing=packing)) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", packing=packing) as server:
         np.testing.assert_array_equal(by_tensorstore(f"{server['a.tif']}/data"), pixels)
         metadata = json.loads(ask(f"{server['a.tif']}/data/zarr.json")[2])
     assert {codec["name"] for codec in metadata["codecs"]} <= CORE
@@ -122,7 +121,7 @@ def test_chunks_are_of_a_size_that_browsers_like(sizes, itemsize):
 
 def test_headers_parts_and_methods(tmp_path):
     image(tmp_path / "a.tif", tile=(256, 256))
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(packing="bytes")) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", packing="bytes") as server:
         url = f"{server['a.tif']}/0/data/c/0/0"
         if ask(url)[0] == 404:
             url = f"{server['a.tif']}/data/c/0/0"
@@ -170,7 +169,7 @@ def test_a_path_reaches_nothing_but_keys(tmp_path):
 def test_a_page_of_another_origin_reads_nothing(tmp_path):
     image(tmp_path / "a.tif", (50, 40))
     friend = "https://viewer.example"
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(origins=[friend])) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", origins=[friend]) as server:
         url = f"{server['a.tif']}/zarr.json"
         assert ask(url, {"Host": "rebound.example"})[0] == 421
         assert ask(url, {"Host": "127.0.0.1.rebound.example"})[0] == 421
@@ -183,7 +182,7 @@ def test_a_page_of_another_origin_reads_nothing(tmp_path):
 
 def test_a_token_is_the_first_part_of_every_path(tmp_path):
     pixels = image(tmp_path / "a.tif", (50, 40))
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(token="t0ken")) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", token="t0ken") as server:
         assert "/t0ken/" in server.url
         np.testing.assert_array_equal(by_tensorstore(f"{server['a.tif']}/data"), pixels)
         for path in ("", "a.tif/zarr.json", "wrong/a.tif/zarr.json", "t0kenx/a.tif/zarr.json", "t0ke/a.tif/zarr.json"):
@@ -199,7 +198,7 @@ def test_a_chunk_that_many_ask_for_is_decoded_once(tmp_path, monkeypatch):
         plain.PlainArray, "chunk", lambda array, index: (made.append(index), time.sleep(0.1), make(array, index))[2]
     )
     with (
-        jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(pyramids=False)) as server,
+        jnrrdz.serve(tmp_path / "a.tif", pyramids=False) as server,
         ThreadPoolExecutor(20) as pool,
     ):
         bodies = set(pool.map(lambda _: ask(f"{server['a.tif']}/data/c/0/0")[2], range(40)))
@@ -277,7 +276,7 @@ def test_names_are_one_part_of_a_path_each(tmp_path):
 
 def test_a_request_without_a_path_needs_the_token_too(tmp_path):
     image(tmp_path / "a.tif", (50, 40))
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(token="t0ken")) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", token="t0ken") as server:
         port = int(server.url.split(":")[2].split("/")[0])
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
@@ -287,7 +286,7 @@ def test_a_request_without_a_path_needs_the_token_too(tmp_path):
 def test_what_a_page_needs(tmp_path):
     image(tmp_path / "a.tif", (300, 200), "u1", photometric="minisblack")
     jnrrdz.index(tmp_path / "a.tif", tmp_path / "b.json")
-    with jnrrdz.serve(tmp_path, options=ServeOptions(token="t0ken")) as server:
+    with jnrrdz.serve(tmp_path, token="t0ken") as server:
         served = json.loads(ask(f"{server.url}index.json")[2])["served"]
         assert served == [
             {"name": "a.tif", "kind": "TIFF", "title": "a.tif", "url": "/t0ken/a.tif"},
@@ -331,14 +330,14 @@ def test_a_picture_in_one_strip_is_decoded_once(tmp_path, monkeypatch):
     pixels = image(tmp_path / "a.tif", (3000, 2500), "u2", rowsperstrip=3000, compression="zlib")
     reads, read = [], ChunkReader.read_sync
     monkeypatch.setattr(ChunkReader, "read_sync", lambda one, window: (reads.append(window), read(one, window))[1])
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(pyramids=False, cache_bytes=4 << 20)) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", pyramids=False, cache_bytes=4 << 20) as server:
         np.testing.assert_array_equal(by_tensorstore(f"{server['a.tif']}/data"), pixels)
     assert len(reads) == 1
 
 
 def test_an_old_part_is_not_mixed_with_a_new_whole(tmp_path):
     image(tmp_path / "a.tif", (90, 70))
-    with jnrrdz.serve(tmp_path / "a.tif", options=ServeOptions(packing="bytes")) as server:
+    with jnrrdz.serve(tmp_path / "a.tif", packing="bytes") as server:
         url = f"{server['a.tif']}/data/c/0/0"
         _, headers, body = ask(url)
         assert ask(url, {"Range": "bytes=2-3", "If-Range": headers["etag"]})[2] == body[2:4]

@@ -543,8 +543,7 @@ def test_a_list_of_levels_of_another_form_is_ignored(viewer):
 
 
 def test_a_page_below_a_token_and_a_mount(browser, folder):
-    options = jnrrdz.ServeOptions(token="an-open-secret")
-    with jnrrdz.serve(folder / "quarters.tif", folder / "volume.n5", options=options) as server:
+    with jnrrdz.serve(folder / "quarters.tif", folder / "volume.n5", token="an-open-secret") as server:
         for viewer in viewers(browser, server.url):
             viewer.open()
             viewer.page.locator("li[data-name='quarters.tif'] a").click()

@@ -104,7 +104,7 @@ def test_a_missing_group_names_those_that_are_there(five, tmp_path):
         jnrrdz.open_dataset(five, group="9")
     assert str(caught.value) == (f"{five}: 9: no such group; there are image_0, image_1, image_2, image_3, image_4")
     with pytest.raises(jnrrdz.JnrrdzError, match="image9: no such group; there are image_"):
-        jnrrdz.preview(five, jnrrdz.PreviewOptions(group="image9"))
+        jnrrdz.preview(five, group="image9")
     plain = tmp_path / "a.tif"
     tifffile.imwrite(plain, np.ones((4, 4), "u1"))
     with pytest.raises(jnrrdz.JnrrdzError, match="no such group; the file has no groups, so name none"):

@@ -209,7 +209,7 @@ def test_served_levels_follow_the_kind(make, how, tmp_path):
 
 def test_a_preview_of_labels_has_no_colour_between_them(tmp_path):
     path, pixels = named_n5(tmp_path)
-    shown = jnrrdz.preview(path, jnrrdz.PreviewOptions(size=200)).rgba
+    shown = jnrrdz.preview(path, size=200).rgba
     assert set(np.unique(shown[..., 0])) == set(np.unique(pixels))
 
 
