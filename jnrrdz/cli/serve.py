@@ -4,9 +4,12 @@ A module of its own, short as it is: each command stands in one, and imports wha
 """
 
 import importlib
+import os
 import secrets
+import signal
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -90,4 +93,20 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     for name in catalog.listed:
         say(f"{base}{name}")
     console.note(f"serving {len(catalog.listed)} at {base}; interrupt to end")
-    running.run(sources, wanted, listening, workers)
+    try:
+        running.run(sources, wanted, listening, workers)
+    except SystemExit as ended:
+        end_at_once(ended.code)
+    except KeyboardInterrupt:
+        end_at_once(128 + signal.SIGINT)
+
+
+def end_at_once(code: str | int | None) -> NoReturn:
+    """End the process without waiting for threads.
+
+    The interpreter joins the standard library's pools of threads when it ends, and theirs
+    may wait for a source that does not answer.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)

@@ -26,8 +26,9 @@ from jnrrdz.commands.preview import PreviewOptions, picture_of
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.options import CACHE_BYTES, LOCAL, Access, Packing, ServeOptions, StorageOptions
 from jnrrdz.server.catalog import Catalog
-from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pool, Sharing
+from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pool, Pools, Sharing
 from jnrrdz.server.plain import ChunkAt, PlainZarr
+from jnrrdz.store.requests import recent_nbytes
 
 type Scope = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -44,14 +45,8 @@ PREVIEW = "preview.png"
 PREVIEW_SIZE = 256
 LARGEST_PREVIEW = 1024
 
-FETCHES = 32
-"""Chunks of sources elsewhere that are fetched at once: they wait for a network, not for a core."""
-
-OPENINGS = 16
-"""Sources elsewhere that are being opened at once."""
-
-FAR_PREVIEWS = 4
-"""Pictures of sources elsewhere that are made at once."""
+FETCHES = 16
+"""Chunks of one source elsewhere that are fetched at once: they wait for a network, not for a core."""
 
 PIECE = 1 << 20
 """Bytes of an answer that are handed on at once; more are, once those have left."""
@@ -212,23 +207,28 @@ class App:
         self._under_way: dict[str, asyncio.Future[Answer | None]] = {}
         self._sharing = Sharing()
         cores = os.cpu_count() or 1
-        # what is elsewhere has threads of its own: it may be slow, and keeps nobody from what is here
         most = {
             "chunks": 2 * cores,
-            "far chunks": FETCHES,
             "openings": 2 * cores,
-            "far openings": OPENINGS,
             "previews": max(1, cores // 2),
-            "far previews": FAR_PREVIEWS,
             "listings": 1,
             "pages": 2,
         }
         self._pools = {name: Pool(threads, name) for name, threads in most.items()}
+        # a source elsewhere may be slow: each has threads of its own, and blocks no other
+        most_of_each = {"chunks": FETCHES, "openings": 1, "previews": 1}
+        self._far_pools = {name: Pools(threads, f"far-{name}") for name, threads in most_of_each.items()}
 
     def close(self) -> None:
         """End the threads; nothing may be asked afterwards."""
         for pool in self._pools.values():
             pool.close()
+        for pools in self._far_pools.values():
+            pools.close()
+
+    def _pool(self, kind: str, name: str, *, is_local: bool) -> Pool:
+        """Return the threads for a kind of work on what is served by a name."""
+        return self._pools[kind] if is_local else self._far_pools[kind].of(name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -324,6 +324,7 @@ class App:
     def _metrics(self) -> Answer:
         """Return what the server keeps, as Prometheus reads it."""
         kept = dict.fromkeys((ANSWERS, BLOCKS, FILES), 0) | self.memory.nbytes()
+        kept["source"] = recent_nbytes()
         lines = ["# TYPE jnrrdz_kept_bytes gauge"]
         lines += [f'jnrrdz_kept_bytes{{kind="{kind}"}} {nbytes}' for kind, nbytes in sorted(kept.items())]
         lines += ["# TYPE jnrrdz_kept_bytes_most gauge", f"jnrrdz_kept_bytes_most {self.memory.most}"]
@@ -366,7 +367,7 @@ class App:
         """Return a source, opened once for all who ask for it meanwhile."""
         plain = self.catalog.opened(name)
         if plain is None:
-            pool = self._pools["openings" if self.catalog.is_local(name) else "far openings"]
+            pool = self._pool("openings", name, is_local=self.catalog.is_local(name))
             opening = partial(self.catalog.open, name)
             plain = await self._sharing.once(("opening", name), lambda: pool.run(opening))
         return plain
@@ -384,7 +385,7 @@ class App:
         chunk = plain.chunk_at(key)
         if chunk is None:
             return ABSENT
-        return await self._once(path, name, receive, partial(self._chunk, plain, chunk))
+        return await self._once(path, name, receive, partial(self._chunk, name, plain, chunk))
 
     async def _once(self, path: str, name: str, receive: Receive, make: Make) -> Answer:
         """Return an answer that is kept, or make it; who asks for the same meanwhile gets the same."""
@@ -419,9 +420,11 @@ class App:
         if nbytes <= self.memory.most // 4:
             self.memory.put(ANSWERS, path, answer, nbytes)
 
-    async def _chunk(self, plain: PlainZarr, chunk: ChunkAt, is_unwanted: Callable[[], bool]) -> Answer | None:
+    async def _chunk(
+        self, name: str, plain: PlainZarr, chunk: ChunkAt, is_unwanted: Callable[[], bool]
+    ) -> Answer | None:
         """Return a chunk; what it is cut from is decoded once for all that are cut from it."""
-        pool = self._pools["chunks" if plain.is_local else "far chunks"]
+        pool = self._pool("chunks", name, is_local=plain.is_local)
         if not chunk.array.is_open:
             await pool.run_wanted(chunk.array.open, is_unwanted)
         for block in chunk.array.shared_blocks(chunk.place) if chunk.array.is_open else ():
@@ -441,7 +444,7 @@ class App:
 
     async def _preview(self, name: str, size: int, is_unwanted: Callable[[], bool]) -> Answer | None:
         plain = await self._opened(name)
-        pool = self._pools["previews" if plain.is_local else "far previews"]
+        pool = self._pool("previews", name, is_local=plain.is_local)
         return await pool.run_wanted(partial(self._picture, plain, size), is_unwanted)
 
     def _picture(self, plain: PlainZarr, size: int) -> Answer:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -119,6 +119,10 @@ class Blocks:
             self._memory.put(FILES, key, spilled, block.nbytes)
 
 
+IDLE = 30.0
+"""Seconds after which a thread without work ends."""
+
+
 class Pool:
     """Daemon threads for one kind of work, used from one event loop."""
 
@@ -126,6 +130,8 @@ class Pool:
         self._threads = threads
         self._name = f"jnrrdz-{name}"
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        """Held where work is added and where a thread ends for lack of it."""
         self._started = 0
         self._under_way = 0
         self._room: asyncio.Semaphore | None = None
@@ -135,16 +141,22 @@ class Pool:
         for _ in range(self._started):
             self._work.put(None)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no work and no thread."""
+        return not self._under_way and not self._started
+
     async def run[T](self, make: Callable[[], T]) -> T:
         """Return what a function makes in a thread once there is room."""
         work = _Work(make, asyncio.get_running_loop())
-        self._work.put(work)
         self._under_way += 1
         try:
-            if self._started < min(self._threads, self._under_way):
-                self._started += 1
-                thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True)
-                thread.start()
+            with self._lock:
+                self._work.put(work)
+                if self._started < min(self._threads, self._under_way):
+                    self._started += 1
+                    name = f"{self._name}-{self._started}"
+                    threading.Thread(target=self._serve, name=name, daemon=True).start()
             result: T = await work.future
         finally:
             self._under_way -= 1
@@ -157,8 +169,48 @@ class Pool:
             return None if is_unwanted() else await self.run(make)
 
     def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
+        while True:
+            try:
+                work = self._work.get(timeout=IDLE)
+            except Empty:
+                if self._ends_idle():
+                    return
+                continue
+            if work is None:
+                return
             work.do()
+
+    def _ends_idle(self) -> bool:
+        """Whether there is still no work for the calling thread, which then ends."""
+        with self._lock:
+            if not self._work.empty():
+                return False
+            self._started -= 1
+            return True
+
+
+MOST_POOLS = 1024
+"""Pools beyond which those without work are dropped."""
+
+
+class Pools:
+    """A pool of threads for each source elsewhere, so that a slow one blocks no other."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = threads
+        self._name = name
+        self._pools: dict[str, Pool] = {}
+
+    def of(self, source: str) -> Pool:
+        """Return the pool of a source, made when it is first needed."""
+        if source not in self._pools and len(self._pools) >= MOST_POOLS:
+            self._pools = {name: pool for name, pool in self._pools.items() if not pool.is_idle}
+        return self._pools.setdefault(source, Pool(self._threads, self._name))
+
+    def close(self) -> None:
+        """End the threads once they have done what they are doing."""
+        for pool in self._pools.values():
+            pool.close()
 
 
 class _Work:

@@ -13,6 +13,7 @@ docs/decisions/040-reading-ahead.md
 import asyncio
 import os
 import threading
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -35,13 +36,33 @@ type Range = tuple[str, int, int]
 BUDGET = 64 << 20
 """Bytes that are kept, for one store."""
 
+PROCESS_BUDGET = 256 << 20
+"""Bytes that are kept for all stores of a process."""
+
+_stores: "OrderedDict[int, weakref.ref[Recent]]" = OrderedDict()
+"""What the stores of this process keep, the longest unused first."""
+
+_stores_lock = threading.Lock()
+
+
+def recent_nbytes() -> int:
+    """Return the bytes of sources that all stores of this process keep."""
+    with _stores_lock:
+        stores = [reference() for reference in _stores.values()]
+    return sum(store.nbytes for store in stores if store is not None)
+
 
 class Recent:
-    """Ranges and their bytes, the longest unused leaving first; safe to use from many threads."""
+    """Ranges and their bytes, the longest unused leaving first; safe to use from many threads.
+
+    All of a process share a budget: the store that was not used the longest loses its bytes.
+    """
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
         self._held = 0
+        self._added = 0
+        """Bytes that were added since the budget of the process was looked at."""
         self._ranges: OrderedDict[Range, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -62,6 +83,37 @@ class Recent:
             self._ranges[where] = data
             while self._held > self._budget:
                 self._held -= len(self._ranges.popitem(last=False)[1])
+            self._added += len(data)
+            is_due = self._added >= self._budget // 16
+        if is_due:
+            self._share()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are kept."""
+        return self._held
+
+    def clear(self) -> None:
+        """Drop all ranges."""
+        with self._lock:
+            self._ranges.clear()
+            self._held = 0
+
+    def _share(self) -> None:
+        """Clear the stores that were not used the longest until all keep no more than the budget."""
+        self._added = 0
+        with _stores_lock:
+            _stores[id(self)] = weakref.ref(self)
+            _stores.move_to_end(id(self))
+            alive = {number: store for number, reference in _stores.items() if (store := reference()) is not None}
+            for number in _stores.keys() - alive.keys():
+                del _stores[number]
+        surplus = sum(store.nbytes for store in alive.values()) - PROCESS_BUDGET
+        for store in alive.values():
+            if surplus <= 0 or store is self:
+                return
+            surplus -= store.nbytes
+            store.clear()
 
 
 CONNECTIONS = 64

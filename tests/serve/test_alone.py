@@ -1,5 +1,6 @@
 """One server for many: slow sources keep nobody out, one budget for all, one spelling of a key."""
 
+import asyncio
 import os
 import re
 import signal
@@ -20,7 +21,8 @@ import tifffile
 import jnrrdz
 
 pytest.importorskip("uvicorn")
-from jnrrdz.server.memory import Memory
+from jnrrdz.server.app import FETCHES
+from jnrrdz.server.memory import Memory, Pool
 
 SLOW = 16
 
@@ -83,21 +85,60 @@ def test_slow_sources_keep_a_local_one_from_nobody(tmp_path, http_server, same):
     assert time.monotonic() - start < 60
 
 
+def test_a_slow_source_elsewhere_blocks_no_other_one(tmp_path, make_http_server):
+    """More chunks of one source are asked for than a server has threads for a source."""
+    image(tmp_path / "a.tif", (2048, 2048), tile=(256, 256))
+    slow, quick = make_http_server(), make_http_server()
+    for server, name in ((slow, "slow"), (quick, "quick")):
+        server.files[f"/{name}.tif"] = (tmp_path / "a.tif").read_bytes()
+    sources = [f"{slow.url}/slow.tif", f"{quick.url}/quick.tif"]
+    with (
+        jnrrdz.serve(*sources, packing="bytes", pyramids=False) as server,
+        ThreadPoolExecutor(64) as clients,
+    ):
+        assert ask(f"{server['slow.tif']}/data/c/0/0")[0] == 200
+        slow.latency, before = 30.0, len(slow.log)
+        keys = [f"data/c/{number // 8}/{number % 8}" for number in range(1, 64)]
+        waiting = [clients.submit(asked_in_vain, f"{server['slow.tif']}/{key}") for key in keys]
+        deadline = time.monotonic() + 20
+        while len(slow.log) < before + FETCHES // 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for key in ("zarr.json", "data/c/1/1", "preview.png"):
+            assert ask(f"{server['quick.tif']}/{key}")[0] == 200
+        assert not any(future.done() for future in waiting)
+        slow.latency = 0
+
+
+def test_threads_without_work_end_and_others_begin(monkeypatch):
+    monkeypatch.setattr("jnrrdz.server.memory.IDLE", 0.01)
+
+    pool = Pool(2, "idle")
+    for number in range(20):
+        made = asyncio.run(pool.run(lambda number=number: number))
+        assert made == number
+        deadline = time.monotonic() + 20
+        while number % 2 and not pool.is_idle and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert number % 2 == 0 or pool.is_idle
+
+
 def asked_in_vain(url):
     with suppress(OSError, HTTPException):
         ask(url)
 
 
-def test_a_server_ends_though_a_source_does_not_answer(tmp_path, http_server):
+@pytest.mark.parametrize("name", ["slow0.tif", "slow.n5/", "slow.zarr/"])
+def test_a_server_ends_though_a_source_does_not_answer(tmp_path, http_server, name):
     image(tmp_path / "a.tif", (90, 70))
     held = Held(http_server, (tmp_path / "a.tif").read_bytes())
-    command = [sys.executable, "-m", "jnrrdz", "serve", str(tmp_path / "a.tif"), held.urls[0], "--port", "0"]
+    slow = f"{held.server.url}/{name}"
+    command = [sys.executable, "-m", "jnrrdz", "serve", str(tmp_path / "a.tif"), slow, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     watchdog = threading.Timer(100, process.kill)
     watchdog.start()
     try:
         base = re.match(r"http://[^/]+/", process.stdout.readline())[0]
-        client = threading.Thread(target=asked_in_vain, args=(f"{base}slow0.tif/zarr.json",))
+        client = threading.Thread(target=asked_in_vain, args=(f"{base}{name.rstrip('/')}/zarr.json",))
         client.start()
         deadline = time.monotonic() + 20
         while not http_server.log and time.monotonic() < deadline:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.store.requests import Recent
+from jnrrdz.store.requests import Recent, recent_nbytes
 
 
 def test_the_longest_unused_range_leaves_first():
@@ -32,3 +32,16 @@ def test_never_more_than_the_budget_and_never_other_bytes(puts):
     kept = {where: recent.get(where) for where in model}
     assert sum(len(data) for data in kept.values() if data is not None) <= 100
     assert all(data is None or data == model[where] for where, data in kept.items())
+
+
+def test_all_stores_of_a_process_share_a_budget(monkeypatch):
+    before = recent_nbytes()
+    monkeypatch.setattr("jnrrdz.store.requests.PROCESS_BUDGET", before + 250)
+    stores = [Recent(budget=100) for _ in range(8)]
+    for store in stores:
+        for number in range(10):
+            store.put(("a", number, 10), bytes([number]) * 10)
+        assert sum(each.nbytes for each in stores) <= 250
+    assert recent_nbytes() <= before + 250
+    assert stores[-1].get(("a", 9, 10)) == bytes([9]) * 10
+    assert stores[0].get(("a", 9, 10)) is None
