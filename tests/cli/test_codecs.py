@@ -12,7 +12,7 @@ import tifffile
 import zarr.registry
 
 import jnrrdz
-from jnrrdz.cli.codecs import unreadable
+from jnrrdz.commands.codecs import unreadable
 from jnrrdz.formats.tiff.schemes import SCHEMES
 from jnrrdz.formats.tiff.tags import Compression
 
@@ -81,7 +81,7 @@ def test_library_that_is_missing_says_how_to_get_it(run, monkeypatch):
             raise PackageNotFoundError(name)
         return version(name)
 
-    monkeypatch.setattr(import_module("jnrrdz.cli.codecs"), "version", absent)
+    monkeypatch.setattr(import_module("jnrrdz.commands.codecs"), "version", absent)
     (line,) = [line for line in run("codecs").stdout.splitlines() if line.startswith("icechunk")]
     assert line.split()[1] == "missing"
     assert "pip install 'jnrrdz[icechunk]'" in line
