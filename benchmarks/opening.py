@@ -51,12 +51,15 @@ def write(folder: Path, sources: int, chunks: int) -> dict[str, float]:
     """Write a manifest."""
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
     from jnrrdz.core.codecs import bytes_
-    from jnrrdz.core.large_refs import PartedRefs
-    from jnrrdz.core.refs import ChunkRefs
+    from jnrrdz.core.refs import ChunkRefs, References
     from jnrrdz.manifests import parquet
 
-    class Rows(PartedRefs):
+    class Rows(References):
         """References of neighbouring rows of equal length in many files."""
+
+        def __init__(self) -> None:
+            self.sources = names
+            self.chunks = sources * chunks
 
         def part(self, first: int, stop: int) -> ChunkRefs:
             number = np.arange(first, stop)
@@ -66,7 +69,7 @@ def write(folder: Path, sources: int, chunks: int) -> dict[str, float]:
             return ChunkRefs(used, np.arange(stop - first + 1), source, number % chunks * SIDE * SIDE, size)
 
     names = tuple(name_of(folder, source) for source in range(sources))
-    refs = Rows(names, sources * chunks)
+    refs = Rows()
     shape = (sources * chunks, SIDE, SIDE)
     array = VirtualArray(shape, np.dtype("u1"), (1, SIDE, SIDE), (bytes_(None),), refs, ("t", "y", "x"))
     size, time_of = chunks * SIDE * SIDE, f"{WRITTEN:%Y-%m-%dT%H:%M:%SZ}"

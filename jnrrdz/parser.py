@@ -171,7 +171,7 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "Ch
     from virtualizarr.manifests import ChunkManifest  # noqa: PLC0415  see `to_manifest_store`
     from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH  # noqa: PLC0415  the same
 
-    refs = array.refs
+    refs = array.refs.columns()
     ranges = spans(refs, path, single_range=single_range)
     refuse_whole(refs, ranges, path, "VirtualiZarr")
     if len(ranges.scattered):

@@ -11,7 +11,6 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -298,10 +297,9 @@ def _rest(origin: Any, axes: int) -> tuple[int, ...] | None:
     chunk = None if manifest is None else manifest.chunk(key)
     if manifest is None or chunk is None:
         return None
-    refs, number = chunk
-    path = next(filter(manifest.arrays.__contains__, accumulate(key.split("/"), "{}/{}".format)), "")
+    path, number = chunk
     facts = array_from_json(manifest.documents.node(path))
-    place = np.unravel_index(number, refs.keys.grid)
+    place = np.unravel_index(number, manifest.keys[path].grid)
     rest = [size - int(at) * step for size, at, step in zip(facts.shape, place, facts.chunks, strict=True)]
     for codec in facts.codecs:
         if codec.name == TRANSPOSE:

@@ -324,7 +324,11 @@ class JnrrdTileCodec(TileCodec):
         if len(self.config.kinds) == 1 or manifest is None or manifest.is_stack:
             return None
         chunk = manifest.chunk(path)
-        return None if chunk is None else self.config.kind_of(chunk[1], chunk[0].keys.grid)
+        if chunk is None:
+            return None
+        array, number = chunk
+        kind: int | None = self.config.kind_of(number, manifest.keys[array].grid)
+        return kind
 
     def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> "TileCoder":
         """Return the decoder for chunks of this shape and type."""

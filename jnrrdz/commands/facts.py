@@ -15,12 +15,11 @@ import numpy as np
 from jnrrdz import api
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.georeference import AFFINE_NUMBERS, geo_transform
-from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.refs import WHOLE, ChunkRefs, References
 from jnrrdz.core.standard import Verdict, of_all, verdicts
 from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats import scanning
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, from_group, manifest_form
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.url import is_chained
@@ -63,7 +62,7 @@ class Node:
 
     path: str
     document: Json
-    refs: ArrayRefs | None = None
+    refs: References | None = None
     """None for a group."""
 
     @property
@@ -219,18 +218,14 @@ class Facts:
         refs = node.refs
         if refs is None:
             return Stored(0, 0, 0)
-        present = refs.present()
-        missing = refs.keys.chunks - len(present)
-        if isinstance(refs, ColumnarRefs):
-            return Stored(refs.keys.chunks, missing, self._columnar_bytes(refs.refs), refs.refs.is_single)
-        total: int | None = 0
+        present = 0
         is_single = True
-        for chunk in present.tolist():
-            found = refs.lookup(chunk)
-            ranges = [("", 0, len(found))] if isinstance(found, bytes) else found
-            total = _sum(total, (self._length(*one) for one in ranges))
-            is_single &= len(ranges) == 1
-        return Stored(refs.keys.chunks, missing, total, is_single)
+        sizes: list[int | None] = []
+        for _, part in refs.parts():
+            present += len(part.present)
+            is_single = is_single and part.is_single
+            sizes.append(self._nbytes(part))
+        return Stored(refs.chunks, refs.chunks - present, _sum(0, iter(sizes)), is_single)
 
     def readers(self) -> list[Verdict]:
         """Return for each reader whether it reads all arrays."""
@@ -244,7 +239,7 @@ class Facts:
             judged.append((node.path, found))
         return of_all(judged)
 
-    def _columnar_bytes(self, refs: ChunkRefs) -> int | None:
+    def _nbytes(self, refs: ChunkRefs) -> int | None:
         whole = refs.length == WHOLE
         known = refs.length[~whole]
         # in halves: what a manifest claims may add up to more than 64 bits

@@ -13,9 +13,8 @@ import numpy as np
 
 from jnrrdz.commands.verify import UNREADABLE
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.refs import References, SparseRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs
 from jnrrdz.manifests.manifest import Manifest, from_group
 from jnrrdz.options import Access
 from jnrrdz.sources.base import ByteSource
@@ -51,14 +50,14 @@ class FirstChunks:
         """Refuse a group of which an array's first chunk cannot be decoded; its first one of `sources`, if given."""
         manifest = from_group(group)
         chunks: dict[str, int] = {}
-        arrays: dict[str, ArrayRefs] = {}
+        arrays: dict[str, References] = {}
         for path, array in group.arrays():
             chunk = first_chunk(array.refs, sources) if array.shape else None
             if chunk is None:
                 continue
             chunks[path] = chunk
-            keys = manifest.arrays[path].keys
-            arrays[path] = ColumnarRefs(keys, array.refs.part(chunk, chunk + 1), np.array([chunk], np.int64))
+            row = array.refs.part(chunk, chunk + 1)
+            arrays[path] = SparseRefs(row, np.array([chunk], np.int64), array.refs.chunks)
         options = self.access.source_options
         if options is None:
             options = self.access.storage_options
@@ -83,7 +82,7 @@ def read_chunk(store: ReferenceStore, path: str, chunk: int) -> None:
     nodes: Any = reference_group(store)
     try:
         array = nodes[path]
-        place = np.unravel_index(chunk, store.manifest.arrays[path].keys.grid)
+        place = np.unravel_index(chunk, store.manifest.keys[path].grid)
         sides = zip(place, array.chunks, strict=True)
         array[tuple(slice(int(at) * size, (int(at) + 1) * size) for at, size in sides)]
     except UNREADABLE as error:
@@ -91,7 +90,7 @@ def read_chunk(store: ReferenceStore, path: str, chunk: int) -> None:
         raise UnrepresentableError(f"a chunk of it cannot be read: {text}; {SKIP}", field=path) from error
 
 
-def first_chunk(refs: ChunkRefs, sources: Collection[str] | None = None) -> int | None:
+def first_chunk(refs: References, sources: Collection[str] | None = None) -> int | None:
     """Return the first chunk that is there, None where all are missing; of `sources` alone, where they are named."""
     start, size = 0, FEW
     while start < refs.chunks:

@@ -30,7 +30,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import Concatenated, Concatenation
 from jnrrdz.core.coordinate import column, rule_of
 from jnrrdz.core.large_refs import Spool
-from jnrrdz.core.refs import ChunkRefs, with_tables
+from jnrrdz.core.refs import ChunkRefs, References, with_tables
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats import scanning
 from jnrrdz.formats.tiff.structure import TiffLayout
@@ -96,7 +96,7 @@ AT_ONCE = 64
 
 THREADS = 8
 
-type Keep = Callable[[ChunkRefs], ChunkRefs]
+type Keep = Callable[[References], References]
 type Ref = str | os.PathLike[str] | VirtualGroup
 
 
@@ -290,16 +290,14 @@ def stacked(  # noqa: PLR0913  what is read, and what stays of it
     made = stack.finish(
         keep_order=options.keep_order,
         skip_mismatched=options.skip_mismatched,
-        with_tables=_refuse_tables
-        if single_range
-        else lambda part, tables: keep(finder(part.part(0, part.chunks), tables)),
+        with_tables=_refuse_tables if single_range else lambda part, tables: keep(finder(part.columns(), tables)),
     )
     # one scan of a source that changed can be put in place of the old one where all were scanned alike
     alike = {"options": origins[0]["options"]} if all("options" in one and one == origins[0] for one in origins) else {}
     return replace(made, group=replace(made.group, origin={**alike, "concat_dim": options.concat_dim}))
 
 
-def _refuse_tables(refs: ChunkRefs, tables: str) -> NoReturn:  # noqa: ARG001 - the signature of `WithTables`
+def _refuse_tables(refs: References, tables: str) -> NoReturn:  # noqa: ARG001 - the signature of `WithTables`
     """Refuse: a span from the tables to a tile holds other tiles too, and decodes to one of them."""
     raise UnrepresentableError(
         "the files' JPEG tables differ and have to be ranges of the chunks; leave out --single-range"

@@ -24,13 +24,12 @@ from jnrrdz import api
 from jnrrdz.core.arrays import SHOWN, SourceRecord, html_table
 from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.pyramid import LEVEL_OFFSETS, TILE_CHECKSUMS
-from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.refs import ALL, WHOLE, ChunkRefs, References, Shard, of_shard
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.formats.n5.attributes import ATTRIBUTES, is_dataset, parse_attributes, parse_dataset
 from jnrrdz.formats.n5.blocks import LARGEST_DOCUMENT, TreeKeys, document_key
 from jnrrdz.formats.nrrd.decode import TileCoder
-from jnrrdz.manifests.columns import ALL, ArrayRefs, Shard, of_shard, parts_of_shard
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.options import Access, StorageOptions
@@ -127,7 +126,7 @@ UNREADABLE = (
 """What codecs raise for bytes that are not theirs: those of other packages too, of which each has its own way."""
 
 
-def _wanted_chunks(refs: ArrayRefs, lost: frozenset[str], chunks: Iterable[int]) -> Iterator[int]:
+def _wanted_chunks(refs: References, lost: frozenset[str], chunks: Iterable[int]) -> Iterator[int]:
     """Yield the numbers of the chunks to read, but for those of sources that are `lost`."""
     trees = tuple(url for url in lost if url.endswith("/"))
     for chunk in chunks:
@@ -144,11 +143,11 @@ def _sampled(numbers: npt.ArrayLike, sample: int | None) -> npt.NDArray[np.int64
     return every[np.unique(np.linspace(0, len(every) - 1, sample).astype(np.int64))]
 
 
-def chunk_findings(array: "zarr.Array[Any]", refs: ArrayRefs, chunks: Iterator[int]) -> tuple[int, list[Finding]]:
+def chunk_findings(array: "zarr.Array[Any]", keys: ChunkKeys, chunks: Iterator[int]) -> tuple[int, list[Finding]]:
     """Return how many chunks were read, and those that could not be."""
 
     def failure(chunk: int) -> Exception | None:
-        index = np.unravel_index(chunk, refs.keys.grid) if refs.keys.grid else ()
+        index = np.unravel_index(chunk, keys.grid) if keys.grid else ()
         sides = zip(index, array.chunks, strict=True)
         try:
             array[tuple(slice(int(at) * size, (int(at) + 1) * size) for at, size in sides)]
@@ -165,9 +164,9 @@ def chunk_findings(array: "zarr.Array[Any]", refs: ArrayRefs, chunks: Iterator[i
                 failed += error is not None
                 if error is not None and failed <= MOST:
                     message = str(error) or type(error).__name__
-                    findings.append(Finding(kind_of(error, "chunk"), refs.keys.key(chunk), message))
+                    findings.append(Finding(kind_of(error, "chunk"), keys.key(chunk), message))
     if failed > MOST:
-        findings.append(Finding("chunk", refs.keys.prefix, f"{failed - MOST:,} more chunks cannot be read"))
+        findings.append(Finding("chunk", keys.prefix, f"{failed - MOST:,} more chunks cannot be read"))
     return count, findings
 
 
@@ -175,7 +174,7 @@ _UNKNOWN = -1
 
 
 @dataclass
-class Ranges:
+class RangeComparison:
     """What a look at the references of an array, some at a time, finds; `sizes` are those of the sources."""
 
     keys: ChunkKeys
@@ -392,7 +391,7 @@ class Tiles:
     def of(cls, store: ReferenceStore, path: str) -> "Tiles":
         """Return the tiles of an array of a manifest."""
         facts = array_from_json(store.manifest.documents.node(path))
-        grid = store.manifest.arrays[path].keys.grid
+        grid = store.manifest.keys[path].grid
         if facts.codecs[0].name != TILE:
             return cls(store, path, grid, None)
         config = TileConfig.from_json(facts.codecs[0].configuration or {})
@@ -402,7 +401,7 @@ class Tiles:
 
     def key(self, tile: int) -> str:
         """Return the key of the chunk that begins with a tile."""
-        keys = self.store.manifest.arrays[self.path].keys
+        keys = self.store.manifest.keys[self.path]
         return keys.key(int(np.ravel_multi_index(np.unravel_index(tile, self.grid), keys.grid)))
 
     def stored(self, tile: int) -> memoryview | None:
@@ -415,9 +414,10 @@ class Tiles:
 
     def is_lost(self, tile: int, lost: frozenset[str]) -> bool:
         """Whether a tile is in a source that is known to be wrong."""
-        refs = self.store.manifest.arrays[self.path]
-        number = refs.keys.number(self.key(tile))
-        ranges = [] if number is None or not lost else refs.lookup(number)
+        number = self.store.manifest.keys[self.path].number(self.key(tile))
+        if number is None or not lost:
+            return False
+        ranges = self.store.manifest.arrays[self.path].lookup(number)
         return isinstance(ranges, list) and any(url in lost for url, _, _ in ranges)
 
 
@@ -563,7 +563,7 @@ def _all_states(manifest: Manifest, pool: SourcePool, access: Access, look: _Loo
     if manifest.trees:
         if not is_whole:
             raise UnsupportedError("a container has one listing and is verified whole; leave out --shard")
-        columns = {path: refs.columnar() for path, refs in manifest.arrays.items()}
+        columns = {path: refs.columns() for path, refs in manifest.arrays.items()}
         listed = tree_states(manifest, columns, access, times=look.drift)
         state.sizes.update(listed.sizes)
         state.findings += listed.findings
@@ -573,7 +573,7 @@ def _all_states(manifest: Manifest, pool: SourcePool, access: Access, look: _Loo
 
 def _urls(manifest: Manifest, shard: Shard) -> Iterator[str]:
     for refs in manifest.arrays.values():
-        for _, part in parts_of_shard(refs, shard):
+        for _, part in refs.parts(shard):
             yield from part.spelt(part.source)[0]
 
 
@@ -581,10 +581,10 @@ def _looked_into(store: ReferenceStore, name: str, state: States, look: _Look) -
     """Return what is wrong with the references of a manifest, with the tables of its files, and with its chunks."""
     findings = list(state.findings)
     lost = frozenset(finding.place for finding in state.findings)
-    looks: dict[str, Ranges] = {}
+    looks: dict[str, RangeComparison] = {}
     for path, refs in store.manifest.arrays.items():
-        looks[path] = Ranges(refs.keys, state.sizes, look.sample)
-        for first, part in parts_of_shard(refs, look.shard):
+        looks[path] = RangeComparison(store.manifest.keys[path], state.sizes, look.sample)
+        for first, part in refs.parts(look.shard):
             looks[path].look(first, part)
         findings += looks[path].all_findings()
     wanted = {
@@ -602,9 +602,9 @@ def _looked_into(store: ReferenceStore, name: str, state: States, look: _Look) -
     return Verification(name, tuple(findings), state.asked, ranges, chunks, checksums)
 
 
-def _present(refs: ArrayRefs, shard: Shard) -> Iterator[int]:
+def _present(refs: References, shard: Shard) -> Iterator[int]:
     """Yield the chunks that are not missing."""
-    for first, part in parts_of_shard(refs, shard):
+    for first, part in refs.parts(shard):
         yield from (first + part.present).tolist()
 
 
@@ -621,7 +621,7 @@ def _read_all(
         except (JnrrdzError, ValueError, KeyError, TypeError) as error:  # a codec that is not installed, say
             findings.append(Finding("chunk", path, f"the array cannot be opened: {error}"))
             continue
-        read, failed = chunk_findings(array, refs, _wanted_chunks(refs, lost, wanted[path]))
+        read, failed = chunk_findings(array, store.manifest.keys[path], _wanted_chunks(refs, lost, wanted[path]))
         count += read
         findings += failed
     return count, findings

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.configuration import Codec
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.refs import References
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.redact import hidden, record_repr, redacted
 
@@ -47,7 +47,7 @@ class VirtualArray:
     """Elements of a chunk along each axis."""
     codecs: tuple[Codec, ...]
     """What makes elements of a chunk's bytes, in Zarr's order: the first one encodes first."""
-    refs: ChunkRefs
+    refs: References
     """Where the bytes of each chunk are."""
     dimension_names: tuple[str, ...]
     """The name of each axis."""
@@ -116,7 +116,7 @@ class VirtualGroup:
         }
         return VirtualGroup(children, self.attributes, self.sources, self.origin)
 
-    def with_refs(self, change: Callable[[ChunkRefs], ChunkRefs]) -> "VirtualGroup":
+    def with_refs(self, change: Callable[[References], References]) -> "VirtualGroup":
         """Return the same tree with other references of the same chunks."""
         return self.with_arrays(lambda _, array: replace(array, refs=change(array.refs)))
 

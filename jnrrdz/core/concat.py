@@ -25,12 +25,12 @@ from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is
 from jnrrdz.core.large_refs import put_together
 from jnrrdz.core.markings import SECURITIES, SECURITY, combined
 from jnrrdz.core.pyramid import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
-from jnrrdz.core.refs import ChunkRefs, Grid, without_unused
+from jnrrdz.core.refs import ChunkRefs, Grid, References, without_unused
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
 
 type Attributes = dict[str, Any]
-type WithTables = Callable[[ChunkRefs, str], ChunkRefs]
+type WithTables = Callable[[References, str], References]
 """Puts JPEG tables (base64) from the same file into every chunk, or raises an UnrepresentableError."""
 
 type ReadValues = Callable[[Sequence[Any]], Values]
@@ -52,7 +52,7 @@ class Member:
     name: str
     size: int
     """Its length along the axis."""
-    parts: Mapping[str, ChunkRefs]
+    parts: Mapping[str, References]
     """The references of the arrays that grow, by path."""
     tables: Mapping[str, str | None]
     """Their codecs' JPEG tables (base64)."""
@@ -255,7 +255,7 @@ class Assembly:
         refs = put_together(parts, grids, axis, self.order.turn)
         return replace(array, shape=whole, codecs=codecs, refs=refs, attributes=attributes)
 
-    def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[Codec, ...], list[ChunkRefs]]:
+    def _parts(self, path: str, array: VirtualArray) -> tuple[tuple[Codec, ...], list[References]]:
         """Return the codecs and every group's references; JPEG tables that differ go into the chunks."""
         parts = [member.parts[path] for member in self.order.members]
         tables = [member.tables[path] for member in self.order.members]
@@ -524,7 +524,7 @@ def _replaced(
     return replace(stack, children=children)
 
 
-def _holds(refs: ChunkRefs, urls: frozenset[str]) -> bool:
+def _holds(refs: References, urls: frozenset[str]) -> bool:
     return any(not urls.isdisjoint(without_unused(part).sources) for _, part in refs.parts_with(urls))
 
 

@@ -131,7 +131,7 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
         ):
             yield f"attribute {name}", value
     if role is Role.KEPT:
-        refs = array.refs
+        refs = array.refs.columns()
         inline = {str(chunk): data.hex() for chunk, data in sorted(refs.inline.items())}
         yield "values", [inline, *(refs.ranges(chunk) for chunk in range(refs.chunks))]
 

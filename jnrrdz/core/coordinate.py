@@ -268,10 +268,13 @@ def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:
 
 def _inline_values(array: VirtualArray) -> Values | None:
     codecs = [codec.name for codec in array.codecs]
-    if codecs != [BYTES] or len(array.refs.inline) != array.refs.chunks or array.dtype.kind not in "iuf":
+    if codecs != [BYTES] or array.dtype.kind not in "iuf":
+        return None
+    inline = array.refs.columns().inline
+    if len(inline) != array.refs.chunks:
         return None
     order: Literal["<", ">"] = ">" if array.codecs[0].configuration.get("endian") == "big" else "<"
-    data = b"".join(array.refs.inline[chunk] for chunk in range(array.refs.chunks))
+    data = b"".join(inline[chunk] for chunk in range(array.refs.chunks))
     stored = array.dtype.newbyteorder(order)
     if len(data) != array.refs.chunks * array.chunks[0] * stored.itemsize:
         raise MalformedError(f"{len(data)} inline bytes for {array.shape[0]} coordinates", field="coordinate")

@@ -223,7 +223,7 @@ class Cube:
         kind.markings += [marking for marking in markings if marking not in kind.markings]
         part = _Part(
             *(scene.name, scene.time, bands, (corner[0], corner[1]), (array.shape[-2], array.shape[-1])),
-            *(array.refs, scene.rank, lists, scene.cube_group is None),
+            *(array.refs.columns(), scene.rank, lists, scene.cube_group is None),
         )
         kind.parts.append(part)
         for record in scene.group.sources:
@@ -568,7 +568,8 @@ class _Builder:
 
 
 def _missing(array: VirtualArray) -> int:
-    return int((array.refs.counts == 0).sum()) - len(array.refs.inline)
+    refs = array.refs.columns()
+    return int((refs.counts == 0).sum()) - len(refs.inline)
 
 
 # A cube that is there, taken apart

@@ -287,7 +287,7 @@ def _fill(array: VirtualArray, packing: Packing, dtype: np.dtype[Any]) -> Any:
         return dtype.type(math.nan)
     with np.errstate(over="ignore"):
         values = np.float64(stored) * np.asarray(packing.scales) + np.asarray(packing.offsets)
-    if len(set(values.tolist())) > 1 and np.any(array.refs.counts == 0):
+    if len(set(values.tolist())) > 1 and np.any(array.refs.columns().counts == 0):
         raise UnrepresentableError(
             f"missing chunks would read as {', '.join(map(repr, values.tolist()))} in bands that a chunk holds "
             "together; an array has one fill value"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.concat_match import is_per_band
 from jnrrdz.core.coordinate import Coordinate, coordinate_of, labels_name, variable
-from jnrrdz.core.large_refs import LARGE, ChangedRefs, parts_of, put_together
-from jnrrdz.core.refs import ChunkRefs, row_pointers, without_unused
+from jnrrdz.core.large_refs import LARGE, put_together
+from jnrrdz.core.refs import ChunkRefs, MappedRefs, References, row_pointers, without_unused
 from jnrrdz.errors import UnrepresentableError
 
 type Mask = NDArray[np.bool_]
@@ -82,7 +82,7 @@ class _Pruning:
         axis = array.dimension_names.index(self.dim)
         inner, count = math.prod(array.grid[axis + 1 :]), array.grid[axis]
         touched, left = np.zeros(count, bool), np.zeros(count, bool)
-        for first, part in parts_of(array.refs):
+        for first, part in array.refs.parts():
             place = np.arange(first, first + part.chunks) // inner % count
             is_gone, is_there = self._gone_chunks(part), np.zeros(part.chunks, bool)
             is_there[part.present] = True
@@ -118,9 +118,9 @@ class _Pruning:
             self._check(array, lost if is_along else None, path)
         if array.refs.chunks > LARGE:
             sources = tuple(url for url in array.refs.sources if url not in self.gone)
-            refs: ChunkRefs = ChangedRefs(array.refs, sources, self._without_gone)
+            refs: References = MappedRefs(array.refs, self._without_gone, sources)
         else:
-            refs = self._without_gone(array.refs)
+            refs = self._without_gone(array.refs.columns())
         if not is_along or lost is None or not lost.any():
             return replace(array, refs=refs)
         axis = array.dimension_names.index(self.dim)
@@ -143,7 +143,7 @@ class _Pruning:
         if self.is_cube and lost is not None:
             return
         if lost is None:
-            is_wrong = any(self._gone_chunks(part).any() for _, part in parts_of(array.refs))
+            is_wrong = any(self._gone_chunks(part).any() for _, part in array.refs.parts())
         else:
             is_wrong = bool((self._places(array)[0] & ~lost).any())
         if is_wrong:

@@ -1,21 +1,27 @@
-"""References to chunk bytes, columnar: no Python object per chunk, inline bytes excepted.
+"""References to chunk bytes: their forms have one base, whose one primitive returns some of them as columns.
 
-The form is that of a CSR matrix: chunk `i` (in C order of the chunk grid) is the concatenation of the ranges
-`indptr[i]:indptr[i + 1]`.  A missing chunk is an empty row, a scattered chunk a longer one, and inline bytes stand in
-a mapping of their own.  All arithmetic with rows and pointers stands here.
+`References.part(start, stop)` returns the references of some chunks as `ChunkRefs`, and all else that a reader needs
+follows from it.  The forms differ in where the references are: in memory, with a row for each chunk (`ChunkRefs`) or
+for each chunk that is present (`SparseRefs`); made from others when they are read (`MappedRefs`, and
+`core.large_refs.ConcatRefs`); in a temporary file (`core.large_refs.SpooledRefs`); in files of a manifest
+(`manifests.parquet_records.ParquetRefs`).  docs/decisions/056-one-base-of-references.md has the reasons.
+
+Columns have the form of a CSR matrix: chunk `i` (in C order of the chunk grid) is the concatenation of the ranges
+`indptr[i]:indptr[i + 1]`.  A missing chunk is an empty row, a scattered chunk a longer one, and inline bytes are in a
+separate mapping.  No Python object per chunk is made, inline bytes excepted.
 """
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from jnrrdz.errors import MalformedError, UnrepresentableError
+from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
 from jnrrdz.redact import record_repr
 
@@ -145,9 +151,169 @@ def rows_of(indptr: Ints, chunks: Ints) -> Ints:
     return np.repeat(begins - (ends - counts), counts) + np.arange(counts.sum())
 
 
+# The base of all forms
+
+TOGETHER = 1 << 17
+"""Chunks whose references are read together."""
+
+MOST_CHUNKS = 1 << 27
+"""Of one array in memory: a row pointer for each of them, present or not, takes 1 GB."""
+
+MOST_PARTS = 1 << 16
+"""Of one array that are read one after another."""
+
+type Shard = tuple[int, int]
+"""Which of how many parts, the first one 1."""
+
+ALL: Shard = (1, 1)
+
+
+def of_shard[T](items: Sequence[T], shard: Shard) -> Sequence[T]:
+    """Return neighbours among some items, as many as in other shards."""
+    number, count = shard
+    return items[len(items) * (number - 1) // count : len(items) * number // count]
+
+
+class Ranges(NamedTuple):
+    """The ranges of some chunks, for readers of many of them at once."""
+
+    urls: Sequence[str]
+    source: Ints
+    """For each chunk the number of its URL; this and what follows mean nothing where the chunk is not one range."""
+
+    offset: Ints
+    length: Ints
+    counts: Ints
+    """1 for a chunk of one range, 0 for a missing one, -1 for any other, which only `lookup` returns."""
+
+    @classmethod
+    def joined(cls, parts: Sequence["Ranges"], places: Sequence[Ints]) -> "Ranges":
+        """Return the ranges of several parts, each chunk in its place."""
+        urls = [url for part in parts for url in part.urls]
+        first = np.cumsum([0, *(len(part.urls) for part in parts)])
+        source, offset, length, counts = np.zeros((4, sum(map(len, places))), np.int64)
+        for part, place, start in zip(parts, places, first.tolist(), strict=False):
+            source[place] = part.source + start
+            offset[place], length[place], counts[place] = part.offset, part.length, part.counts
+        return cls(urls, source, offset, length, counts)
+
+
+class References:
+    """Where the bytes of every chunk of one array are.
+
+    A form has `sources` and `chunks`, and returns some of its references as columns (`part`).
+    """
+
+    sources: Sequence[str]
+    """URLs of the sources that ranges may be in."""
+
+    chunks: int
+    """Number of chunks, missing ones included."""
+
+    is_in_memory = False
+    """Whether all references are in memory, so that no file is read for them."""
+
+    def part(self, start: int, stop: int) -> "ChunkRefs":
+        """Return the references of the chunks from `start` to before `stop`, numbered from 0."""
+        raise NotImplementedError
+
+    @property
+    def together(self) -> int:
+        """Chunks whose references are best read together."""
+        return TOGETHER
+
+    def parts(self, shard: Shard = ALL) -> "Iterator[tuple[int, ChunkRefs]]":
+        """Yield parts, each with the number of its first chunk: all, or those of a shard.
+
+        What is not in the shard is not read.  Parts whose chunks are all missing may be left out.
+        """
+        for number in self._part_numbers(shard):
+            yield self._part(number)
+
+    def _part_numbers(self, shard: Shard = ALL) -> Sequence[int]:
+        count = -(-self.chunks // self.together)
+        if count > MOST_PARTS:
+            raise UnsupportedError(f"{count} parts; no more than {MOST_PARTS} are looked at")
+        return of_shard(range(count), shard)
+
+    def _part(self, number: int) -> "tuple[int, ChunkRefs]":
+        first = number * self.together
+        return first, self.part(first, min(first + self.together, self.chunks))
+
+    def parts_with(self, urls: frozenset[str]) -> "Iterator[tuple[int, ChunkRefs]]":
+        """Yield parts, each with the number of its first chunk; all that have ranges in some sources."""
+        return ((first, part) for first, part in self.parts() if not urls.isdisjoint(part.sources))
+
+    def columns(self) -> "ChunkRefs":
+        """Return all references in memory, with a row for each chunk."""
+        count = -(-self.chunks // self.together)
+        parts = [without_unused(self._part(number)[1]) for number in range(count)]
+        return in_turn(parts) if parts else ChunkRefs.empty(0)
+
+    def take(self, chunks: Ints) -> "ChunkRefs":
+        """Return the references of some chunks, in their order, each chunk's ranges in theirs."""
+        if not len(chunks):
+            return ChunkRefs.empty(0)
+        first, stop = int(chunks.min()), int(chunks.max()) + 1
+        some = self.part(first, stop)
+        is_run = len(chunks) == stop - first and bool((chunks[1:] > chunks[:-1]).all())
+        return some if is_run else some.take(chunks - first)
+
+    def lookup(self, chunk: int) -> list[ByteRange] | bytes:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        return self.part(chunk, chunk + 1).lookup(0)
+
+    def ready(self, chunk: int) -> bool:  # noqa: ARG002  forms that read over a network override it
+        """Whether `lookup` answers without waiting for a network."""
+        return True
+
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once; of objects whose states are recorded only `lookup` does."""
+        return self.take(chunks).ranges_of(np.arange(len(chunks)))
+
+    def chunk_version(self, chunk: int) -> int:
+        """Return the recorded state of a chunk that is a whole object, 0 where none is recorded."""
+        return self.part(chunk, chunk + 1).chunk_version(0)
+
+    @property
+    def present(self) -> Ints:
+        """The chunks that are not missing, ascending."""
+        numbers = [first + part.present for first, part in self.parts()]
+        return np.concatenate([np.empty(0, np.int64), *numbers])
+
+    @property
+    def named(self) -> Sequence[str]:
+        """What a table of sources names: the sources, or the tree that they are files of."""
+        return self.sources
+
+    def moved(self, urls: Mapping[str, str]) -> "References":
+        """Return the references with other URLs; `urls` has one for each that `named` has."""
+        sources = tuple(urls[url] for url in self.sources)
+        return MappedRefs(self, lambda part: without_unused(part).moved(urls), sources)
+
+    def without_versions(self) -> "References":
+        """Return the references without the recorded states of objects of a tree."""
+        return MappedRefs(self, ChunkRefs.without_versions, self.sources)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the columns: what the references are read from may be open in this process only."""
+        return self.columns().__reduce__()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same chunks have the same references."""
+        if not isinstance(other, References):
+            return NotImplemented
+        return self is other or self.columns() == other.columns()
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value, and the values are arrays
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {self.chunks} chunks in {len(self.sources)} sources"
+
+
 @record(eq=False)
-class ChunkRefs:
-    """Where the bytes of every chunk of one array are."""
+class ChunkRefs(References):
+    """Columns in memory with a row for each chunk."""
 
     sources: Sequence[str]
     indptr: NDArray[np.int64]
@@ -160,7 +326,7 @@ class ChunkRefs:
     (`sources.base.version_number`); 0 for others, None where that is known of none."""
 
     chunks: int = field(init=False)
-    """Number of chunks, missing ones included."""
+    is_in_memory = True
 
     __repr__ = record_repr
 
@@ -266,20 +432,67 @@ class ChunkRefs:
         """Chunk of each range."""
         return np.repeat(np.arange(self.chunks), self.counts)
 
-    def part(self, first: int, stop: int) -> "ChunkRefs":
-        """Return the references of the chunks from `first` to before `stop`, numbered from 0."""
-        low, high = int(self.indptr[first]), int(self.indptr[stop])
+    def part(self, start: int, stop: int) -> "ChunkRefs":
+        """Return the references of the chunks from `start` to before `stop`, numbered from 0."""
+        low, high = int(self.indptr[start]), int(self.indptr[stop])
         numbers = self.inline_numbers
-        held = numbers[slice(*np.searchsorted(numbers, (first, stop)))].tolist() if len(numbers) else ()
-        inline = {chunk - first: self.inline[chunk] for chunk in held}
+        chunks = numbers[slice(*np.searchsorted(numbers, (start, stop)))].tolist() if len(numbers) else ()
+        inline = {chunk - start: self.inline[chunk] for chunk in chunks}
         version = None if self.version is None else self.version[low:high]
         columns = (self.source[low:high], self.offset[low:high], self.length[low:high])
-        return ChunkRefs(self.sources, self.indptr[first : stop + 1] - low, *columns, inline, version)
+        return ChunkRefs(self.sources, self.indptr[start : stop + 1] - low, *columns, inline, version)
+
+    def columns(self) -> "ChunkRefs":
+        """Return the same."""
+        return self
 
     def parts_with(self, urls: frozenset[str]) -> "Iterator[tuple[int, ChunkRefs]]":
-        """Yield references some at a time, each with the number of its first chunk; all that are in some sources."""
+        """Yield all references, which are in memory anyway, where some are in some sources."""
         if not urls.isdisjoint(self.sources):
             yield 0, self
+
+    def lookup(self, chunk: int) -> list[ByteRange] | bytes:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        inline = self.inline.get(chunk) if self.inline else None
+        return self.ranges(chunk) if inline is None else inline
+
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once; of objects whose states are recorded only `lookup` does."""
+        at = self.indptr[chunks]
+        counts = self.indptr[chunks + 1] - at
+        counts[(counts > 1) | (self.version is not None)] = -1
+        if self.inline:
+            inline = self.inline_numbers
+            counts[inline[np.searchsorted(inline[:-1], chunks)] == chunks] = -1
+        is_one = counts == 1
+        if is_one.all():
+            return Ranges(self.sources, self.source[at].astype(np.int64), self.offset[at], self.length[at], counts)
+        source, offset, length = np.zeros((3, len(chunks)), np.int64)
+        at = at[is_one]
+        source[is_one], offset[is_one], length[is_one] = self.source[at], self.offset[at], self.length[at]
+        return Ranges(self.sources, source, offset, length, counts)
+
+    def chunk_version(self, chunk: int) -> int:
+        """Return the recorded state of a chunk that is a whole object, 0 where none is recorded."""
+        if self.version is None or self.indptr[chunk] == self.indptr[chunk + 1]:
+            return 0
+        return int(self.version[self.indptr[chunk]])
+
+    def _columns(self) -> tuple[Any, ...]:
+        return self.sources, self.indptr, self.source, self.offset, self.length, dict(self.inline), self.version
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the columns; the mapping of inline bytes may be a view, which does not pickle."""
+        return ChunkRefs, self._columns()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same chunks have the same references."""
+        if not isinstance(other, ChunkRefs):
+            return super().__eq__(other)
+        pairs = zip(self._columns(), other._columns(), strict=True)
+        return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+
+    __hash__ = None  # equal by value, and the values are arrays
 
     @cached_property
     def inline_numbers(self) -> Ints:
@@ -329,6 +542,130 @@ class ChunkRefs:
         """Return the ranges of one chunk, empty where it is missing (or inline)."""
         rows = range(int(self.indptr[chunk]), int(self.indptr[chunk + 1]))
         return [(self.sources[self.source[row]], int(self.offset[row]), int(self.length[row])) for row in rows]
+
+
+class SparseRefs(References):
+    """Columns in memory with a row for each chunk that is present: few of a large grid."""
+
+    is_in_memory = True
+
+    def __init__(self, refs: ChunkRefs, rows: Ints, chunks: int) -> None:
+        """Take references, and for each of their rows its chunk, ascending."""
+        self.refs = refs
+        self.rows = rows
+        self.sources = refs.sources
+        self.chunks = chunks
+
+    def part(self, start: int, stop: int) -> ChunkRefs:
+        """Return the references of the chunks from `start` to before `stop`, numbered from 0."""
+        low, high = np.searchsorted(self.rows, (start, stop)).tolist()
+        some, chunks = self.refs.part(low, high), self.rows[low:high] - start
+        counts = np.zeros(stop - start, np.int64)
+        counts[chunks] = some.counts
+        inline = {int(chunks[row]): data for row, data in some.inline.items()}
+        return replace(some, indptr=row_pointers(counts), inline=inline)
+
+    def _part_numbers(self, shard: Shard = ALL) -> Sequence[int]:
+        """Return the parts that have a chunk that is present."""
+        of_the_shard = of_shard(range(-(-self.chunks // self.together)), shard)
+        used = np.unique(self.rows // self.together).tolist()
+        return [number for number in used if number in of_the_shard]
+
+    def columns(self) -> ChunkRefs:
+        """Return the references with a row for each chunk."""
+        refuse_many_chunks(self.chunks)
+        return self.part(0, self.chunks)
+
+    def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield parts, each with the number of its first chunk; none where no range is in some sources."""
+        return iter(()) if urls.isdisjoint(self.sources) else super().parts_with(urls)
+
+    def lookup(self, chunk: int) -> list[ByteRange] | bytes:
+        """Return a chunk's ranges, or its inline bytes; an empty list where it is missing."""
+        row = self._row(chunk)
+        return [] if row is None else self.refs.lookup(row)
+
+    def _row(self, chunk: int) -> int | None:
+        row = int(np.searchsorted(self.rows, chunk))
+        return None if row == len(self.rows) or self.rows[row] != chunk else row
+
+    def ranges_of(self, chunks: Ints) -> Ranges:
+        """Return the ranges of many chunks at once; of objects whose states are recorded only `lookup` does."""
+        rows = np.searchsorted(self.rows, chunks)
+        inside = np.flatnonzero(rows < len(self.rows))
+        inside = inside[self.rows[rows[inside]] == chunks[inside]]
+        some = self.refs.ranges_of(rows[inside])
+        source, offset, length, counts = np.zeros((4, len(chunks)), np.int64)
+        source[inside], offset[inside] = some.source, some.offset
+        length[inside], counts[inside] = some.length, some.counts
+        return Ranges(some.urls, source, offset, length, counts)
+
+    def chunk_version(self, chunk: int) -> int:
+        """Return the recorded state of a chunk that is a whole object, 0 where none is recorded."""
+        row = self._row(chunk)
+        return 0 if row is None else self.refs.chunk_version(row)
+
+    @property
+    def present(self) -> Ints:
+        """The chunks that are not missing, ascending."""
+        return self.rows[self.refs.present]
+
+    @property
+    def named(self) -> Sequence[str]:
+        """What a table of sources names: the sources, or the tree that they are files of."""
+        return self.refs.named
+
+    def moved(self, urls: Mapping[str, str]) -> "SparseRefs":
+        """Return the references with other URLs; `urls` has one for each that `named` has."""
+        return SparseRefs(self.refs.moved(urls), self.rows, self.chunks)
+
+    def without_versions(self) -> "SparseRefs":
+        """Return the references without the recorded states of objects of a tree."""
+        return SparseRefs(self.refs.without_versions(), self.rows, self.chunks)
+
+    def with_chunk_versions(self, versions: Ints) -> "SparseRefs":
+        """Return the references with a version for each chunk that has ranges, in their order."""
+        return SparseRefs(self.refs.with_chunk_versions(versions), self.rows, self.chunks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SparseRefs, (self.refs, self.rows, self.chunks)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the same chunks have the same references."""
+        if not isinstance(other, SparseRefs):
+            return super().__eq__(other)
+        return self.chunks == other.chunks and np.array_equal(self.rows, other.rows) and self.refs == other.refs
+
+    __hash__ = None  # equal by value, and the values are arrays
+
+
+def refuse_many_chunks(chunks: int) -> None:
+    """Refuse a grid of more chunks than are taken into memory at once."""
+    if chunks > MOST_CHUNKS:
+        raise UnsupportedError(f"a grid of {chunks} chunks; no more than {MOST_CHUNKS} chunks are taken at once")
+
+
+class MappedRefs(References):
+    """References each part of which is changed when it is read."""
+
+    def __init__(self, inner: References, change: Callable[[ChunkRefs], ChunkRefs], sources: Sequence[str]) -> None:
+        """Take references and what changes a part of them; `sources` are those of the changed parts."""
+        self._inner = inner
+        self._change = change
+        self.sources = sources
+        self.chunks = inner.chunks
+
+    def part(self, start: int, stop: int) -> ChunkRefs:
+        """Return the references of the chunks from `start` to before `stop`, numbered from 0."""
+        return self._change(self._inner.part(start, stop))
+
+    @property
+    def together(self) -> int:
+        """Chunks whose references are best read together."""
+        return self._inner.together
+
+    def _part_numbers(self, shard: Shard = ALL) -> Sequence[int]:
+        return self._inner._part_numbers(shard)  # noqa: SLF001  a reference of the same base
 
 
 type Grid = tuple[int, ...]

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.large_refs import LARGE, ChangedRefs
-from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles
+from jnrrdz.core.large_refs import LARGE
+from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles, MappedRefs, References
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, ManifestRefs
 from jnrrdz.manifests.documents import read_indices
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.sources.fsspec import open_source
@@ -116,7 +115,7 @@ class _Reader:
         elif document.get("node_type") == "group":
             place[name] = ({}, _attributes(document, path))
 
-    def _array(self, path: str, document: Mapping[str, Any], refs: ArrayRefs) -> VirtualArray:
+    def _array(self, path: str, document: Mapping[str, Any], refs: References) -> VirtualArray:
         try:
             facts = array_from_json(document)
         except JnrrdzError as error:
@@ -130,20 +129,19 @@ class _Reader:
             facts.dtype,
             facts.chunks,
             facts.codecs,
-            ChunkRefs.empty(refs.keys.chunks) if is_left_out else self._all_placed(refs),
+            ChunkRefs.empty(refs.chunks) if is_left_out else self._all_placed(refs),
             names,
             facts.fill_value,
             facts.attributes,
         )
 
-    def _all_placed(self, refs: ArrayRefs) -> ChunkRefs:
+    def _all_placed(self, refs: References) -> References:
         """Return the references of an array, read a part at a time where they are many and no files of a tree."""
         if self._as_spelt:
-            return ManifestRefs(refs)
-        if refs.keys.chunks <= LARGE or isinstance(refs, ColumnarRefs) or self._trees:
-            return self._placed(refs.columnar())
-        every = ManifestRefs(refs)
-        return ChangedRefs(every, tuple(map(self._place, every.sources)), self._placed)
+            return refs
+        if refs.chunks <= LARGE or refs.is_in_memory or self._trees:
+            return self._placed(refs.columns())
+        return MappedRefs(refs, self._placed, tuple(map(self._place, refs.sources)))
 
     def _placed(self, refs: ChunkRefs) -> ChunkRefs:
         """Return the references with absolute URLs, and a length for every range."""

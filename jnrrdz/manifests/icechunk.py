@@ -31,11 +31,11 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
-from jnrrdz.core.refs import ChunkRefs, TreeFiles
+from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests.atomic import exists_already, new_directory
-from jnrrdz.manifests.columns import MOST_CHUNKS, ColumnarRefs, Columns, Piece
+from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
 from jnrrdz.manifests.written_refs import MISSING, Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
@@ -269,7 +269,7 @@ class _Slab:
     grid: tuple[int, ...]
     first: int
     """Which index of the first axis the slab begins at."""
-    whole: ChunkRefs
+    whole: References
     """Of the whole array."""
     start: int
     """The number of the slab's first chunk in `whole`."""
@@ -530,7 +530,7 @@ class Version:
         # Icechunk spells local files as URLs: each is called here as the table of sources calls it
         called = {path: record.url for record in records if (path := path_of(record.url)) is not None}
         sources = tuple(called.get(path, path) if (path := path_of(url)) is not None else url for url in urls)
-        arrays: dict[str, ColumnarRefs] = {path: found.build(sources) for path, found in columns.items()}
+        arrays = {path: found.build(sources) for path, found in columns.items()}
         own_chunks = (self._chunks, self.options)
         return Manifest(self.url, documents, arrays, records, "icechunk", own_chunks, self._written())
 

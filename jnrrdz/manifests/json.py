@@ -37,11 +37,10 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.refs import WHOLE, ChunkRefs, Grid, Ints
 from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json, tree_json
 from jnrrdz.manifests.atomic import new_file
-from jnrrdz.manifests.columns import Ints
 from jnrrdz.manifests.documents import is_manifest
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
@@ -72,17 +71,21 @@ def dump(root: VirtualGroup, stream: BinaryIO, *, single_range: bool = False, ke
 
 def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) -> None:
     separator = '{"version":1,"refs":{\n'
-    arrays = [(path, array) for path, array in root.arrays() if len(array.refs.source) or array.refs.inline]
-    several = any(
-        not array.refs.is_plain and len(array.refs.source) > np.count_nonzero(array.refs.counts) for _, array in arrays
-    )
+    arrays = []
+    several = False
+    for path, array in root.arrays():  # those without a chunk, as a grid mapping, are in the metadata alone
+        refs = array.refs.columns()
+        if len(refs.source) or refs.inline:
+            arrays.append((path, array.grid, refs))
+            if not refs.is_plain and len(refs.source) > np.count_nonzero(refs.counts):
+                several = True
     for key, document in _documents(root, each=several and not single_range):
         stream.write(f"{separator}{quoted(key)}:{document}".encode())
         separator = ",\n"
     versions: dict[str, Ints] = {}
-    for path, array in arrays:  # those without a chunk, as a grid mapping, are in the metadata alone
-        found = spans(array.refs, path, single_range=single_range)
-        stream.writelines(_lines(path, array, found))
+    for path, grid, refs in arrays:
+        found = spans(refs, path, single_range=single_range)
+        stream.writelines(_lines(path, grid, refs, found))
         if found.version is not None:
             versions[path] = found.version[found.source != MISSING]
     separator = '\n},"object_versions":{\n'
@@ -125,9 +128,8 @@ _NO_MEMBERS = quoted("," + dumps(consolidating({}, {}))[1:])[1:-1]
 """How the text of a group ends that says that its members are elsewhere."""
 
 
-def _lines(path: str, array: VirtualArray, found: Spans) -> Iterator[bytes]:
+def _lines(path: str, grid: Grid, refs: ChunkRefs, found: Spans) -> Iterator[bytes]:
     """Yield the lines of an array's chunks in blocks, each line with the comma that ends the one before it."""
-    refs, grid = array.refs, array.grid
     axes = len(grid)
     opening = f",\n{quoted(f'{path}/c')[:-1]}".encode()
     inline = refs.inline_numbers

@@ -33,11 +33,11 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from jnrrdz.core.refs import WHOLE
+from jnrrdz.core.refs import WHOLE, Ints, References
 from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece
+from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.sources.base import ByteSource
 
@@ -441,7 +441,7 @@ class Gatherer:
             self.spelt[url] = self.sources.setdefault(self.templates.expand(url), len(self.sources))
         return [self.spelt[url] for url in urls] if len(different) > 1 else [self.spelt[urls[0]]] * len(urls)
 
-    def finish(self, versions: Any) -> tuple[Documents, dict[str, ColumnarRefs]]:
+    def finish(self, versions: Any) -> tuple[Documents, dict[str, References]]:
         """Return the documents, and each array's references by its path, with the versions of their objects."""
         self.documents.require_v3()
         sources = tuple(self.sources)
@@ -451,8 +451,8 @@ class Gatherer:
         for path, texts in versions.items():
             if path not in refs:
                 raise MalformedError("versions of an array that is not there", field=f"object_versions, {path:.200}")
-            refs[path] = refs[path].with_versions(_versions(texts, path))
-        return self.documents, refs
+            refs[path] = refs[path].with_chunk_versions(_versions(texts, path))
+        return self.documents, {**refs}
 
 
 def _versions(texts: Any, path: str) -> Ints:
@@ -511,7 +511,7 @@ _SLICE = 50_000  # references of a manifest held whole that are turned to column
 
 _BESIDE = b'\n},"object_versions":{'
 
-type Contents = tuple[Documents, dict[str, ColumnarRefs]]
+type Contents = tuple[Documents, dict[str, References]]
 """What a manifest holds: its documents, and each array's references by its path."""
 
 

@@ -11,17 +11,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.refs import References
 from jnrrdz.core.zarr2 import is_osml_version_2
 from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import atomic
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
@@ -60,7 +61,7 @@ class Manifest:
     """Where it was loaded from; None if it was scanned."""
     documents: Documents
     """Metadata by key (`zarr.json`, `data/zarr.json`), and other inline values outside of arrays."""
-    arrays: Mapping[str, ArrayRefs]
+    arrays: Mapping[str, References]
     """References by the array's path."""
     sources: Sequence[SourceRecord] = ()
     """The sources as they were when they were scanned, from the root attribute `jnrrdz`; a tuple, or read from files of
@@ -118,12 +119,18 @@ class Manifest:
             end = key.find("/", end + 1)
         return path if path in self.arrays else None
 
-    def chunk(self, key: str) -> tuple[ArrayRefs, int] | None:
-        """Return the array and the number of the chunk that a key names, None where it names none."""
+    @cached_property
+    def keys(self) -> Mapping[str, ChunkKeys]:
+        """How the chunks of arrays are called, by the array's path."""
+        return self.documents.array_keys(f"{path}/{ZARR_JSON}".lstrip("/") for path in self.arrays)
+
+    def chunk(self, key: str) -> tuple[str, int] | None:
+        """Return the path of the array and the number of the chunk that a key names, None where it names none."""
         path = self.array_path(key)
-        refs = None if path is None else self.arrays[path]
-        number = None if refs is None else refs.keys.number(key)
-        return None if refs is None or number is None else (refs, number)
+        if path is None:
+            return None
+        number = self.keys[path].number(key)
+        return None if number is None else (path, number)
 
     @property
     def is_stack(self) -> bool:
@@ -148,10 +155,7 @@ def from_group(root: VirtualGroup) -> Manifest:
     is_plain = all(url == kept for url, kept in urls.items())
     documents = _documents(root if is_plain else moved(root, urls))
     sources = (documents if is_plain else _documents(root)).sources()
-    arrays = {
-        path: ColumnarRefs(ChunkKeys.encoded(path, array.grid, "default", "/"), array.refs)
-        for path, array in root.arrays()
-    }
+    arrays = {path: array.refs for path, array in root.arrays()}
     return Manifest(None, documents, arrays, sources)
 
 
@@ -234,7 +238,7 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
     state = (url, seen, pickle.dumps((storage_options, templates)))
     manifest = _kept(state)
     if manifest is None:
-        arrays: Mapping[str, ArrayRefs]
+        arrays: Mapping[str, References]
         try:
             if is_parquet:
                 documents, arrays, layout = form_module("parquet", "_records").read_parquet(
@@ -283,17 +287,16 @@ VARIABLE = "data"
 """What an array is called that others let stand at the root."""
 
 
-def _in_a_group(documents: Documents, arrays: Mapping[str, ArrayRefs]) -> tuple[Documents, Mapping[str, ArrayRefs]]:
+def _in_a_group(documents: Documents, arrays: Mapping[str, References]) -> tuple[Documents, Mapping[str, References]]:
     """Return the same where nothing but groups stands at the root: tifffile and kerchunk let an array stand there."""
     top = arrays.get("")
     if top is None:
         return documents, arrays
-    keys = replace(top.keys, prefix=f"{VARIABLE}/{top.keys.prefix}")
     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
     inner = Documents({ZARR_JSON: dumps(group).encode(), f"{VARIABLE}/{ZARR_JSON}": documents[ZARR_JSON]})
     if "" in documents.foreign:
         inner.foreign[VARIABLE] = documents.foreign[""]
-    return inner, {VARIABLE: MovedRefs(keys, top)}
+    return inner, {VARIABLE: top}
 
 
 def _kept(state: tuple[object, ...]) -> Manifest | None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.concat import Renewed
 from jnrrdz.core.cube import TIME, Extension
-from jnrrdz.core.refs import WHOLE, ChunkRefs, in_turn, row_pointers, rows_of
+from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import atomic
@@ -283,11 +283,14 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
     with atomic.alone(place), atomic.work_folder(place) as work:
         text = place.below(METADATA).read()
         top = parse_json(text, field=METADATA)
-        _, older, layout = read_metadata(target, top, options.target_options)
+        documents, older, layout = read_metadata(target, top, options.target_options)
+        keys = documents.array_keys(documents)
         size = layout.record_size
         for path, array in spelt.arrays():
             if path in more.before:
-                first, refs = _behind(older[path], array, more.before[path], size)
+                if keys[path].grid != (more.before[path], *array.grid[1:]):
+                    raise JnrrdzError("another run changed it meanwhile; append again", url=older[path].url)
+                first, refs = _behind(older[path], array, size)
                 _write_records(work / path, refs, path, _Records(size, options.single_range, first))
             elif TIME in array.dimension_names:
                 _write_records(work / path, array.refs, path, _Records(size, single_range=False))
@@ -295,12 +298,12 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
         _put_behind(place, work, text, metadata)
 
 
-def _behind(older: "ParquetRefs", array: VirtualArray, times: int, size: int) -> tuple[int, ChunkRefs]:
+def _behind(older: "ParquetRefs", array: VirtualArray, size: int) -> tuple[int, References]:
     """Return the first record that changes, and all references from there on."""
-    if older.keys.grid != (times, *array.grid[1:]):
-        raise JnrrdzError("another run changed it meanwhile; append again", url=older.url)
-    full, rest = divmod(older.keys.chunks, size)
-    return full, in_turn([older.record(full).part(0, rest), array.refs]) if rest else array.refs
+    full, rest = divmod(older.chunks, size)
+    if not rest:
+        return full, array.refs
+    return full, in_turn([older.record(full).part(0, rest), array.refs.columns()])
 
 
 def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, Any]) -> None:
@@ -355,7 +358,7 @@ def _metadata(root: VirtualGroup) -> dict[str, Any]:
     return documents | stubs
 
 
-def _write_records(folder: Path, refs: ChunkRefs, path: str, layout: "_Records") -> None:
+def _write_records(folder: Path, refs: References, path: str, layout: "_Records") -> None:
     """Write references as records; no more than those of one record are looked at together."""
     folder.mkdir(parents=True)
     size = layout.record_size

@@ -28,7 +28,8 @@ import re
 import reprlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +37,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from jnrrdz.core.refs import SCATTERED, WHOLE, ByteRange, ChunkRefs, in_turn, joined
+from jnrrdz.core.refs import (
+    SCATTERED,
+    WHOLE,
+    ByteRange,
+    ChunkRefs,
+    Ints,
+    Ranges,
+    References,
+    SparseRefs,
+    in_turn,
+    refuse_many_chunks,
+    without_unused,
+)
 from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.core.zarr_json import parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import parquet_pages
-from jnrrdz.manifests.columns import ColumnarRefs, Columns, Ints, Piece, Ranges, refuse_many_chunks
+from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.json_refs import Templates, inline_bytes
 from jnrrdz.sources.base import ByteSource
@@ -121,7 +134,7 @@ def read_metadata(
     for path, keys in documents.array_keys(documents).items():
         place = below(url, f"{layout.folder}{path}".rstrip("/")) if layout.folder or path else url
         moved = {name.removeprefix(f"{path}/"): below(url, layout.where(name)) for name in layout.moved_of(path)}
-        arrays[path] = ParquetRefs(keys, place, layout.record_size, options, templates=templates, moved=moved)
+        arrays[path] = ParquetRefs(keys.chunks, place, layout.record_size, options, templates=templates, moved=moved)
     return documents, arrays, layout
 
 
@@ -170,12 +183,12 @@ def laid_out(top: Mapping[str, Any]) -> Layout:
     return Layout(size, every, some, frozenset(files if some else ()))
 
 
-class ParquetRefs:
+class ParquetRefs(References):
     """References in Parquet files, the last used of which stay in memory."""
 
     def __init__(  # noqa: PLR0913  what the references are of, and where their files are
         self,
-        keys: ChunkKeys,
+        chunks: int,
         folder: str,
         record_size: int,
         options: Options,
@@ -184,7 +197,7 @@ class ParquetRefs:
         moved: Mapping[str, str] | None = None,
     ) -> None:
         """Take the folder of the records; `moved` has URLs of files that are elsewhere while they replace others."""
-        self.keys = keys
+        self.chunks = chunks
         self._folder = folder
         self._record_size = record_size
         self._options = options
@@ -194,7 +207,13 @@ class ParquetRefs:
 
     def _start(self) -> None:
         self._lock = threading.Lock()
-        self._records: OrderedDict[int, ColumnarRefs] = OrderedDict()
+        self._records: OrderedDict[int, ChunkRefs | SparseRefs] = OrderedDict()
+
+    @cached_property
+    def sources(self) -> Sequence[str]:  # type: ignore[override]  # mypy forgets that it can be set
+        """URLs of the sources of all records, which are read for them."""
+        parts = (without_unused(part) for _, part in self.parts())
+        return tuple(dict.fromkeys(url for part in parts for url in part.sources))
 
     def ready(self, chunk: int) -> bool:
         """Whether `lookup` answers without waiting for a network."""
@@ -216,45 +235,44 @@ class ParquetRefs:
         ]
         return Ranges.joined(parts, places)
 
-    def version(self, chunk: int) -> int:
-        """Return what tells the state of a chunk that is a whole object, 0 where that is not known."""
+    def chunk_version(self, chunk: int) -> int:
+        """Return the recorded state of a chunk that is a whole object, 0 where none is recorded."""
         record, row = divmod(chunk, self._record_size)
-        return self._record(record).version(row)
+        return self._record(record).chunk_version(row)
 
+    @property
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending; reads every record."""
-        records = -(-self.keys.chunks // self._record_size)
+        records = -(-self.chunks // self._record_size)
         if records > _MOST_LISTED:
             raise UnsupportedError(f"{records} records to list", url=self._folder)
-        found = [self._record(record).present() + record * self._record_size for record in range(records)]
+        found = [self._record(record).present + record * self._record_size for record in range(records)]
         chunks = np.concatenate([np.empty(0, np.int64), *found])
-        return chunks[chunks < self.keys.chunks]
+        return chunks[chunks < self.chunks]
 
-    def columnar(self) -> ChunkRefs:
+    def columns(self) -> ChunkRefs:
         """Return all records in memory, the last one cut where the grid ends."""
-        refuse_many_chunks(self.keys)
-        size, chunks = self._record_size, self.keys.chunks
-        if chunks > MOST_RECORDS * size:
-            raise UnsupportedError(f"{-(-chunks // size)} records; no more than {MOST_RECORDS} are read at once")
-        lengths = [min(size, chunks - first) for first in range(0, chunks, size)]
-        parts = [self._record(number).part(0, length) for number, length in enumerate(lengths)]
-        return joined(parts, [(length,) for length in lengths], 0) if parts else ChunkRefs.empty(0)
+        refuse_many_chunks(self.chunks)
+        records = -(-self.chunks // self._record_size)
+        if records > MOST_RECORDS:
+            raise UnsupportedError(f"{records} records; no more than {MOST_RECORDS} are read at once")
+        return super().columns()
 
     def record(self, record: int) -> ChunkRefs:
         """Return the references of one record."""
-        return self._record(record).columnar()
+        return self._record(record).columns()
 
     @property
     def together(self) -> int:
-        """Chunks whose references are best looked at together: those of a record."""
+        """Chunks whose references are best read together: those of a record."""
         return self._record_size
 
-    def part(self, first: int, stop: int) -> ChunkRefs:
-        """Return those of the chunks from `first` to before `stop` in memory; reads the records that they are in."""
+    def part(self, start: int, stop: int) -> ChunkRefs:
+        """Return those of the chunks from `start` to before `stop` in memory; reads the records that they are in."""
         size = self._record_size
-        begins = {number: number * size for number in range(first // size, -(-stop // size))}
+        begins = {number: number * size for number in range(start // size, -(-stop // size))}
         parts = [
-            self._record(number).part(max(first - begin, 0), min(stop - begin, size))
+            self._record(number).part(max(start - begin, 0), min(stop - begin, size))
             for number, begin in begins.items()
         ]
         return parts[0] if len(parts) == 1 else in_turn(parts)
@@ -264,7 +282,7 @@ class ParquetRefs:
         """Where the records are."""
         return self._folder
 
-    def _record(self, record: int) -> ColumnarRefs:
+    def _record(self, record: int) -> ChunkRefs | SparseRefs:
         with self._lock:  # held while reading, so that chunks asked for together read their record once
             found = self._records.pop(record, None)
             if found is None:
@@ -279,10 +297,9 @@ class ParquetRefs:
 
         Of other records no more is read than their URLs.
         """
-        size = self._record_size
-        for number in range(-(-self.keys.chunks // size)):
+        for number in range(-(-self.chunks // self._record_size)):
             if self._may_hold(number, urls):
-                yield number * size, self.part(number * size, min((number + 1) * size, self.keys.chunks))
+                yield self._part(number)
 
     def _may_hold(self, record: int, urls: frozenset[str]) -> bool:
         url, templates = self._place(f"refs.{record}.parq"), Templates(self._templates)
@@ -298,7 +315,7 @@ class ParquetRefs:
     def _place(self, name: str) -> str:
         return self._moved.get(name) or below(self._folder, name)
 
-    def _load(self, record: int) -> ColumnarRefs:
+    def _load(self, record: int) -> ChunkRefs | SparseRefs:
         columns = Columns(ChunkKeys((self._record_size,), "", "."))
         url = self._place(f"refs.{record}.parq")
         try:
@@ -316,7 +333,7 @@ class ParquetRefs:
         except JnrrdzError as error:
             raise error.at(url=url) from None
 
-    def _filled(self, columns: Columns, table: pa.Table, record: int) -> ColumnarRefs:
+    def _filled(self, columns: Columns, table: pa.Table, record: int) -> ChunkRefs | SparseRefs:
         """Return the record's rows as columns; each rule is one of fsspec's."""
         code, several, urls = _places(table)
         held = _inline(table)
@@ -337,7 +354,9 @@ class ParquetRefs:
         templates = Templates(self._templates)
         refs = columns.build(tuple(templates.expand(url.removeprefix(SCATTERED)) for url in urls))
         is_versioned = VERSION.name in table.column_names
-        return refs.with_versions(_integers(table, VERSION.name)[there]) if is_versioned else refs
+        if not is_versioned:
+            return refs
+        return refs.with_chunk_versions(_integers(table, VERSION.name)[there])
 
     def _scattered(self, rows: Ints, code: NDArray[np.int32], record: int) -> Piece:
         """Return the ranges of some rows as earlier versions wrote them."""
@@ -371,8 +390,11 @@ class ParquetRefs:
         texts = [name for name in there if name in _TEXTS]
         return pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts).read(there)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.__getstate__(),)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_records"}}
+        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_records", "sources"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -382,8 +404,13 @@ class ParquetRefs:
         """Whether both read the same files."""
         return isinstance(other, ParquetRefs) and self.__getstate__() == other.__getstate__()
 
-    def __hash__(self) -> int:
-        return hash((self.keys, self._folder))
+    __hash__ = None  # equal by value, as the other forms are
+
+
+def _reopened(state: dict[str, Any]) -> ParquetRefs:
+    refs = ParquetRefs.__new__(ParquetRefs)
+    refs.__setstate__(state)
+    return refs
 
 
 def _dictionary_of(table: pa.Table, name: str) -> tuple[NDArray[np.int32], list[str]]:

@@ -43,10 +43,10 @@ from jnrrdz.core.pyramid import (
     virtual_levels_attribute,
     virtual_levels_of,
 )
+from jnrrdz.core.refs import References
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps, missing_value
 from jnrrdz.downsample import Downsampling, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, MovedRefs
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.group import ChunkReader
@@ -517,17 +517,14 @@ def _levels(variable: str, array: Document, levels: int, method: str) -> list[Vi
 
 
 def _move(
-    folder: str, nodes: Mapping[str, Document], documents: dict[str, bytes], arrays: dict[str, ArrayRefs]
+    folder: str, nodes: Mapping[str, Document], documents: dict[str, bytes], arrays: dict[str, References]
 ) -> None:
     """Put what stands in a group into the group `0` below it."""
     there = f"{folder}{FINEST}/"
     for key in [key for key in documents if key.startswith(folder) and key != f"{folder}{ZARR_JSON}"]:
         documents[there + key[len(folder) :]] = documents.pop(key)
     for path in [path for path in arrays if path.startswith(folder)]:
-        refs = arrays.pop(path)
-        keys = replace(refs.keys, prefix=there + refs.keys.prefix[len(folder) :])
-        moved = replace(refs, keys=keys) if isinstance(refs, ColumnarRefs) else MovedRefs(keys, refs)
-        arrays[there + path[len(folder) :]] = moved
+        arrays[there + path[len(folder) :]] = arrays.pop(path)
     own = nodes[f"{folder}{ZARR_JSON}"]
     attributes = {name: value for name, value in (own.get("attributes") or {}).items() if name != "jnrrdz"}
     group = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}

@@ -38,8 +38,8 @@ from zarr.storage import StorePath
 from jnrrdz.codecs.base import ConfiguredCodec, asked_at_once, chunks_at_once
 from jnrrdz.codecs.tiles import ReshapedPlacer, TileCodec
 from jnrrdz.core.codecs import RESHAPE
+from jnrrdz.core.refs import Ranges
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.manifests.columns import Ranges
 from jnrrdz.sources.base import Span
 from jnrrdz.store.requests import AHEAD, CONNECTIONS, Taker, together
 from jnrrdz.store.store import ReferenceStore

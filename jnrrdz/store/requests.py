@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from jnrrdz.core.refs import Ints, Ranges
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.manifests.columns import Ints, Ranges
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import filesystems
 from jnrrdz.sources.base import ObjectState, Span

@@ -385,9 +385,12 @@ class WholeFiles:
         if not self._trees or len(wanted) != 1 or not wanted[0][0].startswith(self._trees):
             return None
         chunk = self._manifest.chunk(key)
-        number = 0 if chunk is None else chunk[0].version(chunk[1])
+        if chunk is None:
+            return None
+        path, number = chunk
+        version = self._manifest.arrays[path].chunk_version(number)
         _, offset, length = wanted[0]
-        return ObjectState(offset + length, number) if number else None
+        return ObjectState(offset + length, version) if version else None
 
     def read(self, wanted: Sequence[ByteRange], key: str, most: int) -> bytes | None:
         """Return a file's bytes, of which there may be so many, None where there is none."""
@@ -417,8 +420,8 @@ class WholeFiles:
 
     def _require_dataset(self, url: str, key: str) -> None:
         """Refuse to take a block for absent where its dataset's metadata are not there either; looks once."""
-        chunk = self._manifest.chunk(key)
-        axes = 1 if chunk is None else len(chunk[0].keys.grid)
+        path = self._manifest.array_path(key)
+        axes = 1 if path is None else len(self._manifest.keys[path].grid)
         folder = re.sub(rf"/(?:c(?:[./]|$))?(?:[0-9]+(?:[./]|$)){{0,{axes}}}$", "/", url)
         with self._lock:
             if folder in self._there:

@@ -19,10 +19,9 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import loop as loop_of_zarr
 
 from jnrrdz.codecs.chains import checked_document, most_stored
-from jnrrdz.core.refs import WHOLE, ByteRange
+from jnrrdz.core.refs import WHOLE, ByteRange, Ints, Ranges, References
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.manifests.columns import ArrayRefs, ColumnarRefs, Ints, Ranges
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
@@ -157,7 +156,8 @@ class ReferenceStore(Store):
         chunk = None if key in self.manifest.documents else self.manifest.chunk(key)
         if chunk is None:
             return self._document(key)
-        refs, number = chunk
+        path, number = chunk
+        refs = self.manifest.arrays[path]
         if refs.ready(number):
             return _or_missing(refs.lookup(number))
         return _or_missing(await asyncio.to_thread(refs.lookup, number))
@@ -194,7 +194,10 @@ class ReferenceStore(Store):
     def _lookup(self, key: str) -> list[ByteRange] | bytes | None:
         """Do the same, waiting for it."""
         chunk = None if key in self.manifest.documents else self.manifest.chunk(key)
-        return self._document(key) if chunk is None else _or_missing(chunk[0].lookup(chunk[1]))
+        if chunk is None:
+            return self._document(key)
+        path, number = chunk
+        return _or_missing(self.manifest.arrays[path].lookup(number))
 
     def _document(self, key: str) -> bytes | None:
         """Return a document as zarr is to take it, with codecs that are bounded; Zarr v2's mean nothing here."""
@@ -241,12 +244,12 @@ class ReferenceStore(Store):
 
         A chunk of several windows counts with the first.
         """
-        refs = self.manifest.arrays[path]
-        numbers = np.concatenate([_numbers(refs, chunks) for chunks in windows])
+        keys = self.manifest.keys[path]
+        numbers = np.concatenate([_numbers(keys, chunks) for chunks in windows])
         if len(windows) > 1:
             numbers = numbers[np.sort(np.unique(numbers, return_index=True)[1])]
         try:
-            found = refs.ranges_of(numbers)
+            found = self.manifest.arrays[path].ranges_of(numbers)
         except JnrrdzError as error:
             raise error.at(field=path) from error.__cause__
         _, most = self._most(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
@@ -340,7 +343,7 @@ class ReferenceStore(Store):
     def source_head(self, path: str, nbytes: int) -> bytes:
         """Return the first bytes of the source that an array's chunks stand in, none where it has no chunks."""
         refs = self.manifest.arrays[path]
-        for chunk in refs.present():
+        for chunk in refs.present:
             found = refs.lookup(int(chunk))
             if isinstance(found, list) and found:
                 return self._pool.read([(found[0][0], 0, nbytes)])
@@ -385,8 +388,8 @@ class ReferenceStore(Store):
         sources = self.manifest.sources
         urls = {record.url for record in sources[:1]}
         for refs in self.manifest.arrays.values():
-            if isinstance(refs, ColumnarRefs):
-                urls.update(refs.refs.sources)
+            if refs.is_in_memory:
+                urls.update(refs.sources)
             elif not sources:
                 return False  # only its record files know, and they are not read for this
         try:
@@ -450,10 +453,10 @@ def checked_text(documents: Documents, key: str) -> bytes:
     return documents[key] if made == said else dumps(made).encode()
 
 
-def _numbers(refs: ArrayRefs, chunks: Sequence[range]) -> Ints:
+def _numbers(keys: ChunkKeys, chunks: Sequence[range]) -> Ints:
     """Return the numbers of the chunks of a window, in C order."""
     numbers = np.zeros((), np.int64)
-    for along, stride in zip(chunks, refs.keys.strides, strict=True):
+    for along, stride in zip(chunks, keys.strides, strict=True):
         numbers = np.add.outer(numbers, np.arange(along.start, along.stop, dtype=np.int64) * stride)
     return numbers.ravel()
 
@@ -465,12 +468,13 @@ def _or_missing(found: list[ByteRange] | bytes) -> list[ByteRange] | bytes | Non
 def keys(manifest: Manifest, prefix: str = "") -> Iterator[str]:
     """Yield every key that begins with a prefix."""
     yield from (key for key in manifest.documents if key.startswith(prefix))
-    for refs in manifest.arrays.values():
-        common = min(len(prefix), len(refs.keys.prefix))
-        if prefix[:common] != refs.keys.prefix[:common]:
+    for path, refs in manifest.arrays.items():
+        chunk_keys = manifest.keys[path]
+        common = min(len(prefix), len(chunk_keys.prefix))
+        if prefix[:common] != chunk_keys.prefix[:common]:
             continue
-        for number in refs.present():
-            key = refs.keys.key(int(number))
+        for number in refs.present:
+            key = chunk_keys.key(int(number))
             if key.startswith(prefix):
                 yield key
 
@@ -479,22 +483,22 @@ def children(manifest: Manifest, prefix: str) -> Iterator[str]:
     """Yield the names of what stands directly below a prefix, each once."""
     folder = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
     names = {key[len(folder) :].partition("/")[0]: None for key in manifest.documents if key.startswith(folder)}
-    for refs in manifest.arrays.values():
-        names.update(dict.fromkeys(_below(refs, folder)))
+    for path, refs in manifest.arrays.items():
+        names.update(dict.fromkeys(_below(refs, manifest.keys[path], folder)))
     yield from names
 
 
-def _below(refs: ArrayRefs, folder: str) -> Iterator[str]:
+def _below(refs: References, keys: ChunkKeys, folder: str) -> Iterator[str]:
     """Yield the names that an array's chunks make directly below a folder."""
-    prefix = refs.keys.prefix
+    prefix = keys.prefix
     name, deeper, _ = prefix.removeprefix(folder).partition("/")
     if prefix.startswith(folder) and deeper:
         yield name  # the array's path, or the `c` of its chunks
-    elif prefix.startswith(folder) and (refs.keys.separator == "." or not refs.keys.grid):
-        yield from (refs.keys.key(int(number))[len(folder) :] for number in refs.present())
+    elif prefix.startswith(folder) and (keys.separator == "." or not keys.grid):
+        yield from (keys.key(int(number))[len(folder) :] for number in refs.present)
     elif folder.startswith(prefix) or prefix == folder:
         lead = folder[len(prefix) :].split("/")[:-1]
-        yield from map(str, _next_indices(refs.keys, refs.present(), lead))
+        yield from map(str, _next_indices(keys, refs.present, lead))
 
 
 def _next_indices(keys: ChunkKeys, present: Ints, lead: list[str]) -> Ints:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import jnrrdz
 from jnrrdz.cli import cli
 from jnrrdz.core import large_refs
-from jnrrdz.core.large_refs import JoinedRefs, Spool
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.large_refs import ConcatRefs, Spool
+from jnrrdz.core.refs import ChunkRefs, MappedRefs
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests import icechunk, parquet
 from jnrrdz.manifests.groups import group_from_manifest
@@ -137,7 +137,7 @@ def test_references_are_joined_as_numpy_joins_arrays(given_grids, step, is_filed
             patch.setattr(large_refs, "_FEW", 0)
             parts.append(spool.keep(refs) if is_filed else refs)
     order = None if turn is None else np.array(turn, np.int64)
-    whole = JoinedRefs(parts, shapes, axis, order)
+    whole = ConcatRefs(parts, shapes, axis, order)
     cells = np.concatenate(meant, axis)
     cells = (cells if turn is None else cells.take(turn, axis)).ravel()
     found = []
@@ -145,7 +145,7 @@ def test_references_are_joined_as_numpy_joins_arrays(given_grids, step, is_filed
         some = whole.part(first, min(first + step, whole.chunks))
         found += [some.inline.get(chunk, some.ranges(chunk)) for chunk in range(some.chunks)]
     assert found == cells.tolist()
-    columns = ChunkRefs(whole.sources, whole.indptr, whole.source, whole.offset, whole.length, whole.inline)
+    columns = whole.columns()
     assert [columns.inline.get(chunk, columns.ranges(chunk)) for chunk in range(columns.chunks)] == cells.tolist()
     moved = whole.moved({url: f"m/{url}" for url in whole.sources})
     ranges = [moved.part(chunk, chunk + 1).ranges(0) for chunk in range(moved.chunks)]
@@ -260,6 +260,6 @@ def test_a_manifest_that_is_not_in_memory_is_refused_what_one_in_memory_is(scene
     out = merged("parquet")
     group = group_from_manifest(load(str(scenes / out)))
     (array,) = (array for path, array in group.arrays() if path == "data")
-    assert isinstance(array.refs, large_refs.PartedRefs)
-    assert "PartedRefs" not in repr(group)
+    assert isinstance(array.refs, MappedRefs)
+    assert "MappedRefs" not in repr(group)
     assert len(array.refs.sources) == MEMBERS

@@ -145,7 +145,7 @@ def refreshed(name, at, target):
 def state_of_record(at, target):
     target = at(target) if at.base else os.path.abspath(target)  # noqa: PTH100  the name of a manifest
     manifest = load(target, storage_options=at.options)
-    assert manifest.arrays["data"].columnar().chunks == 4
+    assert manifest.arrays["data"].columns().chunks == 4
     years = {record.modified[:4] for record in manifest.sources}
     return {"2001": "old", "2033": "new"}[years.pop()]
 
@@ -282,7 +282,7 @@ def state_of_member(at, target):
     """Return what the manifest says of the file that changes: its time, and where its pixels begin."""
     manifest = load(at(target) if at.base else os.path.abspath(target), storage_options=at.options)  # noqa: PTH100  the name of a manifest
     url = source("scene_001")
-    refs = manifest.arrays["data"].columnar()
+    refs = manifest.arrays["data"].columns()
     begin = min(offset for chunk in range(16) for name, offset, _ in refs.ranges(chunk) if name == url)
     assert len(manifest.sources) == len({record.url for record in manifest.sources}) == 4
     return {("2001", 166): "old", ("2033", 230): "new"}[manifest.records[url].modified[:4], begin]

@@ -86,8 +86,8 @@ def saved(tmp_path, text, name="refs.json"):
 
 
 def looked_up(manifest, key):
-    refs, number = manifest.chunk(key)
-    return refs.lookup(number)
+    path, number = manifest.chunk(key)
+    return manifest.arrays[path].lookup(number)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -96,7 +96,7 @@ def test_every_form_of_reference_is_read(tmp_path, layout):
     manifest = load(saved(tmp_path, LAYOUTS[layout](refs)))
     assert {key: looked_up(manifest, key) for key in FORMS} == {key: found for key, (_, found) in FORMS.items()}
     assert looked_up(manifest, "data/c/0/2") == []
-    assert manifest.arrays["data"].present().tolist() == [0, 1, 3, 4, 5]
+    assert manifest.arrays["data"].present.tolist() == [0, 1, 3, 4, 5]
     assert json.loads(manifest.documents["data/zarr.json"]) == array_document()
 
 
@@ -179,7 +179,7 @@ def test_a_reference_per_line_is_never_held_whole(tmp_path, layout, least, most)
     manifest = load(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(manifest.arrays["data"].present()) == 60_000
+    assert len(manifest.arrays["data"].present) == 60_000
     assert least < peak < most
 
 
@@ -195,7 +195,7 @@ def test_a_grid_costs_nothing_where_it_is_empty(tmp_path):
     ]
     assert looked_up(manifest, "data/c/6/6") == []
     assert looked_up(manifest, f"data/c/{2**30 - 1}/{2**30 - 2}") == []
-    assert len(manifest.arrays["data"].present()) == 4
+    assert len(manifest.arrays["data"].present) == 4
 
 
 def test_many_empty_grids_cost_no_more_than_their_documents(tmp_path):
@@ -335,7 +335,7 @@ def test_parquet_as_fsspec_writes_it_says_what_fsspec_says(tmp_path):
         expected = said if isinstance(said, bytes) else [(said[0], *map(int, said[1:] or (0, WHOLE)))]
         assert looked_up(manifest, key) == expected, key
     assert looked_up(manifest, "a/data/3.2") == []
-    assert manifest.arrays["a/data"].present().tolist() == [n for n in range(35) if n // 7 != 3]
+    assert manifest.arrays["a/data"].present.tolist() == [n for n in range(35) if n // 7 != 3]
     assert set(manifest.documents) == {"zarr.json", "a/zarr.json", "a/data/zarr.json"}
 
 
@@ -563,7 +563,7 @@ def test_manifests_are_read_over_http(http_server, tmp_path):
     assert not refs.ready(0)
     assert refs.lookup(0) == [(f"{URL}0", 0, 10)]
     assert refs.ready(0)
-    assert len(refs.present()) == len(PARQUET_ENTRIES)
+    assert len(refs.present) == len(PARQUET_ENTRIES)
 
 
 def test_a_missing_manifest_is_an_error_that_names_it(tmp_path, http_server):
@@ -577,8 +577,8 @@ def test_every_chunk_of_a_large_grid_has_its_own_reference(tmp_path):
     entries = {f"data/c/{i}/{j}/{k}": [URL, i * 10_000 + j * 100 + k, 1] for i, j, k in np.ndindex(grid)}
     manifest = load(saved(tmp_path, lines(references(entries, data=array_document(grid)))))
     store = ReferenceStore(manifest)
-    assert manifest.arrays["data"].refs.is_single
-    assert math.prod(grid) == len(manifest.arrays["data"].present())
+    assert manifest.arrays["data"].columns().is_single
+    assert math.prod(grid) == len(manifest.arrays["data"].present)
     assert store.describe("data/c/11/12/13") == f"{URL} bytes 111213-111213"
 
 

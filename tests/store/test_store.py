@@ -2,6 +2,7 @@ import asyncio
 import base64
 import itertools
 import json
+import math
 import multiprocessing
 import pickle
 import threading
@@ -24,7 +25,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
-from jnrrdz.manifests.documents import ChunkKeys, Documents
+from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.manifest import Manifest, from_group, load
 from jnrrdz.manifests.parquet_records import ParquetRefs
 from jnrrdz.sources.base import GAP, Validators
@@ -620,7 +621,7 @@ def test_local_sources_are_read_without_a_loop(local, tmp_path):
 
 
 def test_records_do_not_say_where_sources_are_before_they_are_read(tmp_path):
-    refs = ParquetRefs(ChunkKeys.encoded("data", GRID, "v2", "."), str(tmp_path / "data"), 10, None)
+    refs = ParquetRefs(math.prod(GRID), str(tmp_path / "data"), 10, None)
     content = Documents({key: value.encode() for key, value in documents().items()})
     manifest = Manifest(str(tmp_path), content, {"data": refs})
     assert not is_sync(ReferenceStore(manifest))

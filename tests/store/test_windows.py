@@ -14,9 +14,9 @@ from zarr.core.indexing import BasicIndexer
 
 import jnrrdz
 from jnrrdz.codecs.base import chunks_at_once
+from jnrrdz.core.refs import Ranges
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.image_streams import upper_rows
-from jnrrdz.manifests.columns import Ranges
 from jnrrdz.store.pipeline import Window
 
 WINDOWS = [

@@ -117,7 +117,7 @@ class Conversion:
 
     def _held(self, array: VirtualArray) -> VirtualArray:
         """Return a short coordinate with its bytes."""
-        refs = array.refs
+        refs = array.refs.columns()
         stored = int(refs.length.sum())
         if self.read is None or not 0 < stored <= COORDINATE or refs.chunks > COORDINATE // 8 or not refs.is_single:
             return array
@@ -233,13 +233,16 @@ def in_pieces(array: VirtualArray) -> VirtualArray:
     """Return an array that is stored in one plain piece with chunks of about `PIECE` bytes."""
     size = math.prod(array.shape) * array.dtype.itemsize
     is_plain = [spec.name for spec in array.codecs] == [codec.BYTES]
-    if not is_plain or size <= PIECE or array.chunks != array.shape or array.refs.length.tolist() != [size]:
+    if not is_plain or size <= PIECE or array.chunks != array.shape:
+        return array
+    stored = array.refs.columns()
+    if stored.length.tolist() != [size]:
         return array
     itemsize = array.dtype.itemsize
     slabs = cut(array.shape, itemsize, PIECE)
     starts, lengths = slabs.places()
-    offsets = array.refs.offset[0] + starts * itemsize
-    refs = ChunkRefs.single(array.refs.sources[0], offsets, lengths * itemsize)
+    offsets = stored.offset[0] + starts * itemsize
+    refs = ChunkRefs.single(stored.sources[0], offsets, lengths * itemsize)
     codecs = slabs.codecs(array.codecs[0].configuration.get("endian")) if slabs.short else array.codecs
     return replace(array, chunks=slabs.chunks, codecs=codecs, refs=refs)
 

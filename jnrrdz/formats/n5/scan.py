@@ -318,8 +318,9 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
     is_block = any(spec.name == codec.N5_DEFAULT for spec in array.codecs)
     dropped = [codec.ReshapeConfig.dropping(1, len(array.shape))] if is_block else []
     # the chunks of each timepoint stand after those of the one before it
-    known = [arrays[time][path].refs for time in times if time in arrays]
-    counts = [arrays[t][path].refs.counts if t in arrays else np.zeros(array.refs.chunks, np.int64) for t in times]
+    by_time = {time: arrays[time][path].refs.columns() for time in times if time in arrays}
+    known = list(by_time.values())
+    counts = [by_time[time].counts if time in by_time else np.zeros(array.refs.chunks, np.int64) for time in times]
     files = GridFiles.joined([refs.sources for refs in known if isinstance(refs.sources, GridFiles)])
     offset, length = (np.concatenate([getattr(refs, name) for refs in known]) for name in ("offset", "length"))
     own = [np.zeros(len(refs.source), np.int64) if refs.version is None else refs.version for refs in known]

@@ -148,7 +148,7 @@ def expand_palette(array: VirtualArray, codec: Config, palette: Palette) -> Virt
     if "_FillValue" in array.attributes:
         attributes["nodata"] = str(int(array.fill_value))
     fill = np.uint8(0)
-    if (array.refs.counts == 0).any():
+    if (array.refs.columns().counts == 0).any():
         red, green, blue = palette[int(array.fill_value)].tolist() if int(array.fill_value) < len(palette) else [0] * 3
         if not red == green == blue:
             raise UnsupportedError(

@@ -1,0 +1,176 @@
+"""Every form of references gives what a list of each chunk's ranges gives."""
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jnrrdz.core import large_refs
+from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.codecs import bytes_
+from jnrrdz.core.large_refs import ConcatRefs, Spool, SpooledRefs
+from jnrrdz.core.refs import ChunkRefs, MappedRefs, SparseRefs
+from jnrrdz.errors import UnsupportedError
+from jnrrdz.manifests import parquet
+from jnrrdz.manifests.manifest import load
+from jnrrdz.manifests.parquet_records import ParquetRefs
+
+URLS = ("a", "b", "c")
+
+
+@st.composite
+def chunks(draw):
+    """For each chunk its ranges (all in one source), or its inline bytes."""
+    source = st.integers(0, len(URLS) - 1)
+    ranges = st.lists(st.tuples(st.integers(0, 99), st.integers(1, 9)), max_size=3)
+    chunk = st.tuples(source, ranges) | st.binary(min_size=1, max_size=2)
+    return draw(st.lists(chunk, min_size=1, max_size=12))
+
+
+def meaning(cells):
+    """Return what `lookup` gives for each chunk."""
+    return [cell if isinstance(cell, bytes) else [(URLS[cell[0]], *pair) for pair in cell[1]] for cell in cells]
+
+
+def columns(cells, *, versions=False):
+    rows = [[] if isinstance(cell, bytes) else cell[1] for cell in cells]
+    source = [cell[0] for cell in cells if not isinstance(cell, bytes) for _ in cell[1]]
+    pairs = np.array([pair for row in rows for pair in row], np.int64).reshape(-1, 2)
+    inline = {number: cell for number, cell in enumerate(cells) if isinstance(cell, bytes)}
+    version = 7 * pairs[:, 0] + 1 if versions else None
+    indptr = np.cumsum([0, *map(len, rows)])
+    return ChunkRefs(URLS, indptr, np.array(source, np.int32), pairs[:, 0], pairs[:, 1], inline, version)
+
+
+def sparse(cells, **options):
+    whole = columns(cells, **options)
+    rows = whole.present
+    return SparseRefs(whole.take(rows), rows, whole.chunks)
+
+
+def concatenated(cells, **options):
+    half = len(cells) // 2
+    parts = [part for part in (cells[:half], cells[half:]) if part]
+    refs = [columns(part, **options) for part in parts]
+    return ConcatRefs(refs, [(len(part),) for part in parts], 0)
+
+
+def spooled(cells, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_refs, "_FEW", 0)
+        refs = Spool(io.BytesIO, 0).keep(columns(cells, **options))
+    assert isinstance(refs, SpooledRefs)
+    return refs
+
+
+def mapped(cells, **options):
+    return MappedRefs(sparse(cells, **options), lambda part: part, URLS)
+
+
+FORMS = {
+    "columns": columns,
+    "sparse": sparse,
+    "concatenated": concatenated,
+    "spooled": spooled,
+    "mapped": mapped,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=60, deadline=None)
+@given(cells=chunks(), data=st.data())
+def test_each_form_gives_the_same(form, cells, data):
+    refs = FORMS[form](cells)
+    meant = meaning(cells)
+    assert [refs.lookup(chunk) for chunk in range(refs.chunks)] == meant
+    whole = refs.columns()
+    assert [whole.lookup(chunk) for chunk in range(whole.chunks)] == meant
+    assert refs.present.tolist() == [chunk for chunk, cell in enumerate(meant) if cell]
+    start, stop = sorted(data.draw(st.tuples(st.integers(0, len(cells)), st.integers(0, len(cells)))))
+    part = refs.part(start, stop)
+    assert [part.lookup(chunk) for chunk in range(part.chunks)] == meant[start:stop]
+    every = [(first + chunk, part.lookup(chunk)) for first, part in refs.parts() for chunk in range(part.chunks)]
+    assert [pair for pair in every if pair[1]] == [pair for pair in enumerate(meant) if pair[1]]
+    chosen = data.draw(st.lists(st.integers(0, len(cells) - 1), max_size=6))
+    taken = refs.take(np.array(chosen, np.int64))
+    assert [taken.lookup(chunk) for chunk in range(taken.chunks)] == [meant[chunk] for chunk in chosen]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=60, deadline=None)
+@given(cells=chunks(), data=st.data())
+def test_many_chunks_at_once_are_those_one_by_one(form, cells, data):
+    refs = FORMS[form](cells)
+    chosen = data.draw(st.lists(st.integers(0, len(cells) - 1), max_size=6))
+    ranges = refs.ranges_of(np.array(chosen, np.int64))
+    for place, chunk in enumerate(chosen):
+        cell = meaning(cells)[chunk]
+        count = -1 if isinstance(cell, bytes) or len(cell) > 1 else len(cell)
+        assert ranges.counts[place] == count
+        if count == 1:
+            url = ranges.urls[ranges.source[place]]
+            assert [(url, ranges.offset[place], ranges.length[place])] == cell
+
+
+@pytest.mark.parametrize("form", FORMS)
+@settings(max_examples=30, deadline=None)
+@given(cells=chunks())
+def test_moved_pickled_and_without_versions(form, cells):
+    refs = FORMS[form](cells, versions=True)
+    versions = [0 if isinstance(cell, bytes) or not cell[1] else 7 * cell[1][0][0] + 1 for cell in cells]
+    assert [refs.chunk_version(chunk) for chunk in range(refs.chunks)] == versions
+    # a reader compares the state of each object, so that it asks for them one by one
+    assert (refs.ranges_of(refs.present).counts == -1).all()
+    assert not any(refs.without_versions().chunk_version(chunk) for chunk in range(refs.chunks))
+    again = pickle.loads(pickle.dumps(refs))
+    assert again == refs
+    assert again != refs.without_versions() or not any(versions)
+    moved = refs.moved({url: f"m/{url}" for url in refs.named})
+    meant = [
+        cell if isinstance(cell, bytes) else [(f"m/{url}", *pair) for url, *pair in cell] for cell in meaning(cells)
+    ]
+    assert [moved.lookup(chunk) for chunk in range(moved.chunks)] == meant
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parts_with_a_source_have_all_of_its_ranges(form, monkeypatch):
+    monkeypatch.setattr("jnrrdz.core.refs.TOGETHER", 2)
+    cells = [(number % 3, [(number, 1)]) for number in range(9)]
+    refs = FORMS[form](cells)
+    seen = {
+        first + chunk
+        for first, part in refs.parts_with(frozenset("b"))
+        for chunk in range(part.chunks)
+        if any(url == "b" for url, _, _ in part.lookup(chunk))
+    }
+    assert seen == {1, 4, 7}
+    assert list(refs.parts_with(frozenset("x"))) == []
+    shards = [first for shard in (1, 2, 3) for first, _ in refs.parts((shard, 3))]
+    assert shards == [first for first, _ in refs.parts()] == [0, 2, 4, 6, 8]
+
+
+def test_references_in_parquet_files_give_the_same(tmp_path):
+    cells = [(0, [(5, 2)]), (1, []), b"in", (2, [(1, 1), (9, 3)]), (1, [(7, 7)])]
+    array = VirtualArray((5,), np.dtype("u1"), (1,), (bytes_(None),), columns(cells), ("x",))
+    target = str(tmp_path / "a.parquet")
+    parquet.write(VirtualGroup({"data": array}), target, record_size=2)
+    refs = load(target).arrays["data"]
+    assert isinstance(refs, ParquetRefs)
+    assert [refs.lookup(chunk) for chunk in range(5)] == meaning(cells)
+    assert pickle.loads(pickle.dumps(refs)) == refs
+    assert refs.present.tolist() == [0, 2, 3, 4]
+    assert sorted(refs.sources) == list(URLS)
+
+
+def test_a_sparse_grid_that_no_memory_holds():
+    """Chunks that are present are found at once, and the whole grid is refused."""
+    rows = np.array([3, 1 << 40], np.int64)
+    refs = SparseRefs(columns([(0, [(1, 1)]), (1, [(2, 2)])]), rows, 1 << 41)
+    assert refs.lookup(1 << 40) == [("b", 2, 2)]
+    assert refs.lookup(4) == []
+    assert [first + part.present.tolist()[0] for first, part in refs.parts()] == rows.tolist()
+    with pytest.raises(UnsupportedError, match="chunks are taken at once"):
+        refs.columns()
