@@ -3,12 +3,19 @@
 `dataclass(frozen=True)` compiles six methods for each class.  The index of a small file met some ninety of them, whose
 compiling took longer than importing numpy.  A record compiles `__init__` alone; the other methods are shared.  It is a
 dataclass in all else: `fields`, `replace` and `asdict` take it.  docs/decisions/034-imports-where-they-are-met.md
+
+Records of formats and codecs name functions by `module:name`; `resolved` imports them.
 """
 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field, fields
+from functools import cache
+from pkgutil import resolve_name
 from reprlib import recursive_repr
 from typing import Any, dataclass_transform, overload
+
+resolved: Callable[[str], Callable[..., Any]] = cache(resolve_name)
+"""Returns what `module:name` names; batches and stores ask for the same names again and again."""
 
 
 @overload

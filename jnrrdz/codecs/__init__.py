@@ -4,76 +4,46 @@ zarr finds them by their entry points; import them from here to make arrays with
 what `OffsetCodec` and `PadCodec` put before a chunk so that it is a TIFF file.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from jnrrdz.codecs.osml import OsmlBlocksCodec, OsmlTiffTileCodec, OsmlUnreadCodec
-    from jnrrdz.codecs.steps import (
-        LinearCodec,
-        Lz4Codec,
-        N5DefaultCodec,
-        OffsetCodec,
-        PadCodec,
-        ReshapeCodec,
-        SqueezeCodec,
-    )
-    from jnrrdz.codecs.tiles import (
-        JbpBlockCodec,
-        JbpJpegCodec,
-        JnrrdTileCodec,
-        Jpeg2000Codec,
-        Jpeg2000WindowCodec,
-        NitfVqCodec,
-        TiffTileCodec,
-    )
-    from jnrrdz.formats.tiff.header import TiffHeader, tiff_header
+from jnrrdz.core.codec_table import own_records
+from jnrrdz.records import resolved
 
-__all__ = [
-    "JbpBlockCodec",
-    "JbpJpegCodec",
-    "JnrrdTileCodec",
-    "Jpeg2000Codec",
-    "Jpeg2000WindowCodec",
-    "LinearCodec",
-    "Lz4Codec",
-    "N5DefaultCodec",
-    "NitfVqCodec",
-    "OffsetCodec",
-    "OsmlBlocksCodec",
-    "OsmlTiffTileCodec",
-    "OsmlUnreadCodec",
-    "PadCodec",
-    "ReshapeCodec",
-    "SqueezeCodec",
-    "TiffHeader",
-    "TiffTileCodec",
-    "tiff_header",
-]
+if TYPE_CHECKING:  # the other classes are made from their records
+    from jnrrdz.codecs.osml import OsmlBlocksCodec as OsmlBlocksCodec
+    from jnrrdz.codecs.osml import OsmlTiffTileCodec as OsmlTiffTileCodec
+    from jnrrdz.codecs.osml import OsmlUnreadCodec as OsmlUnreadCodec
+    from jnrrdz.codecs.steps import LinearCodec as LinearCodec
+    from jnrrdz.codecs.steps import Lz4Codec as Lz4Codec
+    from jnrrdz.codecs.steps import N5DefaultCodec as N5DefaultCodec
+    from jnrrdz.codecs.steps import OffsetCodec as OffsetCodec
+    from jnrrdz.codecs.steps import PadCodec as PadCodec
+    from jnrrdz.codecs.steps import ReshapeCodec as ReshapeCodec
+    from jnrrdz.codecs.steps import SqueezeCodec as SqueezeCodec
+    from jnrrdz.codecs.tiles import JnrrdTileCodec as JnrrdTileCodec
+    from jnrrdz.formats.tiff.header import TiffHeader as TiffHeader
+    from jnrrdz.formats.tiff.header import tiff_header as tiff_header
 
-_MODULES = {
-    "jnrrdz.codecs.osml": ("OsmlBlocksCodec", "OsmlTiffTileCodec", "OsmlUnreadCodec"),
-    "jnrrdz.codecs.steps": (
-        "LinearCodec",
-        "Lz4Codec",
-        "N5DefaultCodec",
-        "OffsetCodec",
-        "PadCodec",
-        "ReshapeCodec",
-        "SqueezeCodec",
-    ),
-    "jnrrdz.formats.tiff.header": ("TiffHeader", "tiff_header"),
-}
-"""Where those are that are not in `tiles`."""
+HELPERS = ("TiffHeader", "tiff_header")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    module = next((module for module, names in _MODULES.items() if name in names), "jnrrdz.codecs.tiles")
-    return getattr(import_module(module), name)
+    if name == "__all__":
+        return sorted((*HELPERS, *_classes()))
+    if name in HELPERS:
+        return resolved(f"jnrrdz.formats.tiff.header:{name}")
+    classes = _classes()
+    if name in classes:
+        return resolved(classes[name])
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *HELPERS, *_classes()})
+
+
+def _classes() -> dict[str, str]:
+    """Return where the classes are, by their names."""
+    places = [record.codec_class for record in own_records().values()]
+    return {place.rpartition(":")[2]: place for place in places if place is not None}

@@ -16,28 +16,36 @@ from zarr.core.dtype import get_data_type_from_json
 from zarr.registry import _codec_registries, get_codec_class, register_codec
 
 from jnrrdz import codecs
-from jnrrdz.core import codecs as names
-from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, CODECS, CRC32C, OWN, PACKERS, PIXELS, SHARDING
-from jnrrdz.core.codecs import Lz4Config
+from jnrrdz.core.codec_table import SHARDING, find, names_at
+from jnrrdz.core.codecs import BYTES, CRC32C
 from jnrrdz.core.configuration import Codec as Entry
-from jnrrdz.core.configuration import CodecSpec, is_integer, shown
+from jnrrdz.core.configuration import CodecRecord, CodecSpec, Stage, is_integer, shown
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.records import resolved
 
 MOST_IN_A_SHARD = 1 << 20
 """Chunks of a shard: zarr makes room for each of them, whether it is there or not."""
 
-RULE = (
-    f"a manifest's arrays have, in this order, any of {', '.join(ARRAY_STEPS)}; one codec from elements to bytes; "
-    f"behind bytes at most one of {', '.join(PACKERS)}; and any of {', '.join(BYTES_STEPS)}"
-)
+
+def rule() -> str:
+    """Return which codecs a manifest's arrays may have."""
+    named = {stage: ", ".join(names_at(stage)) for stage in Stage}
+    return (
+        f"a manifest's arrays have, in this order, any of {named[Stage.ARRAY]}; one codec from elements to bytes; "
+        f"behind bytes at most one of {named[Stage.PACKER]}; and any of {named[Stage.BYTES]}"
+    )
 
 
 def own_codec(spec: Entry) -> Codec:
     """Return our codec of an entry, zarr's where the name is none of ours."""
-    own = OWN.get(spec.name)
-    codec_class: Any = get_codec_class(spec.name) if own is None else getattr(codecs, own)
-    found: Codec = codec_class.from_dict(spec.to_json())
-    return found
+    record = find(spec.name)
+    codec_class: Any
+    if record is None or record.codec_class is None:
+        codec_class = get_codec_class(spec.name)
+    else:
+        codec_class = resolved(record.codec_class)
+    codec: Codec = codec_class.from_dict(spec.to_json())
+    return codec
 
 
 class CheckedCodec:
@@ -50,14 +58,12 @@ class CheckedCodec:
         """Return the codec, which spells itself as the entry inside."""
         configuration: Any = data["configuration"]
         spec, beside = _spec(configuration["codec"]), configuration.get("beside", 0)
-        from jnrrdz.codecs.steps import BoundedCodec, FilterCodec  # noqa: PLC0415  decoders are imported when needed
-
-        if spec.name in names.FILTERS:
-            return FilterCodec(spec)
-        if spec.name in names.COMPRESSORS:
-            lz4 = spec.name == names.LZ4
-            return BoundedCodec(Lz4Config.from_json(spec.configuration) if lz4 else spec, beside)
-        return own_codec(spec)
+        record = find(spec.name)
+        if record is None or record.bounded_class is None:
+            return own_codec(spec)
+        config = spec if record.config is None else record.config.from_json(spec.configuration)
+        bounded: Codec = resolved(record.bounded_class)(config, beside)
+        return bounded
 
 
 register_codec(CheckedCodec.NAME, CheckedCodec)  # type: ignore[arg-type]  # zarr only asks it for `from_dict`
@@ -74,30 +80,45 @@ def checked_codecs(entries: Any, shape: Any = None) -> list[Any]:
     pixels = packer = None
     for entry in entries:
         spec = _spec(entry)
+        record = find(spec.name)
+        stage = None if record is None else record.stage
         told: dict[str, Any] = {"codec": spec.to_json()}
-        if pixels is None and spec.name in PIXELS:
+        if pixels is None and stage is Stage.PIXELS:
             pixels = spec.name
-        elif pixels == names.BYTES and packer is None and spec.name in PACKERS:
+        elif pixels == BYTES and packer is None and stage is Stage.PACKER:
             packer = spec.name
             told["beside"] = beside
-        elif pixels is not None and spec.name in BYTES_STEPS:
-            beside += _affix(spec)
-        elif pixels is not None or spec.name not in ARRAY_STEPS:
-            chain = ", ".join(_spec(one).name for one in entries)
-            if spec.name not in CODECS:
-                message = (
-                    f"{spec.name!r:.200} in [{chain:.400}], a codec that jnrrdz does not have; "
-                    "index the file itself if jnrrdz reads its format"
-                )
-                raise UnsupportedError(message, field="codecs")
-            raise UnsupportedError(f"{spec.name!r} in [{chain}]; {RULE}"[:1000], field="codecs")
+        elif pixels is not None and stage is Stage.BYTES:
+            if record is not None and record.added_bytes is not None:
+                beside += record.added_bytes(spec.configuration)
+        elif pixels is not None or stage is not Stage.ARRAY:
+            raise _refusal(spec.name, entries)
         if spec.name == SHARDING:
             entry = _checked_shard(spec, shape)  # noqa: PLW2901  as zarr is to take it
-        wrapped = spec.name in (*names.COMPRESSORS, *names.FILTERS) or (spec.name in OWN and not _is_alone(spec.name))
-        served.append({"name": CheckedCodec.NAME, "configuration": told} if wrapped else entry)
+        is_wrapped = record is not None and _is_wrapped(record)
+        served.append({"name": CheckedCodec.NAME, "configuration": told} if is_wrapped else entry)
     if pixels is None:
         raise MalformedError("no codec makes bytes of the elements", field="codecs")
     return served
+
+
+def _refusal(name: str, entries: list[Any]) -> UnsupportedError:
+    """Return the error for a codec that is unknown, or not at its stage."""
+    chain = ", ".join(_spec(one).name for one in entries)
+    message = f"{name!r} in [{chain}]; {rule()}"
+    if find(name) is None:
+        message = (
+            f"{name!r:.200} in [{chain:.400}], a codec that jnrrdz does not have; "
+            "index the file itself if jnrrdz reads its format"
+        )
+    return UnsupportedError(message[:1000], field="codecs")
+
+
+def _is_wrapped(record: CodecRecord) -> bool:
+    """Whether zarr is given our class for a codec by `jnrrdz.checked`."""
+    if record.bounded_class is not None:
+        return True
+    return record.codec_class is not None and not _is_alone(record.name)
 
 
 def checked_document(document: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +141,7 @@ def _checked_shard(spec: CodecSpec, shape: Any) -> dict[str, Any]:
     if count > MOST_IN_A_SHARD:
         raise UnsupportedError(f"{count} chunks in a shard; {MOST_IN_A_SHARD} are read", field=SHARDING)
     chain = [_spec(entry).name for entry in index] if isinstance(index, list) else []
-    if chain not in ([names.BYTES], [names.BYTES, CRC32C]):
+    if chain not in ([BYTES], [BYTES, CRC32C]):
         raise UnsupportedError(f"an index of shards by {', '.join(chain)}; bytes and crc32c are read", field=SHARDING)
     codecs = checked_codecs(spec.configuration.get("codecs"))
     return {"name": SHARDING, "configuration": {**spec.configuration, "codecs": codecs}}
@@ -130,17 +151,14 @@ def _are_sizes(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and all(is_integer(size, 1, 1 << 62) for size in value)
 
 
-MOST_ELEMENT = 1 << 10
-"""Bytes of an element whose bytes are shuffled."""
-
 MOST_SPARE = 1 << 26
 """Bytes that any chunk may be stored in, however small it is."""
 
 MOST_EXPANDED = 16
 """How many times its own size a chunk may be stored in: blocks of N5 reach that far beyond their place."""
 
-_OF_LARGER = frozenset({names.JPEG2000, names.JPEG2000_WINDOW, f"{names.OSML}jpeg2000", names.TILE})
-"""Codecs whose chunk is a level, some components or a part of what is stored."""
+LARGEST_SPARE, LARGEST_EXPANDED = 1 << 30, 1 << 10
+"""The same for codecs whose chunk is a level, some components or a part of what is stored."""
 
 
 def most_stored(document: Mapping[str, Any]) -> tuple[int, int]:
@@ -148,12 +166,13 @@ def most_stored(document: Mapping[str, Any]) -> tuple[int, int]:
     try:
         chunk = document["chunk_grid"]["configuration"]["chunk_shape"]
         itemsize = get_data_type_from_json(document["data_type"], zarr_format=3).to_native_dtype().itemsize
-        named = {_spec(entry).name for entry in document["codecs"]}
+        records = [find(_spec(entry).name) for entry in document["codecs"]]
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedError(f"not an array's metadata: {error!r}", field="data_type") from error
     size = math.prod(chunk) * itemsize
-    spare, expanded = (1 << 30, 1 << 10) if named & _OF_LARGER else (MOST_SPARE, MOST_EXPANDED)
-    return size, spare + expanded * size
+    if any(record is not None and record.is_part_of_stored for record in records):
+        return size, LARGEST_SPARE + LARGEST_EXPANDED * size
+    return size, MOST_SPARE + MOST_EXPANDED * size
 
 
 def _is_alone(name: str) -> bool:
@@ -172,16 +191,3 @@ def _spec(entry: Any) -> CodecSpec:
     if not isinstance(name, str) or not isinstance(configuration, Mapping):
         raise MalformedError(f"{shown(entry)} is no codec", field="codecs")
     return CodecSpec(name, configuration)
-
-
-def _affix(spec: CodecSpec) -> int:
-    """Return how many bytes a step adds to a chunk."""
-    if spec.name in {CRC32C, names.FLETCHER32}:
-        return 4
-    if spec.name == names.SHUFFLE:
-        if not is_integer(spec.configuration.get("elementsize"), 1, MOST_ELEMENT):
-            raise MalformedError(f"elementsize from 1 to {MOST_ELEMENT} is needed", field=names.SHUFFLE)
-        return 0
-    if spec.name == names.OFFSET:
-        return names.OffsetConfig.from_json(spec.configuration).offset
-    return names.PadConfig.from_json(spec.configuration).nbytes

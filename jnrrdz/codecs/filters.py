@@ -20,11 +20,13 @@ from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
 from jnrrdz.codecs.base import ChunkDecoder
 from jnrrdz.codecs.osml import JBP_BLOCK, JPEG, MAKERS, OsmlTiffTile, jpeg2000_config
 from jnrrdz.codecs.steps import OffsetCodec, PadCodec
-from jnrrdz.core.codecs import JPEG2000, OFFSET, OSML, PAD, TIFF_TILE, Jpeg2000Config, TiffTileConfig
+from jnrrdz.core.codecs import OFFSET, OSML, PAD
 from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.codecs import JPEG2000, Jpeg2000Config
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, chunk_of, component_samples
 from jnrrdz.formats.nitf.decode import sample_dtype
+from jnrrdz.formats.tiff.codecs import TIFF_TILE, TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.tags import Planar, tile_samples
 
@@ -101,7 +103,7 @@ class TiffTile(Pixels):
             raise UnsupportedError("a palette's colours in Zarr v2", field=self.codec_id)
         samples = 1 if config.planar_config == Planar.SEPARATE else config.samples_per_pixel
         shape = (samples, config.tile_height, config.tile_width)
-        return TileDecoder(config, shape, type_of(tile_samples(config)), 0)
+        return TileDecoder(config, shape, type_of(*tile_samples(config)), 0)
 
 
 class Jpeg2000(Pixels):
@@ -123,7 +125,7 @@ class OsmlTile(Pixels):
     def _decoder(self) -> ChunkDecoder:
         said = OsmlTiffTile.from_json(self.configuration)
         size = said.tile_height, said.tile_width
-        dtype = type_of(tile_samples(said.config(size)))
+        dtype = type_of(*tile_samples(said.config(size)))
         return TileDecoder(said.config(size, dtype), (said.samples_per_pixel, *size), dtype, 0)
 
 

@@ -21,12 +21,15 @@ from zarr.core.buffer import Buffer
 from zarr.core.common import JSON
 
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec
-from jnrrdz.core.codecs import BYTES, OSML, SIDE, TAG, JbpBlockConfig, JbpJpegConfig, Jpeg2000Config, TiffTileConfig
+from jnrrdz.core.codecs import BYTES, OSML
 from jnrrdz.core.configuration import CodecSpec, Configuration, Samples, checked, literal
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, ArrayFacts, array_from_json, dumps, is_osml
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
+from jnrrdz.formats.nitf.codecs import JbpBlockConfig, JbpJpegConfig
 from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder, block_samples
+from jnrrdz.formats.tiff.codecs import SIDE, TAG, TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.tags import Compression, Photometric, Planar, SampleFormat
 from jnrrdz.records import record
@@ -358,7 +361,7 @@ class OsmlBlocksCodec(ReadOnlyCodec):
         name, configuration = self.config.name, self.config.configuration
         if name == JPEG2000:
             return component_samples(jpeg2000_config(name, configuration).main_header)
-        return (block_samples(_block_config(name, configuration)),) if name == JBP_BLOCK else ()
+        return block_samples(_block_config(name, configuration)) if name == JBP_BLOCK else ()
 
     def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
         """Return the decoder for chunks of this shape and type."""

@@ -23,35 +23,30 @@ from zarr.core.common import JSON
 
 from jnrrdz.codecs.base import QuickCodec, ThreadedCodec
 from jnrrdz.codecs.tiles import TileCodec, placed
+from jnrrdz.core.codec_table import find
 from jnrrdz.core.codecs import (
-    BZ2,
+    CHECKSUM,
     FLETCHER32,
-    GZIP,
     LINEAR,
-    LZ4,
-    N5_DEFAULT,
     RESHAPE,
     SHUFFLE,
     SQUEEZE,
     TRANSPOSE,
-    ZLIB,
-    ZSTD,
     ChunkFunction,
     LinearConfig,
     Location,
     Lz4Config,
-    N5DefaultConfig,
     OffsetConfig,
     PadConfig,
     ReshapeConfig,
     SqueezeConfig,
-    can_hold,
 )
 from jnrrdz.core.configuration import CANONICAL, Codec
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.n5 import decode as lz4
-from jnrrdz.formats.n5.decode import BlockCoder, deflate, inflate
+from jnrrdz.formats.compressors import decode_lz4, deflate, encode_lz4, inflate
+from jnrrdz.formats.n5.codecs import N5_DEFAULT, N5DefaultConfig
+from jnrrdz.formats.n5.decode import BlockCoder
 
 # Bytes before or after every encoded chunk
 
@@ -363,18 +358,15 @@ class Lz4Codec(ThreadedCodec, BytesBytesCodec):
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
         limit = math.prod(chunk_spec.shape) * chunk_spec.dtype.to_native_dtype().itemsize + LZ4_SLACK
-        decoded = lz4.decode(self.config, memoryview(chunk_data.as_numpy_array()), limit)
+        decoded = decode_lz4(self.config, memoryview(chunk_data.as_numpy_array()), limit)
         return chunk_spec.prototype.buffer.from_bytes(decoded)
 
     def _encode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer | None:
-        encoded = lz4.encode(self.config, memoryview(chunk_data.as_numpy_array()))
+        encoded = encode_lz4(self.config.configuration, memoryview(chunk_data.as_numpy_array()))
         return chunk_spec.prototype.buffer.from_bytes(encoded)
 
 
 # Filters of HDF5
-
-_CHECKSUM = 4
-"""Bytes of a Fletcher-32 checksum."""
 
 
 @dataclass(frozen=True)
@@ -385,6 +377,7 @@ class FilterCodec(QuickCodec, BytesBytesCodec):
     """
 
     config: Codec
+    beside: int = 0
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
         data = chunk_data.as_numpy_array().view("u1")
@@ -411,25 +404,23 @@ class FilterCodec(QuickCodec, BytesBytesCodec):
         return int(self.config.configuration["elementsize"])
 
     def _verified(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        if len(data) <= _CHECKSUM:
+        if len(data) <= CHECKSUM:
             raise MalformedError(f"{len(data)} bytes, too few for a checksum", field=FLETCHER32)
         try:
             Fletcher32().decode(np.ascontiguousarray(data))
         except RuntimeError as error:
             raise MalformedError("the bytes have another Fletcher-32 checksum", field=FLETCHER32) from error
-        return data[:-_CHECKSUM]
+        return data[:-CHECKSUM]
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:  # noqa: ARG002  # zarr's
         """Return how long a chunk of that length gets."""
-        return input_byte_length + (_CHECKSUM if self.config.name == FLETCHER32 else 0)
+        return input_byte_length + (CHECKSUM if self.config.name == FLETCHER32 else 0)
 
 
 # A compressor behind `bytes`
 
 MOST_BESIDE = 1 << 26
 """Bytes that may stand beside a chunk inside of its compressed data, where the chunk itself is smaller."""
-
-_RATIOS = {GZIP: "gzip", ZLIB: "gzip", BZ2: "bzip2", ZSTD: "zstd", LZ4: "lz4"}
 
 
 @dataclass(frozen=True)
@@ -449,10 +440,10 @@ class BoundedCodec(ThreadedCodec, BytesBytesCodec):
 
     def unpacked(self, data: memoryview, own: int) -> NDArray[np.uint8]:
         """Return the bytes of a chunk of so many, and what stands beside them."""
-        kind, size = _RATIOS.get(self.config.name), own + self.beside
+        record, size = find(self.config.name), own + self.beside
         if self.beside > max(own, MOST_BESIDE):
             raise UnsupportedError(f"{self.beside} bytes beside a chunk of {own}", field=self.config.name)
-        if kind is not None and not can_hold(kind, len(data), size):
+        if record is not None and not record.can_hold(len(data), size):
             message = f"{len(data)} bytes cannot become the {size} that are expected"
             raise MalformedError(message, field=self.config.name)
         return inflate(self.config, data, size)

@@ -2,14 +2,14 @@
 
 Partial decoding (zarr.abc.codec as of zarr 3.4) is offered because it puts reading, decoding and selecting of a
 chunk into one step: that step runs off the event loop, once a chunk, and knows the chunk's place for its errors.
+The classes are made from the records of the codecs; what decodes a format is in its room.
 Each codec is documented in docs/codecs/NAME/README.md.  What decodes a format is imported when a chunk of it is:
 together they take half as long as zarr.
 """
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +20,11 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.indexing import SelectorTuple
 
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec, chunks_at_once, decoding_threads
-from jnrrdz.core.codecs import (
-    JbpBlockConfig,
-    JbpJpegConfig,
-    Jpeg2000Config,
-    Jpeg2000WindowConfig,
-    NitfVqConfig,
-    TiffTileConfig,
-    TileConfig,
-)
-from jnrrdz.core.configuration import Samples
+from jnrrdz.core.codec_table import record_of, record_of_class
+from jnrrdz.core.codecs import TILE, TileConfig
+from jnrrdz.core.configuration import CodecRecord, Samples
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.tiff.tags import tile_samples
-
-if TYPE_CHECKING:
-    from jnrrdz.formats.nrrd.decode import TileCoder
+from jnrrdz.records import resolved
 
 type Shape = tuple[int, ...]
 
@@ -45,8 +35,23 @@ COLOUR = (Samples("u", 8, is_exact=True),)
 class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
     """A read-only codec that turns a chunk's bytes into pixels in one step."""
 
+    RECORD: ClassVar[CodecRecord]
+
     is_placeless: ClassVar[bool] = True
     """Whether a chunk's bytes are decoded alike wherever in the array they stand."""
+
+    def samples(self) -> Iterable[Samples]:
+        """Return what the chunks hold: a palette's colours, or what the record's function says."""
+        if getattr(self.config, "palette", None) is not None:
+            return COLOUR
+        if self.RECORD.samples is None:
+            return ()
+        samples: Iterable[Samples] = resolved(self.RECORD.samples)(self.config)
+        return samples
+
+    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> Any:
+        """Return the decoder for chunks of this shape and type."""
+        return resolved(self.RECORD.decoder or "")(self.config, shape, dtype, fill_value)
 
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
         pixels: NDArray[Any] = self._decoder(spec).decode(memoryview(data.as_numpy_array()))
@@ -70,8 +75,12 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         raise UnsupportedError("chunks are read with this codec, not written", field=self.config.name)
 
     def _selected(self, data: Buffer, selection: SelectorTuple, spec: ArraySpec) -> NDArray[Any]:
-        pixels: NDArray[Any] = self._decode_array(data, spec)[selection]
-        return pixels
+        selected = getattr(self._decoder(spec), "selected", None)
+        if selected is None:
+            pixels: NDArray[Any] = self._decode_array(data, spec)[selection]
+            return pixels
+        part: NDArray[Any] = selected(memoryview(data.as_numpy_array()), selection)
+        return part
 
     def _decode_selected(
         self, data: Buffer | None, getter: Any, selection: SelectorTuple, spec: ArraySpec
@@ -155,160 +164,16 @@ class ReshapedPlacer:
         self._placer.place(data, own, out[(0,) * kept + (...,)])
 
 
-class TiffTileCodec(TileCodec):
-    """Tiles and strips of a TIFF: docs/codecs/tiff-tile."""
-
-    CONFIG = TiffTileConfig
-
-    def samples(self) -> Iterable[Samples]:
-        """Return what the tags say that a tile holds."""
-        return COLOUR if self.config.palette is not None else (tile_samples(self.config),)
-
-    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for chunks of this shape and type."""
-        from jnrrdz.formats.tiff.decode import PaletteDecoder, TileDecoder  # noqa: PLC0415  see the module
-
-        if self.config.palette is not None:
-            return PaletteDecoder(self.config, shape, dtype)
-        return TileDecoder(self.config, shape, dtype, fill_value)
-
-    def _selected(self, data: Buffer, selection: SelectorTuple, spec: ArraySpec) -> NDArray[Any]:
-        chunk = memoryview(data.as_numpy_array())
-        pixels: NDArray[Any] = self._decoder(spec).selected(chunk, selection)
-        return pixels
-
-
-class Jpeg2000Codec(TileCodec):
-    """Tiles of a JPEG 2000 codestream: docs/codecs/jpeg2000."""
-
-    CONFIG = Jpeg2000Config
-
-    def samples(self) -> Iterable[Samples]:
-        """Return what the main header says that the components hold."""
-        from jnrrdz.formats.jpeg2000.decode import component_samples  # noqa: PLC0415  see the module
-
-        if self.config.palette is not None:
-            return COLOUR
-        return component_samples(self.config.main_header, self.config.components)
-
-    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for chunks of this shape and type."""
-        from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder  # noqa: PLC0415  see the module
-
-        return Jpeg2000Decoder(self.config, shape, dtype, fill_value)
-
-
-class Jpeg2000WindowCodec(TileCodec):
-    """Windows of a large JPEG 2000 tile: docs/codecs/jnrrdz.jpeg2000-window."""
-
-    CONFIG = Jpeg2000WindowConfig
-
-    def samples(self) -> Iterable[Samples]:
-        """Return what the main header says that the components hold."""
-        from jnrrdz.formats.jpeg2000.decode import component_samples  # noqa: PLC0415  see the module
-
-        return COLOUR if self.config.palette is not None else component_samples(self.config.main_header)
-
-    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for chunks of this shape and type."""
-        from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder  # noqa: PLC0415  see the module
-
-        return WindowedDecoder(self.config, shape, dtype, fill_value)
-
-
-class NitfCodec(TileCodec):
-    """What NITF's three codecs have in common: colours in place of indices."""
-
-    def samples(self) -> Iterable[Samples]:
-        """Return what a palette makes of indices, or else what is stored."""
-        return COLOUR if self.config.palette is not None else self.stored_samples()
-
-    def stored_samples(self) -> Iterable[Samples]:
-        """Return what is stored; nothing where only a chunk tells it."""
-        return ()
-
-    def decoder(self, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for chunks of this shape and type."""
-        from jnrrdz.formats.nitf.decode import ColourDecoder, table_of  # noqa: PLC0415  see the module
-
-        if self.config.palette is None:
-            return self.stored(self.config, shape, dtype, fill_value)
-        table = table_of(self.config.palette, shape, dtype, self.config.name)
-        plain = replace(self.config, palette=None)
-        return ColourDecoder(self.stored(plain, shape[-2:], self.index_dtype(), 0), table, self.config.name)
-
-    def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for what is stored."""
-        raise NotImplementedError
-
-    def index_dtype(self) -> np.dtype[Any]:
-        """Return the type of the indices of a palette."""
-        return np.dtype(np.uint8)
-
-
-class JbpBlockCodec(NitfCodec):
-    """Uncompressed blocks: docs/codecs/jbp-block."""
-
-    CONFIG = JbpBlockConfig
-
-    def stored_samples(self) -> Iterable[Samples]:
-        """Return what the blocks hold."""
-        from jnrrdz.formats.nitf.decode import block_samples  # noqa: PLC0415  see the module
-
-        return (block_samples(self.config),)
-
-    def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for what is stored."""
-        from jnrrdz.formats.nitf.decode import BlockDecoder  # noqa: PLC0415  see the module
-
-        return BlockDecoder(config, shape, dtype, fill_value)
-
-    def index_dtype(self) -> np.dtype[Any]:
-        """Return the type of the indices of a palette."""
-        from jnrrdz.formats.nitf.decode import sample_dtype  # noqa: PLC0415  see the module
-
-        return sample_dtype(self.config.pixel_type, self.config.bits_per_pixel)
-
-
-class JbpJpegCodec(NitfCodec):
-    """JPEG streams: docs/codecs/jbp-jpeg."""
-
-    CONFIG = JbpJpegConfig
-
-    def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:
-        """Return the decoder for what is stored."""
-        from jnrrdz.formats.nitf.decode import JpegDecoder  # noqa: PLC0415  see the module
-
-        return JpegDecoder(config, shape, dtype, fill_value)
-
-
-class NitfVqCodec(NitfCodec):
-    """Vector-quantised blocks: docs/codecs/jnrrdz.nitf-vq."""
-
-    CONFIG = NitfVqConfig
-
-    def stored_samples(self) -> Iterable[Samples]:
-        """Return what the codebooks hold."""
-        return COLOUR
-
-    def stored(self, config: Any, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> ChunkDecoder:  # noqa: ARG002
-        """Return the decoder for what is stored; blocks are never short."""
-        from jnrrdz.formats.nitf.decode import VqDecoder  # noqa: PLC0415  see the module
-
-        return VqDecoder(config, shape, dtype)
-
-
 class JnrrdTileCodec(TileCodec):
     """A tile of a JNRRD, of which the chunk may be a part: docs/codecs/jnrrdz.tile."""
 
     CONFIG = TileConfig
+    RECORD = record_of(TILE)
     is_placeless = False
 
     def check_type(self, dtype: np.dtype[Any]) -> None:
         """Refuse an array of a type that tiles are not stored in."""
-        from jnrrdz.formats.nrrd.decode import TileCoder  # noqa: PLC0415  see the module
-
-        TileCoder(self.config, (1,) * len(self.config.axes), dtype, 0)
+        self.decoder((1,) * len(self.config.axes), dtype, 0)
 
     def _decode_array(self, data: Buffer, spec: ArraySpec) -> NDArray[Any]:
         pixels: NDArray[Any] = self._decoder(spec).decode(memoryview(data.as_numpy_array()), self._expected(data))
@@ -330,8 +195,19 @@ class JnrrdTileCodec(TileCodec):
         kind: int | None = self.config.kind_of(number, manifest.keys[array].grid)
         return kind
 
-    def decoder(self, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: Any) -> "TileCoder":
-        """Return the decoder for chunks of this shape and type."""
-        from jnrrdz.formats.nrrd.decode import TileCoder  # noqa: PLC0415  see the module
 
-        return TileCoder(self.config, shape, dtype, fill_value)
+def __getattr__(name: str) -> type[TileCodec]:
+    """Return the class that a record names, made when it is first asked for."""
+    record = record_of_class(f"{__name__}:{name}")
+    if record is None or record.config is None:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    members = {
+        "__module__": __name__,
+        "__doc__": f"The codec `{record.name}`: docs/codecs/{record.name}.",
+        "CONFIG": record.config,
+        "RECORD": record,
+    }
+    made = type(name, (TileCodec,), members)
+    globals()[name] = made
+    return made

@@ -6,26 +6,22 @@ A decoder counts as there if the library that would be called says so, not becau
 import importlib.util
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numcodecs
 import zarr.registry
 from numcodecs.errors import UnknownCodecError
 
-from jnrrdz import codecs
-from jnrrdz.codecs.chains import RULE
-from jnrrdz.codecs.osml import UNREAD
+from jnrrdz.codecs.chains import rule
 from jnrrdz.commands.facts import Facts, Json
-from jnrrdz.core.codec_table import CODECS, OWN
-from jnrrdz.core.codecs import CAST_VALUE, JBP_JPEG, JPEG2000, JPEG2000_WINDOW, Jpeg2000Config
+from jnrrdz.core.codec_table import find, own_records
+from jnrrdz.core.codecs import CAST_VALUE
+from jnrrdz.core.configuration import CodecRecord
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats import FORMATS, Format
 from jnrrdz.formats.jpeg2000 import decode as openjp2
-from jnrrdz.formats.jpeg2000.decode import missing_library
-from jnrrdz.formats.nitf import decode as nitf_decode
-from jnrrdz.formats.tiff import decode as tiff_decode
-from jnrrdz.formats.tiff.tags import Compression, name_of
+from jnrrdz.records import resolved
 
 LIBRARIES = {
     "zarr": ("arrays, and the codecs of the Zarr specification", "zarr"),
@@ -58,14 +54,12 @@ class Verdict:
 
 def survey() -> Json:
     """Return what can be read here, and by what."""
-    points = distribution("jnrrdz").entry_points.select(group="zarr.codecs")
-    names = sorted(
-        {point.name for point in points}.union(*(fmt.codecs for fmt in FORMATS)), key=lambda name: ("://" in name, name)
-    )
+    own = own_records()
+    names = sorted(own, key=lambda name: ("://" in name, name))
     members = ("name", "endings", "media_types", "options")
     return {
         "jnrrdz": version("jnrrdz"),
-        "codecs": [{"name": name, "readable": name not in UNREAD} for name in names],
+        "codecs": [{"name": name, "readable": own[name].can_decode} for name in names],
         "libraries": _libraries(),
         "formats": [{member: getattr(fmt, member) for member in members} for fmt in FORMATS],
     } | {f"{fmt.name.lower()}_compressions": _compressions(fmt) for fmt in FORMATS if fmt.decoders}
@@ -119,19 +113,23 @@ def verdicts(facts: Facts) -> list[Verdict]:
 def _essence(entry: Json) -> Json:
     """Return a codec without what differs from level to level of one image."""
     configuration = entry.get("configuration") or {}
-    if entry["name"] in {JPEG2000, JPEG2000_WINDOW}:
-        return {"name": entry["name"]}
-    if entry["name"].rpartition("/")[2] != "tiff-tile":
-        return {"name": entry["name"], **({"configuration": configuration} if configuration else {})}
-    kept = {key: configuration[key] for key in ("compression", "predictor") if key in configuration}
-    return {"name": entry["name"], "configuration": kept}
+    record = find(entry["name"])
+    distinctive = None if record is None else record.distinctive
+    if distinctive is not None:
+        configuration = {name: value for name, value in configuration.items() if name in distinctive}
+    return {"name": entry["name"], **({"configuration": configuration} if configuration else {})}
 
 
 def unreadable(entry: Json) -> str | None:
     """Return why a codec of a manifest cannot be read here, None if it can."""
     name, configuration = entry["name"], entry.get("configuration") or {}
+    record = find(name)
     try:
-        codec_class: Any = getattr(codecs, OWN[name]) if name in OWN else zarr.registry.get_codec_class(name)
+        codec_class: Any
+        if record is None or record.codec_class is None:
+            codec_class = zarr.registry.get_codec_class(name)
+        else:
+            codec_class = resolved(record.codec_class)
     except (LookupError, ValueError):
         return f"no package that is installed registers the codec {name!r}"
     except ImportError as error:
@@ -151,21 +149,11 @@ def unreadable(entry: Json) -> str | None:
     ):
         # zarr's class would find out at the first chunk
         return "cast-value-rs is missing: pip install cast-value-rs"
-    return _decoder_reason(name, configuration)
+    return _lack(record, configuration)
 
 
-def _decoder_reason(name: str, configuration: Json) -> str | None:
+def _lack(record: CodecRecord | None, configuration: Json) -> str | None:
     """Return why the library that a codec calls cannot read a configuration, None if it can."""
-    if name not in CODECS:
-        return f"jnrrdz reads codecs of a list only: {RULE}"
-    if name == JPEG2000:
-        return missing_library(Jpeg2000Config.from_json(configuration))
-    if name == JBP_JPEG:
-        return nitf_decode.decoder_of("JPEG8")[1]
-    if name.rpartition("/")[2] != "tiff-tile":
-        return None
-    scheme = configuration.get("compression", int(Compression.NONE))
-    if scheme not in Compression:
-        return f"no decoder is known for compression {scheme}"
-    reason = tiff_decode.decoder_of(Compression(scheme))[1]
-    return None if reason is None else f"{name_of(Compression, scheme)}: {reason}"
+    if record is None:
+        return f"jnrrdz reads codecs of a list only: {rule()}"
+    return None if record.lack is None else resolved(record.lack)(configuration)

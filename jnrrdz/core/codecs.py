@@ -1,33 +1,41 @@
-"""The codecs of an array as objects: every name and configuration, its checks and its JSON, stands here once.
+"""The codecs of no one format: Zarr's own, steps of a chain, compressors, pieces of raw bytes.
 
-Scanners make these objects, `zarr_json` spells them, and zarr's codec classes (`jnrrdz.codecs`) hold the
-same ones.  Names and members follow docs/codecs/NAME/README.md (proposals, and our own `jnrrdz.*`) and the
+Scanners make the configurations, `zarr_json` writes them, and zarr's codec classes
+(`jnrrdz.codecs`) hold them.  Names and members follow docs/codecs/NAME/README.md and the
 Zarr extension registry (https://github.com/zarr-developers/zarr-extensions/tree/main/codecs).
+The codecs of a format are in `formats/NAME/codecs.py`.
 """
 
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from jnrrdz.core.configuration import (
+    ANY_AXES,
     CANONICAL,
+    ENDIAN,
     FLAG,
-    PALETTE,
+    NO_AXES,
+    SLACK,
     Codec,
+    CodecRecord,
     CodecSpec,
     Configuration,
+    Leading,
+    Readers,
+    Stage,
+    Translation,
     checked,
     integer,
-    integers,
     is_integer,
-    literal,
     one_of,
+    same_members,
     shown,
     spelt,
 )
@@ -46,13 +54,6 @@ BZ2 = "numcodecs.bz2"
 LZMA = "numcodecs.lzma"
 OFFSET = "offset"
 PAD = "pad"
-TIFF_TILE = "tiff-tile"
-JPEG2000 = "jpeg2000"
-JBP_BLOCK = "jbp-block"
-JBP_JPEG = "jbp-jpeg"
-N5_DEFAULT = "n5_default"
-JPEG2000_WINDOW = "jnrrdz.jpeg2000-window"
-NITF_VQ = "jnrrdz.nitf-vq"
 LINEAR = "jnrrdz.linear"
 LZ4 = "jnrrdz.lz4"
 RESHAPE = "reshape"
@@ -63,6 +64,7 @@ TILE = "jnrrdz.tile"
 SHUFFLE = "numcodecs.shuffle"
 FLETCHER32 = "numcodecs.fletcher32"
 OSML = "https://awslabs.github.io/osml-imagery-io/codecs/"
+CRC32C = "crc32c"
 
 COMPRESSORS = (GZIP, ZLIB, BZ2, LZMA, ZSTD, BLOSC, LZ4)
 """What N5 compresses with, by Zarr's names."""
@@ -202,205 +204,7 @@ class LinearConfig(Configuration):
             raise MalformedError("a scale of 0 makes one value of all", field=LINEAR)
 
 
-# docs/codecs/tiff-tile
-
-MAX_TAG_VALUE = (1 << 32) - 1
-TAG = integer(0, MAX_TAG_VALUE)
-SIDE = integer(1, MAX_TAG_VALUE)
-TAGS = integers(MAX_TAG_VALUE, count=1 << 16)
-ENDIAN = one_of("little", "big")
-
-
-@record
-class TiffTileConfig(Configuration):
-    """What a TIFF's IFD says that its tiles and strips do not: the configuration of `tiff-tile`.
-
-    The members mirror the tags of the same names; rationals are numerators and denominators in
-    turn.  `image_width` and `image_height` are those of the whole image: they tell which sizes a
-    short tile at the right or lower edge may have.  `palette`, red, green and blue of each value in
-    turn, asks for colours in place of indices.
-    """
-
-    tile_width: int = field(metadata=SIDE)
-    tile_height: int = field(metadata=SIDE)
-    image_width: int = field(metadata=SIDE)
-    image_height: int = field(metadata=SIDE)
-    byte_order: str = field(default="little", metadata=ENDIAN)
-    compression: int = field(default=1, metadata=TAG)
-    photometric: int = field(default=1, metadata=TAG)
-    samples_per_pixel: int = field(default=1, metadata=SIDE)
-    bits_per_sample: tuple[int, ...] = field(default=(1,), metadata=TAGS)
-    sample_format: tuple[int, ...] = field(default=(1,), metadata=TAGS)
-    planar_config: int = field(default=1, metadata=TAG)
-    predictor: int = field(default=1, metadata=TAG)
-    fill_order: int = field(default=1, metadata=TAG)
-    extra_samples: tuple[int, ...] = field(default=(), metadata=TAGS)
-    ycbcr_subsampling: tuple[int, ...] = field(default=(), metadata=TAGS)
-    ycbcr_coefficients: tuple[int, ...] = field(default=(), metadata=TAGS)
-    reference_black_white: tuple[int, ...] = field(default=(), metadata=TAGS)
-    t4_options: int | None = field(default=None, metadata=TAG)
-    lerc_parameters: tuple[int, ...] = field(default=(), metadata=TAGS)
-    jpeg_tables: bytes | None = field(default=None, metadata=literal())
-    jpeg_header: bytes | None = field(default=None, metadata=literal())
-    palette: bytes | None = field(default=None, metadata=literal())
-    is_tiled: bool = False
-    """Whether segments are tiles, whole at every edge; known where a file is scanned, never in metadata."""
-
-    NAME: ClassVar[str] = TIFF_TILE
-    ALWAYS: ClassVar[frozenset[str]] = frozenset(
-        {"compression", "photometric", "bits_per_sample", "samples_per_pixel", "byte_order"}
-    )
-
-
-# docs/codecs/jpeg2000, docs/codecs/jnrrdz.jpeg2000-window
-
-MAX_LEVEL = 32
-MAX_TILE = 65534
-MAX_COMPONENT = 16383
-MAX_LIST = 1 << 21
-
-
-@record
-class Jpeg2000Config(Configuration):
-    """What a codestream's main header says and its tile-parts do not, and what of the image is wanted."""
-
-    main_header: bytes = field(metadata=literal(1))
-    """From SOC to before the first SOT; pointers (TLM, PLM) may be left out."""
-
-    resolution_level: int = field(default=0, metadata=integer(0, MAX_LEVEL))
-    """How many times the image is halved."""
-
-    components: tuple[int, ...] = field(
-        default=(), metadata=integers(MAX_COMPONENT, fewest=1, count=MAX_LIST, distinct=True)
-    )
-    """The components that a chunk holds, in its order; all of them where none is named."""
-
-    tile_parts: tuple[int, ...] = field(default=(), metadata=integers(MAX_TILE, fewest=1, count=MAX_LIST))
-    """The tile of every tile-part in the order of the file: needed where the main header has PPM."""
-
-    palette: bytes | None = field(default=None, metadata=PALETTE)
-    """Red, green and blue of each value in turn, where colours are read in place of indices."""
-
-    upsample: bool = field(default=False, metadata=FLAG)
-    """Whether components with fewer samples than the finest are repeated to its grid."""
-
-    sycc_to_rgb: bool = field(default=False, metadata=FLAG)
-    """Whether Y, Cb and Cr, brought to one grid, are turned into red, green and blue."""
-
-    NAME: ClassVar[str] = JPEG2000
-    ALWAYS: ClassVar[frozenset[str]] = frozenset({"resolution_level"})
-
-
-@record
-class Jpeg2000WindowConfig(Configuration):
-    """What is the same for every window; tile and place in it stand in the chunk's own bytes."""
-
-    main_header: bytes = field(metadata=literal(1))
-    """From SOC to before the first SOT; pointers (TLM, PLM) may be left out."""
-
-    resolution_level: int = field(default=0, metadata=integer(0, MAX_LEVEL))
-    """How many times the image is halved."""
-
-    palette: bytes | None = field(default=None, metadata=PALETTE)
-    """Red, green and blue of each value in turn, where colours are read in place of indices."""
-
-    NAME: ClassVar[str] = JPEG2000_WINDOW
-    ALWAYS: ClassVar[frozenset[str]] = frozenset({"resolution_level"})
-
-
-# docs/codecs/jbp-block, docs/codecs/jbp-jpeg, docs/codecs/jnrrdz.nitf-vq
-
-NITF_KINDS = {"INT": "u", "B": "u", "SI": "i", "R": "f", "C": "c"}
-"""PVTYPE."""
-
-NITF_ORDERS = {"B": "bhw", "S": "bhw", "R": "hbw", "P": "hwb"}
-"""IMODE: the axes of a block as stored: band, row (height), column (width)."""
-
-CODEBOOK_BYTES = 4 * 4096 * 4
-
-
-def plain_codebooks(data: bytes) -> bytes | None:
-    """Return what a zlib stream of codebooks holds, None where it is none."""
-    unpacker = zlib.decompressobj()
-    try:
-        books = unpacker.decompress(data, CODEBOOK_BYTES + 1)
-    except zlib.error:
-        return None
-    return books if len(books) == CODEBOOK_BYTES else None
-
-
-def _codebooks(value: Any) -> Any:
-    data = PALETTE["check"](value)
-    if plain_codebooks(data) is None:
-        raise MalformedError(f"no zlib stream of {CODEBOOK_BYTES} bytes")
-    return data
-
-
-@record
-class JbpBlockConfig(Configuration):
-    """How the samples of an uncompressed block are packed."""
-
-    pixel_type: str = field(metadata=one_of("INT", "SI", "R", "C", "B"))
-    """PVTYPE."""
-
-    bits_per_pixel: int = field(metadata=integer(1, 128))
-    """NBPP: the bits that one sample takes."""
-
-    interleave: str = field(default="B", metadata=one_of("B", "P", "R", "S"))
-    """IMODE, of several samples in one chunk."""
-
-    image_rows: int = field(default=0, metadata=integer(0, (1 << 31) - 1))
-    """Rows of the image, where its last chunk ends with them; 0 where every chunk is whole."""
-
-    complex_pairs: bool = field(default=False, metadata=FLAG)
-    """Whether two samples in turn are the real and the imaginary part of one complex number."""
-
-    palette: bytes | None = field(default=None, metadata=PALETTE)
-    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
-
-    NAME: ClassVar[str] = JBP_BLOCK
-
-
-@record
-class JbpJpegConfig(Configuration):
-    """What a JPEG stream of a NITF does not say itself."""
-
-    quality: int = field(default=0, metadata=integer(0, 5))
-    """Which of the standard's five quantisation tables a stream without any means; 0 where none does."""
-
-    palette: bytes | None = field(default=None, metadata=PALETTE)
-    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
-
-    stored_as_rgb: bool = field(default=False, metadata=FLAG)
-    """Whether three components are red, green and blue in a stream whose markers do not name its colours."""
-
-    NAME: ClassVar[str] = JBP_JPEG
-
-
-def renamed(entry: Any) -> Any:
-    """Return an entry of a manifest of ours under the codec's present name: 0.1.0 called `jbp-jpeg` `jpeg`."""
-    if entry == "jpeg" or (isinstance(entry, Mapping) and entry.get("name") == "jpeg"):
-        configuration = {} if isinstance(entry, str) else entry.get("configuration", {})
-        with suppress(MalformedError):  # another project's codec of that name
-            return JbpJpegConfig.from_json(configuration).to_json()
-    return entry
-
-
-@record
-class NitfVqConfig(Configuration):
-    """The four codebooks of a vector-quantised image."""
-
-    codebooks: bytes = field(metadata=checked(_codebooks))
-    """For each row of four pixels in turn, 4096 rows of four values, as a zlib stream."""
-
-    palette: bytes | None = field(default=None, metadata=PALETTE)
-    """Red, green and blue of each value in turn: the chunk is colours and not indices."""
-
-    NAME: ClassVar[str] = NITF_VQ
-
-
-# N5: https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default, docs/codecs/jnrrdz.lz4,
-# docs/codecs/reshape
+# docs/codecs/jnrrdz.lz4, docs/codecs/reshape
 
 
 class Framing(StrEnum):
@@ -509,74 +313,6 @@ class SqueezeConfig(Configuration):
     NAME: ClassVar[str] = SQUEEZE
 
 
-INNER = ("transpose", "bytes")
-"""The codecs that every N5 block has; one compressor may follow."""
-
-
-def _inner(entries: Any) -> tuple[Codec, ...]:
-    """Return the codecs inside of a block."""
-    if not isinstance(entries, list):
-        raise MalformedError(f"found {shown(entries)}; a list of codecs is needed")
-    codecs: list[Codec] = []
-    for entry in entries:
-        name = entry.get("name") if isinstance(entry, Mapping) else entry
-        configuration = entry.get("configuration", {}) if isinstance(entry, Mapping) else {}
-        if not isinstance(name, str) or not isinstance(configuration, Mapping):
-            raise MalformedError(f"{shown(entry)} is no codec")
-        codecs.append(Lz4Config.from_json(configuration) if name == LZ4 else CodecSpec(name, configuration))
-    return tuple(codecs)
-
-
-@record
-class N5DefaultConfig(Configuration):
-    """A block with its header: how many axes, whether elements have a byte order, how they are compressed."""
-
-    codecs: tuple[Codec, ...] = field(metadata=checked(_inner))
-    """`transpose` of all axes, big-endian `bytes`, and a compressor where there is one."""
-
-    odd_blocks: bool = field(default=False, metadata=FLAG)
-    """Whether a block may have another shape than its place: what is beyond the place is cut off, what is
-    missing is the fill value."""
-
-    NAME: ClassVar[str] = N5_DEFAULT
-
-    def __post_init__(self) -> None:
-        """Refuse codecs that no block of N5 is encoded with."""
-        if not len(INNER) <= len(self.codecs) <= len(INNER) + 1:
-            raise MalformedError("codecs: transpose, bytes and at most one compressor are needed", field=N5_DEFAULT)
-        order, layout = self.codecs[:2]
-        axes = order.configuration.get("order")
-        if order.name != TRANSPOSE or not isinstance(axes, list) or not axes or axes != list(range(len(axes)))[::-1]:
-            raise MalformedError(
-                f"first codec {order}; a transposition that reverses all axes is needed", field=N5_DEFAULT
-            )
-        if layout.name != BYTES or layout.configuration.get("endian", "big") != "big":
-            raise MalformedError(f"second codec {layout}; bytes, big-endian, is needed", field=N5_DEFAULT)
-        if self.compressor is not None and self.compressor.name not in COMPRESSORS:
-            raise UnsupportedError(f"compressor {self.compressor.name!r}; there are {', '.join(COMPRESSORS)}")
-
-    @classmethod
-    def of(cls, axes: int, itemsize: int, compressors: Sequence[Codec], *, odd_blocks: bool = False) -> Self:
-        """Return the configuration for blocks of so many axes, elements of so many bytes."""
-        return cls((reversed_axes(axes), bytes_("big" if itemsize > 1 else None), *compressors), odd_blocks)
-
-    @property
-    def axes(self) -> int:
-        """Number of axes of a block."""
-        return len(self.codecs[0].configuration["order"])
-
-    @property
-    def endian(self) -> str | None:
-        """Byte order of the elements, None where they are single bytes."""
-        endian: str | None = self.codecs[1].configuration.get("endian")
-        return endian
-
-    @property
-    def compressor(self) -> Codec | None:
-        """What the elements are compressed with."""
-        return self.codecs[2] if len(self.codecs) > len(INNER) else None
-
-
 # docs/codecs/jnrrdz.tile
 
 MOST_KINDS = 1 << 12
@@ -587,7 +323,6 @@ REPEATED = 8
 RATIO = {"raw": 1, "gzip": 1032, "bzip2": 1 << 21, "zstd": 1 << 16, "lz4": 256}
 """How many bytes one byte can become at the most."""
 
-SLACK = 1 << 16
 
 type Choice = tuple[int, int]
 """Stored size of a tile along an axis, and the first of it that the chunk takes."""
@@ -689,3 +424,329 @@ class TileConfig(Configuration):
             taken.add(length)
             found.append(length - extra)
         return tuple(found)
+
+
+# Axes in front
+
+
+def _transpose_lifted(codec: Codec, _: int) -> Codec:
+    order = [0, *(axis + 1 for axis in codec.configuration["order"])]
+    return CodecSpec(TRANSPOSE, {**codec.configuration, "order": order})
+
+
+def _transpose_lowered(codec: Codec, _: int) -> Codec | None:
+    first, *others = codec.configuration["order"]
+    if first != 0:
+        return None
+    return CodecSpec(TRANSPOSE, {**codec.configuration, "order": [axis - 1 for axis in others]})
+
+
+def _linear_lifted(codec: Codec, _: int) -> Codec:
+    axis = codec.configuration.get("axis")
+    return codec if axis is None else CodecSpec(LINEAR, {**codec.configuration, "axis": axis + 1})
+
+
+def _linear_lowered(codec: Codec, _: int) -> Codec | None:
+    axis = codec.configuration.get("axis")
+    if axis == 0:
+        return None
+    return codec if axis is None else CodecSpec(LINEAR, {**codec.configuration, "axis": axis - 1})
+
+
+def _reshape_lifted(codec: Codec, _: int) -> Codec:
+    return ReshapeConfig.from_json(codec.configuration).lifted()
+
+
+def _reshape_lowered(codec: Codec, axes: int) -> Codec | None:
+    return ReshapeConfig.from_json(codec.configuration).lowered(axes)
+
+
+# Entries of Zarr v2
+
+
+def _level(default: int) -> Translation:
+    return lambda entry, _: {"level": entry.get("level", default)}
+
+
+def _zstd(entry: Mapping[str, Any], _: np.dtype[Any]) -> Mapping[str, Any]:
+    return {"level": entry.get("level", 0), "checksum": entry.get("checksum", False)}
+
+
+def _blosc(entry: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapping[str, Any]:
+    shuffle = entry.get("shuffle", 1)
+    if shuffle == -1:  # numcodecs' own choice, by the size of an element
+        shuffle = 2 if dtype.itemsize == 1 else 1
+    if not is_integer(shuffle, 0, len(SHUFFLES) - 1):
+        raise MalformedError(f"shuffle {shown(shuffle)}; -1 to 2 are known", field=BLOSC)
+    return {
+        "cname": entry.get("cname", "lz4"),
+        "clevel": entry.get("clevel", 5),
+        "shuffle": SHUFFLES[shuffle],
+        "typesize": dtype.itemsize,
+        "blocksize": entry.get("blocksize", 0),
+    }
+
+
+def _shuffle(entry: Mapping[str, Any], dtype: np.dtype[Any]) -> Mapping[str, Any]:
+    return {"elementsize": entry.get("elementsize", 4) or dtype.itemsize}
+
+
+# Bytes that a step adds to a chunk
+
+CHECKSUM = 4
+"""Bytes of a checksum of 32 bits."""
+
+MOST_ELEMENT = 1 << 10
+"""Bytes of an element whose bytes are shuffled."""
+
+
+def _checksum_bytes(_: Mapping[str, Any]) -> int:
+    return CHECKSUM
+
+
+def _shuffle_bytes(configuration: Mapping[str, Any]) -> int:
+    if not is_integer(configuration.get("elementsize"), 1, MOST_ELEMENT):
+        raise MalformedError(f"elementsize from 1 to {MOST_ELEMENT} is needed", field=SHUFFLE)
+    return 0
+
+
+def _offset_bytes(configuration: Mapping[str, Any]) -> int:
+    return OffsetConfig.from_json(configuration).offset
+
+
+def _pad_bytes(configuration: Mapping[str, Any]) -> int:
+    return PadConfig.from_json(configuration).nbytes
+
+
+# The records
+
+LEVEL = frozenset({"level"})
+BOUNDED = "jnrrdz.codecs.steps:BoundedCodec"
+FILTER = "jnrrdz.codecs.steps:FilterCodec"
+
+ZARRS_OWN = (
+    CodecRecord(
+        TRANSPOSE,
+        Stage.ARRAY,
+        Leading(_transpose_lifted, _transpose_lowered),
+        Readers.ANY,
+        can_encode=True,
+    ),
+    CodecRecord(SCALE_OFFSET, Stage.ARRAY, ANY_AXES, Readers.NEWEST, can_encode=True),
+    CodecRecord(CAST_VALUE, Stage.ARRAY, ANY_AXES, Readers.NEWEST, can_encode=True),
+    CodecRecord(BYTES, Stage.PIXELS, ANY_AXES, Readers.ANY, can_encode=True),
+    CodecRecord(
+        CRC32C,
+        Stage.BYTES,
+        ANY_AXES,
+        Readers.ANY,
+        can_encode=True,
+        added_bytes=_checksum_bytes,
+    ),
+    CodecRecord(
+        SHUFFLE,
+        Stage.BYTES,
+        ANY_AXES,
+        Readers.PYTHON,
+        bounded_class=FILTER,
+        can_encode=True,
+        version_2={"shuffle": _shuffle},
+        added_bytes=_shuffle_bytes,
+    ),
+    CodecRecord(
+        FLETCHER32,
+        Stage.BYTES,
+        ANY_AXES,
+        Readers.PYTHON,
+        bounded_class=FILTER,
+        can_encode=True,
+        version_2={"fletcher32": lambda *_: {}},
+        added_bytes=_checksum_bytes,
+    ),
+)
+"""Zarr's own codecs but compressors and shards; `codec_table` has the record of shards."""
+
+STEPS = (
+    CodecRecord(
+        LINEAR,
+        Stage.ARRAY,
+        Leading(_linear_lifted, _linear_lowered),
+        config=LinearConfig,
+        codec_class="jnrrdz.codecs.steps:LinearCodec",
+        schema="docs/codecs/jnrrdz.linear/schema.json",
+        can_encode=True,
+    ),
+    CodecRecord(
+        RESHAPE,
+        Stage.ARRAY,
+        Leading(_reshape_lifted, _reshape_lowered, takes_it_off=True),
+        config=ReshapeConfig,
+        codec_class="jnrrdz.codecs.steps:ReshapeCodec",
+        schema="docs/codecs/reshape/schema.json",
+        can_encode=True,
+    ),
+    CodecRecord(
+        SQUEEZE,
+        Stage.ARRAY,
+        NO_AXES,
+        config=SqueezeConfig,
+        codec_class="jnrrdz.codecs.steps:SqueezeCodec",
+        can_encode=True,
+    ),
+    CodecRecord(
+        OFFSET,
+        Stage.BYTES,
+        ANY_AXES,
+        config=OffsetConfig,
+        codec_class="jnrrdz.codecs.steps:OffsetCodec",
+        schema="docs/codecs/offset/schema.json",
+        can_encode=True,
+        version_2={OFFSET: same_members},
+        filter_class="jnrrdz.codecs.filters:Offset",
+        added_bytes=_offset_bytes,
+    ),
+    CodecRecord(
+        PAD,
+        Stage.BYTES,
+        ANY_AXES,
+        config=PadConfig,
+        codec_class="jnrrdz.codecs.steps:PadCodec",
+        schema="docs/codecs/pad/schema.json",
+        can_encode=True,
+        version_2={PAD: same_members},
+        filter_class="jnrrdz.codecs.filters:Pad",
+        added_bytes=_pad_bytes,
+    ),
+    CodecRecord(
+        TILE,
+        Stage.PIXELS,
+        NO_AXES,
+        config=TileConfig,
+        codec_class="jnrrdz.codecs.tiles:JnrrdTileCodec",
+        decoder="jnrrdz.formats.nrrd.decode:TileCoder",
+        schema="docs/codecs/jnrrdz.tile/schema.json",
+        is_part_of_stored=True,
+    ),
+)
+"""jnrrdz's own codecs that several formats use."""
+
+PACKERS = (
+    CodecRecord(
+        GZIP,
+        Stage.PACKER,
+        ANY_AXES,
+        Readers.ANY,
+        bounded_class=BOUNDED,
+        decoder="jnrrdz.formats.compressors:decode_gzip",
+        encoder="jnrrdz.formats.compressors:encode_gzip",
+        can_encode=True,
+        version_2={"gzip": _level(1)},
+        of_writers=LEVEL,
+        most_times=RATIO["gzip"],
+    ),
+    CodecRecord(
+        ZLIB,
+        Stage.PACKER,
+        ANY_AXES,
+        Readers.PYTHON,
+        bounded_class=BOUNDED,
+        decoder="jnrrdz.formats.compressors:decode_zlib",
+        encoder="jnrrdz.formats.compressors:encode_zlib",
+        can_encode=True,
+        version_2=dict.fromkeys(("zlib", "imagecodecs_zlib", "imagecodecs_deflate"), _level(1)),
+        of_writers=LEVEL,
+        most_times=RATIO["gzip"],
+    ),
+    CodecRecord(
+        BZ2,
+        Stage.PACKER,
+        ANY_AXES,
+        Readers.PYTHON,
+        bounded_class=BOUNDED,
+        decoder="jnrrdz.formats.compressors:decode_bz2",
+        encoder="jnrrdz.formats.compressors:encode_bz2",
+        can_encode=True,
+        version_2={"bz2": _level(1)},
+        of_writers=LEVEL,
+        most_times=RATIO["bzip2"],
+    ),
+    CodecRecord(
+        LZMA,
+        Stage.PACKER,
+        ANY_AXES,
+        Readers.PYTHON,
+        bounded_class=BOUNDED,
+        decoder="jnrrdz.formats.compressors:decode_lzma",
+        encoder="jnrrdz.formats.compressors:encode_lzma",
+        can_encode=True,
+        version_2={"lzma": same_members},
+    ),
+    CodecRecord(
+        ZSTD,
+        Stage.PACKER,
+        ANY_AXES,
+        Readers.ANY,
+        bounded_class=BOUNDED,
+        decoder="jnrrdz.formats.compressors:decode_zstd",
+        encoder="jnrrdz.formats.compressors:encode_zstd",
+        can_encode=True,
+        version_2={
+            "zstd": _zstd,
+            "imagecodecs_zstd": lambda *_: {"level": 0, "checksum": False},
+        },
+        of_writers=LEVEL,
+        most_times=RATIO["zstd"],
+    ),
+    CodecRecord(
+        BLOSC,
+        Stage.PACKER,
+        ANY_AXES,
+        Readers.ANY,
+        bounded_class=BOUNDED,
+        decoder="jnrrdz.formats.compressors:decode_blosc",
+        encoder="jnrrdz.formats.compressors:encode_blosc",
+        can_encode=True,
+        version_2={"blosc": _blosc},
+    ),
+    CodecRecord(
+        LZ4,
+        Stage.PACKER,
+        ANY_AXES,
+        config=Lz4Config,
+        codec_class="jnrrdz.codecs.steps:Lz4Codec",
+        bounded_class=BOUNDED,
+        schema="docs/codecs/jnrrdz.lz4/schema.json",
+        decoder="jnrrdz.formats.compressors:decode_lz4",
+        encoder="jnrrdz.formats.compressors:encode_lz4",
+        can_encode=True,
+        version_2={"lz4": lambda *_: {"framing": "frame"}},
+        most_times=RATIO["lz4"],
+    ),
+)
+"""Compressors, which are decoded in `formats/compressors.py`."""
+
+
+def _of_osml(name: str, codec_class: str, **members: Any) -> CodecRecord:
+    place = f"jnrrdz.codecs.osml:{codec_class}"
+    return CodecRecord(f"{OSML}{name}", Stage.PACKER, NO_AXES, codec_class=place, **members)
+
+
+OF_OSML = (
+    _of_osml(
+        "tiff-tile",
+        "OsmlTiffTileCodec",
+        filter_class="jnrrdz.codecs.filters:OsmlTile",
+        lack="jnrrdz.formats.tiff.decode:lack",
+        distinctive=frozenset({"compression", "predictor"}),
+    ),
+    _of_osml(
+        "jpeg2000",
+        "OsmlBlocksCodec",
+        filter_class="jnrrdz.codecs.filters:OsmlJpeg2000",
+        is_part_of_stored=True,
+    ),
+    _of_osml("jbp-block", "OsmlBlocksCodec", filter_class="jnrrdz.codecs.filters:OsmlBlock"),
+    _of_osml("jpeg", "OsmlBlocksCodec", filter_class="jnrrdz.codecs.filters:OsmlJpeg"),
+    _of_osml("dted", "OsmlUnreadCodec", can_decode=False),
+)
+"""Codecs of osml-imagery-io, docs/interop/osml.md."""

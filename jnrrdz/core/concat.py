@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.bands import BAND, band_count, by_band, with_common
-from jnrrdz.core.codec_table import lifted
-from jnrrdz.core.codecs import TIFF_TILE
-from jnrrdz.core.concat_match import JPEG_TABLES, Facts, Role, Sketch, differences, is_per_band, sketch
-from jnrrdz.core.configuration import Codec, CodecSpec
+from jnrrdz.core.codec_table import bytes_in_chunks, lifted, without_bytes_in_chunks
+from jnrrdz.core.concat_match import Facts, Role, Sketch, differences, is_per_band, sketch
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.coordinate import Coordinate, Values, column, coordinate_of, is_time, labels_name, variable
 from jnrrdz.core.large_refs import put_together
 from jnrrdz.core.markings import SECURITIES, SECURITY, combined
@@ -267,13 +266,7 @@ class Assembly:
                 field=path,
             )
         moved = [part if own is None else self.with_tables(part, own) for part, own in zip(parts, tables, strict=True)]
-        codecs = [
-            CodecSpec(TIFF_TILE, {name: value for name, value in codec.configuration.items() if name != JPEG_TABLES})
-            if codec.name == TIFF_TILE
-            else codec
-            for codec in array.codecs
-        ]
-        return tuple(codecs), moved
+        return without_bytes_in_chunks(array.codecs), moved
 
 
 def _with_axis(sizes: Grid, axis: int, size: int) -> Grid:
@@ -384,8 +377,7 @@ class Concatenation:
                 raise UnrepresentableError(message, url=record.url)
         tables, lists = {}, {}
         for path, array in growing.items():
-            with_tables = (codec.configuration.get(JPEG_TABLES) for codec in array.codecs if codec.name == TIFF_TILE)
-            tables[path] = next(with_tables, None)
+            tables[path] = bytes_in_chunks(array.codecs)
             along = array.attributes.items() if self.dim in array.dimension_names else ()
             lists[path] = {name: json_value(value) for name, value in along if is_per_band(name, array, self.dim)}
         return Member(name, size, {path: it.refs for path, it in growing.items()}, tables, lists, coordinate, own)

@@ -13,7 +13,7 @@ from typing import Any
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, PER_BAND, SCALE_FACTOR, SCALES, UNITS
-from jnrrdz.core.codecs import TIFF_TILE
+from jnrrdz.core.codec_table import is_in_chunks
 from jnrrdz.core.coordinate import is_time
 from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2, geo_transform
 from jnrrdz.core.zarr_json import array_json, json_value
@@ -21,8 +21,6 @@ from jnrrdz.errors import UnrepresentableError
 
 type Facts = dict[str, dict[str, Any]]
 """By the path of a node, what has to be the same."""
-
-JPEG_TABLES = "jpeg_tables"
 
 MEANING = {
     *("_FillValue", "missing_value", SCALE_FACTOR, ADD_OFFSET, SCALES, OFFSETS, "_Unsigned"),
@@ -148,7 +146,7 @@ def _codec_facts(codecs: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     for place, codec in enumerate(codecs):
         label = codec["name"] if place == 0 else f"{codec['name']} ({place + 1})"
         for member, value in codec.get("configuration", {}).items():
-            if (codec["name"], member) != (TIFF_TILE, JPEG_TABLES):  # compared apart: they can stand in the chunks
+            if not is_in_chunks(codec["name"], member):  # compared apart
                 yield f"codec {label}, {member}", value
 
 

@@ -1,6 +1,7 @@
-"""What all codecs' configurations share: members with their checks, their JSON, and which arrays hold their samples.
+"""What all codecs share: configurations with their checks and JSON, samples, and the record of a codec.
 
-`codecs` declares the configurations themselves.
+The configurations and records themselves are in `codecs`, beside this module, and in
+`formats/NAME/codecs.py`; `codec_table` gathers them.
 """
 
 import base64
@@ -8,7 +9,7 @@ import binascii
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -202,6 +203,7 @@ def _flag(value: Any) -> bool:
 FLAG = checked(_flag)
 PALETTE = literal(1)
 CANONICAL = literal(canonical=True)
+ENDIAN = one_of("little", "big")
 
 
 # What chunks hold, and which arrays have room for it
@@ -257,3 +259,162 @@ def in_type(pixels: NDArray[Any], dtype: np.dtype[Any], name: str) -> NDArray[An
         samples = Samples("i", max(~low, high).bit_length() + 1) if low < 0 else Samples("u", high.bit_length())
     check_type(dtype, samples, name)
     return pixels.astype(dtype)
+
+
+# What is recorded of a codec
+
+SLACK = 1 << 16
+"""Bytes that any compressed data may become, however few they are."""
+
+
+class Stage(Enum):
+    """Where in a chain a codec is."""
+
+    ARRAY = "from elements to elements"
+    PIXELS = "from elements to bytes"
+    PACKER = "from the bytes that `bytes` makes to fewer bytes"
+    BYTES = "from bytes to bytes"
+
+
+class Readers(Enum):
+    """Which readers of Zarr v3 have a codec without jnrrdz."""
+
+    ANY = "any reader: the codec is in the Zarr specification"
+    PYTHON = "zarr-python, and few others"
+    NEWEST = "zarr-python from a recent version on"
+    JNRRDZ = "none: jnrrdz brings the codec"
+
+
+type Change = Callable[[Codec, int], Codec | None]
+"""From a codec, and the number of axes of its chunk without the one in front, to what the codec becomes.
+
+None is a codec that takes no axis in front, or that has nothing left to do.
+"""
+
+type Translation = Callable[[Mapping[str, Any], np.dtype[Any]], Mapping[str, Any]]
+"""From a codec's entry in Zarr v2, and the array's type, to the configuration in version 3."""
+
+
+@record
+class Leading:
+    """What a codec becomes where chunks get an axis of length 1 in front, and where they lose it again."""
+
+    lifted: Change
+    lowered: Change
+    takes_it_off: bool = False
+    """Whether the codecs behind it are given the same chunk as before."""
+
+
+def _same(codec: Codec, _: int) -> Codec:
+    return codec
+
+
+def _nothing(_: Codec, __: int) -> None:
+    return None
+
+
+def _unless_palette(codec: Codec, _: int) -> Codec | None:
+    return None if "palette" in codec.configuration else codec
+
+
+ANY_AXES = Leading(_same, _same)
+"""The codec reads the same bytes for any number of axes of length 1 in front."""
+
+NO_AXES = Leading(_nothing, _nothing)
+"""The codec takes the axes that its bytes have, and no others."""
+
+NO_AXES_WITH_PALETTE = Leading(_unless_palette, _unless_palette)
+"""Colours are looked up for chunks of three bands alone."""
+
+
+def same_members(entry: Mapping[str, Any], _: np.dtype[Any]) -> Mapping[str, Any]:
+    """Return the configuration of a codec that has the same members in Zarr v2 and v3."""
+    return {name: value for name, value in entry.items() if name != "id"}
+
+
+@record
+class CodecRecord:
+    """What jnrrdz knows of one codec; functions and classes are named `module:name` and imported on demand.
+
+    Of jnrrdz's own codecs every member is here.  Of Zarr's own codecs, which zarr-python
+    decodes, `decoder`, `samples` and `codec_class` are None.
+    """
+
+    name: str
+    """In zarr.json, such as `tiff-tile`."""
+
+    stage: Stage
+    leading: Leading
+    readers: Readers = Readers.JNRRDZ
+    config: type[Configuration] | None = None
+    """Declares and checks the members."""
+
+    codec_class: str | None = None
+    """zarr's class, which is an entry point in pyproject.toml; None for Zarr's own codecs."""
+
+    bounded_class: str | None = None
+    """The class that decodes one of Zarr's own codecs to no more than a chunk's size."""
+
+    decoder: str | None = None
+    """Returns what decodes chunks, `decoder(config, shape, dtype, fill_value)`; of a compressor returns the bytes:
+    `decoder(compressor, data, size)`."""
+
+    encoder: str | None = None
+    """Of a compressor, returns compressed bytes: `encoder(configuration, data)`."""
+
+    samples: str | None = None
+    """Returns what chunks hold, `samples(config)`; None where only a chunk says it."""
+
+    schema: str | None = None
+    """The JSON schema in the documentation, such as `docs/codecs/pad/schema.json`."""
+
+    can_decode: bool = True
+    can_encode: bool = False
+    version_2: Mapping[str, Translation] = field(default_factory=dict)
+    """By the codec's ids in Zarr v2: how an entry becomes the configuration."""
+
+    filter_class: str | None = None
+    """numcodecs' class, which is an entry point in pyproject.toml."""
+
+    former_name: str | None = None
+    """The name that earlier versions of jnrrdz wrote."""
+
+    standard: str | None = None
+    """Returns codecs of Zarr's own for the same chunks: `standard(config, array)`; raises where there are none."""
+
+    not_standard: str | None = None
+    """Why no codecs of Zarr's own read the same chunks."""
+
+    foreign: str | None = None
+    """Returns this codec for a chain of another project's codecs: `foreign(specs, tiles)`; None for other chains."""
+
+    foreign_document: str | None = None
+    """Returns the codecs of an array's zarr.json with those of another project replaced."""
+
+    lack: str | None = None
+    """Returns why a configuration cannot be decoded in this environment, `lack(configuration)`; None if it can."""
+
+    sides: Mapping[str, int] = field(default_factory=dict)
+    """Members that hold the image's size along an axis, which limits chunks at its edge: `{"image_width": -1}`."""
+
+    of_writers: frozenset[str] = frozenset()
+    """Members that matter to writers alone."""
+
+    distinctive: frozenset[str] | None = None
+    """Members that lists of codecs show; None for all of them."""
+
+    in_chunks: str | None = None
+    """The member whose bytes may be at the head of each chunk instead: `jpeg_tables`."""
+
+    is_part_of_stored: bool = False
+    """Whether a chunk may be a small part of the bytes that it is decoded from."""
+
+    added_bytes: Callable[[Mapping[str, Any]], int] | None = None
+    """Returns how many bytes a step from bytes to bytes adds to a chunk."""
+
+    most_times: int | None = None
+    """How many bytes one byte can become at the most; None where the format has no limit."""
+
+    def can_hold(self, stored: int, decoded: int) -> bool:
+        """Whether so many compressed bytes can become so many; a decoder asks before it makes room."""
+        return self.most_times is None or decoded <= stored * self.most_times + SLACK

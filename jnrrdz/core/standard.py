@@ -3,7 +3,8 @@
 `tiff-tile` and `jbp-block` say how a format packs its pixels.  Where the pixels are whole bytes in a row, plain or
 compressed by a scheme that Zarr knows, `transpose`, `bytes` and a compressor say the same, and nobody needs jnrrdz to
 read them.  Nothing is said so that is not exactly so: a chunk of another length than its pixels have, samples of
-odd bits, a predictor keep the proposal's codec.  The rules: docs/decisions/027-standard-chains.md.
+odd bits, a predictor keep the proposal's codec.  The rule of a codec is named by its record (`standard`).
+The rules: docs/decisions/027-standard-chains.md.
 
 Which chains arrays may have at all stands first.  Who can read an array is judged here too, by its codecs, its type and
 its references.  What readers have was measured with the versions in `MEASURED`, by
@@ -11,7 +12,7 @@ tests/interop/test_standard_chains.py and by hand; the table stands in docs/inte
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
@@ -19,90 +20,74 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core import codecs as names
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codec_table import ARRAY_STEPS, BYTES_STEPS, CODECS, OWN, PACKERS, PIXELS
-from jnrrdz.core.codecs import (
-    BLOSC,
-    BYTES,
-    BZ2,
-    CAST_VALUE,
-    GZIP,
-    JBP_BLOCK,
-    LZMA,
-    N5_DEFAULT,
-    NITF_KINDS,
-    NITF_ORDERS,
-    SCALE_OFFSET,
-    TIFF_TILE,
-    TRANSPOSE,
-    ZLIB,
-    ZSTD,
-    JbpBlockConfig,
-    TiffTileConfig,
-    bytes_,
+from jnrrdz.core.codec_table import find
+from jnrrdz.core.codecs import BYTES, OSML, TRANSPOSE, bytes_
+from jnrrdz.core.configuration import (
+    Codec,
+    CodecRecord,
+    CodecSpec,
+    Configuration,
+    Readers,
+    Stage,
 )
-from jnrrdz.core.configuration import BYTE_BITS, Codec, CodecSpec, Configuration
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
-from jnrrdz.records import record
+from jnrrdz.records import record, resolved
 
 type Axes = tuple[int, ...]
 
 
 def chain_parts(codecs: Sequence[CodecSpec]) -> tuple[Sequence[CodecSpec], CodecSpec, Sequence[CodecSpec]] | None:
     """Return the steps on elements, what makes bytes, and the steps on bytes; None for a chain not of the list."""
-    at = next((number for number, codec in enumerate(codecs) if codec.name in PIXELS), None)
-    if at is None:
+    stages = [_stage(codec) for codec in codecs]
+    if Stage.PIXELS not in stages:
+        return None
+    at = stages.index(Stage.PIXELS)
+    if set(stages[:at]) - {Stage.ARRAY} or set(stages[at + 1 :]) - {Stage.PACKER, Stage.BYTES}:
         return None
     before, pixels, after = codecs[:at], codecs[at], codecs[at + 1 :]
-    packers = sum(codec.name in PACKERS for codec in after)
-    is_listed = all(codec.name in ARRAY_STEPS for codec in before) and all(
-        codec.name in (*PACKERS, *BYTES_STEPS) for codec in after
-    )
-    return (before, pixels, after) if is_listed and packers <= (pixels.name == BYTES) else None
+    packers = stages.count(Stage.PACKER)
+    return (before, pixels, after) if packers <= (pixels.name == BYTES) else None
 
 
-CORE = frozenset({BYTES, TRANSPOSE, GZIP, ZSTD, BLOSC, "crc32c", "sharding_indexed"})
-"""Codecs of the Zarr specification, which every reader of Zarr v3 is to have (`zstd` most have)."""
-
-NUMCODECS = frozenset({ZLIB, BZ2, LZMA})
-"""Codecs that zarr-python has by itself, and few others."""
-
-STANDARD = CORE | NUMCODECS | {SCALE_OFFSET, CAST_VALUE}
-"""Codecs that are nobody's but Zarr's."""
-
-PACKED: Mapping[int, tuple[CodecSpec, ...]] = {
-    1: (),
-    8: (CodecSpec(ZLIB, {"level": 6}),),
-    32946: (CodecSpec(ZLIB, {"level": 6}),),
-    50013: (CodecSpec(ZLIB, {"level": 6}),),
-    34926: (CodecSpec(ZSTD, {"level": 3, "checksum": False}),),
-    50000: (CodecSpec(ZSTD, {"level": 3, "checksum": False}),),
-}
-"""By TIFF's number of a compression: none, deflate by three numbers, ZSTD by two.  Levels matter to writers alone."""
-
-TIFF_KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
-"""SampleFormat: unsigned, signed, float, undefined, complex float."""
-
-YCBCR = 6
-SEPARATE = 2
+def _stage(codec: Codec) -> Stage | None:
+    record = find(codec.name)
+    return None if record is None else record.stage
 
 
 def standard_codecs(array: VirtualArray) -> tuple[Codec, ...]:
     """Return codecs of Zarr's own that read an array's chunks as its codecs do; an error says why there are none."""
     codecs: list[Codec] = []
     for codec in array.codecs:
-        if codec.name in STANDARD:
+        record = find(codec.name)
+        if record is not None and is_standard(record):
             codecs.append(codec)
             continue
-        if codec.name == N5_DEFAULT:
-            raise UnrepresentableError("blocks of N5 whose headers are not all known to be those of full blocks")
-        said = _SAID.get(codec.name)
-        if said is None or not isinstance(codec, Configuration) or len(array.codecs) > 1:
+        if record is not None and record.not_standard is not None:
+            raise UnrepresentableError(record.not_standard)
+        is_alone = len(array.codecs) == 1 and isinstance(codec, Configuration)
+        if record is None or record.standard is None or not is_alone:
             raise UnrepresentableError(f"no codec of Zarr's own does what {codec.name} does")
-        codecs += said(codec, array)
+        codecs += resolved(record.standard)(codec, array)
     return tuple(codecs)
+
+
+def is_standard(record: CodecRecord) -> bool:
+    """Whether a codec is one of Zarr's own."""
+    return record.readers is not Readers.JNRRDZ
+
+
+def is_core(name: str) -> bool:
+    """Whether a codec is in the Zarr specification."""
+    record = find(name)
+    return record is not None and record.readers is Readers.ANY
+
+
+def needs_jnrrdz(name: str) -> bool:
+    """Whether a codec is none of Zarr's own."""
+    record = find(name)
+    return record is None or not is_standard(record)
 
 
 def with_standard_codecs(group: VirtualGroup, *, is_strict: bool = False) -> VirtualGroup:
@@ -129,70 +114,19 @@ def refusal(path: str, error: JnrrdzError) -> UnsupportedError:
     return UnsupportedError(message, field=path)
 
 
-def _refuse(reasons: Sequence[tuple[bool, str]]) -> None:
+def refuse(reasons: Sequence[tuple[bool, str]]) -> None:
     """Refuse with the first reason that holds."""
     for holds, reason in reasons:
         if holds:
             raise UnrepresentableError(reason)
 
 
-def _of_tiff_tile(config: TiffTileConfig, array: VirtualArray) -> tuple[Codec, ...]:
-    packed = PACKED.get(config.compression)
-    kinds = {TIFF_KINDS.get(number) for number in config.sample_format}
-    widths = sorted(set(config.bits_per_sample))
-    rest = config.image_height % config.tile_height
-    _refuse(
-        (
-            (config.palette is not None, "colours are looked up in a palette"),
-            (packed is None, f"TIFF compression {config.compression}, which is no codec of Zarr's own"),
-            (config.predictor != 1, f"predictor {config.predictor}, which no codec of Zarr's own undoes"),
-            (config.fill_order != 1, "bytes whose bits are in reverse order (FillOrder 2)"),
-            (config.photometric == YCBCR, "YCbCr, which becomes red, green and blue"),
-            (
-                widths != [array.dtype.itemsize * BYTE_BITS] or kinds != {array.dtype.kind},
-                f"samples of {', '.join(map(str, widths))} bits that are no {array.dtype} as stored",
-            ),
-            (bool(packed) and not config.is_tiled and rest > 0, f"a last strip of {rest} rows, the others have more"),
-        )
-    )
-    if not packed:
-        _check_lengths(array)
-    stored = "bhw" if config.planar_config == SEPARATE else "hwb"
-    for_gdal = all(codec.name in CORE for codec in packed or ())
-    order = _order(array.chunks, stored, for_gdal=for_gdal)
-    return (*order, _bytes(array, config.byte_order), *(packed or ()))
-
-
-def _of_jbp_block(config: JbpBlockConfig, array: VirtualArray) -> tuple[Codec, ...]:
-    width = config.bits_per_pixel * (2 if config.complex_pairs else 1)
-    kind = "c" if config.complex_pairs else NITF_KINDS[config.pixel_type]
-    is_exact = (width, kind) == (array.dtype.itemsize * BYTE_BITS, array.dtype.kind)
-    _refuse(
-        (
-            (config.palette is not None, "colours are looked up in a palette"),
-            (not is_exact, f"samples of {config.bits_per_pixel} bits that are no {array.dtype} as stored"),
-            (
-                config.complex_pairs and config.interleave != "P",
-                "real and imaginary parts that do not stand side by side",
-            ),
-        )
-    )
-    _check_lengths(array)
-    order = _order(array.chunks, NITF_ORDERS[config.interleave], for_gdal=True)
-    return (*order, _bytes(array, "big"))
-
-
-_SAID: Mapping[str, Callable[[Any, VirtualArray], tuple[Codec, ...]]] = {
-    TIFF_TILE: _of_tiff_tile,
-    JBP_BLOCK: _of_jbp_block,
-}
-
-
-def _bytes(array: VirtualArray, endian: str) -> CodecSpec:
+def stored_bytes(array: VirtualArray, endian: str) -> CodecSpec:
+    """Return the codec of elements that are stored in a byte order, none where they are single bytes."""
     return bytes_(None if array.dtype.itemsize == 1 else endian)
 
 
-def _order(chunk: Sequence[int], stored: str, *, for_gdal: bool) -> tuple[CodecSpec, ...]:
+def stored_order(chunk: Sequence[int], stored: str, *, for_gdal: bool) -> tuple[CodecSpec, ...]:
     """Return the transposition to the order in which bands, rows and columns of a chunk are stored, if it takes one."""
     *lead, rows, columns = range(len(chunk))
     bands = [axis for axis in lead if chunk[axis] > 1]
@@ -236,7 +170,7 @@ def is_own_inverse(order: Sequence[int]) -> bool:
     return all(order[moved] == axis for axis, moved in enumerate(order))
 
 
-def _check_lengths(array: VirtualArray) -> None:
+def check_lengths(array: VirtualArray) -> None:
     """Refuse chunks that are stored in other than the bytes that their pixels have."""
     size = math.prod(array.chunks) * array.dtype.itemsize
     lengths = stored_lengths(array.refs.columns())
@@ -262,9 +196,6 @@ GDAL = "GDAL"
 
 MEASURED = {ZARR: "zarr 3.4, numcodecs 0.17", ANY: "tensorstore 0.1.80, zarrita.js 0.7.5", GDAL: "GDAL 3.12"}
 """The versions whose behaviour is told here."""
-
-OURS = frozenset(name for name in OWN if not name.startswith(names.OSML))
-"""Codecs that jnrrdz brings."""
 
 ODD_TYPES = frozenset({"float16", "complex64", "complex128"})
 """Data types of the specification that zarrita.js has not."""
@@ -316,9 +247,9 @@ def verdicts(
     in files that an archive compresses, by chained URLs.  `foreign` is the codec of
     the manifest that jnrrdz reads by codecs of its own.
     """
-    entries = {codec.name: codec.configuration for codec in codecs}
-    unknown = _first(entries, frozenset(CODECS))
-    if unknown is not None and not unknown.startswith(names.OSML):
+    entries = [codec.name for codec in codecs]
+    unknown = next((name for name in entries if find(name) is None), None)
+    if unknown is not None and not unknown.startswith(OSML):
         reason = f"the codec {unknown}, which is neither Zarr's nor jnrrdz's"
         readers = (JNRRDZ, ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
         return tuple(Verdict(reader, reason, INDEX) for reader in readers)
@@ -330,7 +261,7 @@ def verdicts(
         reason = "chunks by chained URLs into an archive, which fsspec's reference:// does not open"
         others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
         return (Verdict(JNRRDZ), *(Verdict(reader, reason, UNPACK) for reader in others))
-    private = _first(entries, STANDARD)
+    private = next(filter(needs_jnrrdz, entries), None)
     scattered = None if is_single else "chunks of several ranges, which fsspec's reference:// does not read"
     return (
         Verdict(JNRRDZ),
@@ -363,21 +294,19 @@ def _verdict(reader: str, *reasons: tuple[str | bool | None, str]) -> Verdict:
     return next((Verdict(reader, str(reason), remedy) for reason, remedy in reasons if reason), Verdict(reader))
 
 
-def _first(entries: Mapping[str, Any], known: frozenset[str]) -> str | None:
-    return next((name for name in entries if name not in known), None)
-
-
-def _not_core(entries: Mapping[str, Any]) -> str | None:
-    name = _first(entries, CORE)
-    if name is None:
-        return None
-    if name in NUMCODECS:
-        return f"the codec {name}, which is zarr-python's, and of few others"
-    return f"the codec {name}, which is not of the Zarr specification"
+def _not_core(names: Sequence[str]) -> str | None:
+    for name in names:
+        if is_core(name):
+            continue
+        record = find(name)
+        if record is not None and record.readers is Readers.PYTHON:
+            return f"the codec {name}, which is zarr-python's, and of few others"
+        return f"the codec {name}, which is not of the Zarr specification"
+    return None
 
 
 def _orders(codecs: Sequence[Codec]) -> list[Sequence[int]]:
-    return [codec.configuration.get("order", ()) for codec in codecs if codec.name == names.TRANSPOSE]
+    return [codec.configuration.get("order", ()) for codec in codecs if codec.name == TRANSPOSE]
 
 
 def _several_turns(codecs: Sequence[Codec]) -> str | None:

@@ -10,15 +10,15 @@ Tifffile, and kerchunk through it, write the schemes of TIFF as filters of image
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import bytes_
-from jnrrdz.core.configuration import Codec, CodecSpec, shown
-from jnrrdz.core.imagecodecs_names import Tiles, foreign_codec, tiff_codecs
+from jnrrdz.core.codec_table import all_records, codecs_of_foreign, is_at
+from jnrrdz.core.codecs import OSML, bytes_, reversed_axes
+from jnrrdz.core.configuration import Codec, CodecRecord, CodecSpec, Stage, Translation, same_members, shown
 from jnrrdz.core.zarr_json import (
     ZARR_JSON,
     data_type,
@@ -31,6 +31,7 @@ from jnrrdz.core.zarr_json import (
     xarray_fill,
 )
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.records import record
 
 GROUP, ARRAY, ATTRIBUTES, CONSOLIDATED = ".zgroup", ".zarray", ".zattrs", ".zmetadata"
 DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -48,7 +49,7 @@ def is_osml_version_2(head: bytes) -> bool:
 
     Those of others are kerchunk's own to claim; opened by name they are read all the same.
     """
-    marks = (names.OSML.encode(), b"zarr_conventions")
+    marks = (OSML.encode(), b"zarr_conventions")
     return head.lstrip().startswith(b"{") and b'.zgroup"' in head and any(mark in head for mark in marks)
 
 
@@ -195,54 +196,18 @@ def _codecs(array: Members, dtype: np.dtype[Any], dimensions: Any) -> list[Codec
     if not all(isinstance(entry, dict) and isinstance(entry.get("id"), str) for entry in entries):
         raise MalformedError(f"{shown(entries)} are no codecs", field="filters")
     is_reversed = array.get("order", "C") == "F" and axes > 1
-    tile = _tiff_codecs(entries, array, dtype, dimensions)
+    tile = _foreign_codecs(entries, array, dtype, dimensions)
     if tile is not None:
         if is_reversed:
             raise UnsupportedError("order F before TIFF's predictors", field="order")
-        return tile
+        return list(tile)
     steps: list[Codec] = [_codec(entry, dtype) for entry in entries if not _is_lost(entry, dtype)]
-    if steps and steps[0].name in _PIXELS:
+    if steps and is_at(Stage.PIXELS, steps[0].name):
         if is_reversed:
             raise UnsupportedError(f"order F before {steps[0].name!r}", field="order")
         return steps
     endian = None if dtype.itemsize == 1 else ("big" if dtype.str[0] == ">" else "little")
-    return [*([names.reversed_axes(axes)] if is_reversed else ()), bytes_(endian), *steps]
-
-
-_PIXELS = (names.TIFF_TILE, names.JPEG2000, names.JPEG2000_WINDOW, names.JBP_BLOCK, names.JBP_JPEG, names.NITF_VQ)
-"""Codecs of ours from elements to bytes; in version 2 they are filters that take bytes of elements."""
-
-_SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
-
-
-def _blosc(entry: Members, dtype: np.dtype[Any]) -> Members:
-    shuffle = entry.get("shuffle", 1)
-    if shuffle == -1:  # numcodecs' own choice, by the size of an element
-        shuffle = 2 if dtype.itemsize == 1 else 1
-    name = _SHUFFLES[shuffle]
-    given = {"cname": entry.get("cname", "lz4"), "clevel": entry.get("clevel", 5), "shuffle": name}
-    return {**given, "typesize": dtype.itemsize, "blocksize": entry.get("blocksize", 0)}
-
-
-def _level(default: int) -> Callable[[Members, np.dtype[Any]], Members]:
-    return lambda entry, _: {"level": entry.get("level", default)}
-
-
-_KNOWN: Mapping[str, tuple[str, Callable[[Members, np.dtype[Any]], Members]]] = {
-    "zlib": (names.ZLIB, _level(1)),
-    "gzip": (names.GZIP, _level(1)),
-    "bz2": (names.BZ2, _level(1)),
-    "lzma": (names.LZMA, lambda entry, _: {name: entry[name] for name in entry if name != "id"}),
-    "zstd": (names.ZSTD, lambda entry, _: {"level": entry.get("level", 0), "checksum": entry.get("checksum", False)}),
-    "blosc": (names.BLOSC, _blosc),
-    "lz4": (names.LZ4, lambda *_: {"framing": "frame"}),
-    "shuffle": (names.SHUFFLE, lambda entry, dtype: {"elementsize": entry.get("elementsize", 4) or dtype.itemsize}),
-    "fletcher32": (names.FLETCHER32, lambda *_: {}),
-    "imagecodecs_zlib": (names.ZLIB, _level(1)),
-    "imagecodecs_deflate": (names.ZLIB, _level(1)),
-    "imagecodecs_zstd": (names.ZSTD, lambda *_: {"level": 0, "checksum": False}),
-}
-"""numcodecs' codecs by `id`: the codec of version 3, and its configuration."""
+    return [*([reversed_axes(axes)] if is_reversed else ()), bytes_(endian), *steps]
 
 
 def _is_lost(entry: Members, dtype: np.dtype[Any]) -> bool:
@@ -252,31 +217,64 @@ def _is_lost(entry: Members, dtype: np.dtype[Any]) -> bool:
     return is_same or entry["id"] == "bitround"
 
 
-def _tiff_codecs(entries: list[Any], array: Members, dtype: np.dtype[Any], axes: Any) -> list[Codec] | None:
-    """Return the codecs of TIFF's tiles that tifffile's filters mean, None where they mean others."""
+FOREIGN = "imagecodecs_"
+"""What names of codecs of imagecodecs begin with."""
+
+
+@record
+class Tiles:
+    """The chunks of an array, and how its elements are stored."""
+
+    shape: Sequence[int]
+    chunks: Sequence[int]
+    dtype: np.dtype[Any]
+    endian: str
+    axes: Sequence[Any]
+    """Names of the dimensions; empty or of None where nothing names them."""
+
+
+def foreign_codec(entries: Any) -> str | None:
+    """Return the first codec of imagecodecs that an array's codecs or filters name."""
+    for entry in entries if isinstance(entries, list) else ():
+        name = entry
+        if isinstance(entry, dict):
+            name = entry.get("name", entry.get("id"))
+        if isinstance(name, str) and name.startswith(FOREIGN):
+            return name
+    return None
+
+
+def _foreign_codecs(entries: list[Any], array: Members, dtype: np.dtype[Any], axes: Any) -> Sequence[Codec] | None:
+    """Return the codecs of a format that filters of imagecodecs mean, None for other filters."""
     ids = [entry["id"] for entry in entries]
-    if len(ids) == 1 and ids[0] in _KNOWN:
+    if len(ids) == 1 and ids[0] in _translations():
         return None
-    specs = [
-        CodecSpec(entry["id"], {name: entry[name] for name in entry if name not in {"id", "dtype"}})
-        for entry in entries
-    ]
+    specs = []
+    for entry in entries:
+        members = {name: entry[name] for name in entry if name not in {"id", "dtype"}}
+        specs.append(CodecSpec(entry["id"], members))
     endian = "big" if dtype.str[0] == ">" else "little"
     named = axes if isinstance(axes, list) else ()
-    return tiff_codecs(specs, Tiles(array["shape"], array["chunks"], dtype, endian, named))
+    return codecs_of_foreign(specs, Tiles(array["shape"], array["chunks"], dtype, endian, named))
 
 
-_SAME = (*_PIXELS, names.OFFSET, names.PAD)
-"""Codecs that have their name and configuration in both versions."""
+@cache
+def _translations() -> Mapping[str, tuple[CodecRecord, Translation]]:
+    """Return by ids of Zarr v2 the codecs of version 3, and what makes their configurations."""
+    translations = {}
+    for known in all_records().values():
+        for name, translation in known.version_2.items():
+            translations[name] = known, translation
+    return translations
 
 
 def _codec(entry: Members, dtype: np.dtype[Any]) -> CodecSpec:
     name = entry["id"]
-    if name in _KNOWN:
-        known, configuration = _KNOWN[name]
-        return CodecSpec(known, configuration(entry, dtype))
-    if name in _SAME or name.startswith(names.OSML):
-        return CodecSpec(name, {member: entry[member] for member in entry if member != "id"})
-    known_ids = ", ".join([*_KNOWN, *_SAME])
-    message = f"codec {name!r} of Zarr v2; read are {known_ids} and those of osml-imagery-io"
+    translations = _translations()
+    if name in translations:
+        known, translation = translations[name]
+        return CodecSpec(known.name, translation(entry, dtype))
+    if name.startswith(OSML):
+        return CodecSpec(name, same_members(entry, dtype))
+    message = f"codec {name!r} of Zarr v2; read are {', '.join(translations)} and those of osml-imagery-io"
     raise UnsupportedError(message[:1000], field="filters")

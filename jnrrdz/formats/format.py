@@ -5,12 +5,9 @@ and imports nothing heavy for it.
 """
 
 import re
-from collections.abc import Callable
-from functools import cache
-from pkgutil import resolve_name
 from typing import Any
 
-from jnrrdz.records import record
+from jnrrdz.records import record, resolved
 
 
 @record
@@ -44,9 +41,6 @@ class Format:
     marks: tuple[str, ...] = ()
     """Files at the root of a directory, any of which tells that it is of this format."""
 
-    codecs: tuple[str, ...] = ()
-    """Codecs that this format alone needs."""
-
     decoders: str | None = None
     """Yields a `DecoderState` for each way to compress, as it is in this environment."""
 
@@ -59,11 +53,7 @@ class Format:
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Return what one of the format's functions returns: `call("scan", ...)`."""
-        return _resolved(getattr(self, function))(*arguments)
-
-
-_resolved: Callable[[str], Callable[..., Any]] = cache(resolve_name)
-"""A function by its name; a batch asks for the same ones again and again."""
+        return resolved(getattr(self, function))(*arguments)
 
 
 @record

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.core.codecs import renamed
-from jnrrdz.core.imagecodecs_names import foreign_codec, own_codecs
+from jnrrdz.core.codec_table import entries_of_foreign, renamed
 from jnrrdz.core.images import SHOWN, ImageTree
+from jnrrdz.core.zarr2 import foreign_codec
 from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.records import record
@@ -88,7 +88,7 @@ class Documents(dict[str, bytes]):
                 found["codecs"] = [renamed(entry) for entry in found["codecs"]]
             foreign = foreign_codec(found.get("codecs"))
             if foreign is not None:
-                found["codecs"] = own_codecs(found)
+                found["codecs"] = entries_of_foreign(found)
                 if foreign_codec(found["codecs"]) is None:
                     self.foreign[key.removesuffix(ZARR_JSON).rstrip("/")] = foreign
         return found

@@ -28,11 +28,21 @@ from zarr.core.metadata.v3 import ArrayV3Metadata, RegularChunkGridMetadata
 from zarr.storage import StorePath
 
 from jnrrdz.codecs.chains import checked_document, own_codec
-from jnrrdz.core import codecs as codec_n5
-from jnrrdz.core.codecs import BYTES, OFFSET, PAD
+from jnrrdz.core.codecs import (
+    BYTES,
+    COMPRESSORS,
+    OFFSET,
+    PAD,
+    RESHAPE,
+    SQUEEZE,
+    TRANSPOSE,
+    ReshapeConfig,
+    reversed_axes,
+)
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
+from jnrrdz.formats.n5.codecs import N5_DEFAULT, N5DefaultConfig
 from jnrrdz.store.pipeline import Item, ReferenceArray, ReferencePipeline
 from jnrrdz.store.store import ReferenceStore
 
@@ -53,9 +63,9 @@ def checked(codecs: Sequence[Codec], chunk: Sequence[int], itemsize: int) -> tup
     if stored is None or dropped is None:
         return tuple(codecs)
     axes = len(stored) - dropped
-    order = (codec_n5.reversed_axes(axes),) if axes > 1 else ()
-    whole = [codec_n5.ReshapeConfig.dropping(dropped, axes)] if dropped else []
-    made = (*whole, *order, codec_n5.N5DefaultConfig.of(axes, itemsize, tail[1:-1]))
+    order = (reversed_axes(axes),) if axes > 1 else ()
+    whole = [ReshapeConfig.dropping(dropped, axes)] if dropped else []
+    made = (*whole, *order, N5DefaultConfig.of(axes, itemsize, tail[1:-1]))
     return (*codecs[:first], *map(own_codec, made))
 
 
@@ -68,11 +78,7 @@ def in_c_order(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
         return tuple(codecs)
     order, block = _entry(codecs[0]), cast("Any", codecs[1])
     axes = order.configuration.get("order", ())
-    if (
-        _entry(block).name != codec_n5.N5_DEFAULT
-        or order.name != codec_n5.TRANSPOSE
-        or list(axes) != list(range(len(axes)))[::-1]
-    ):
+    if _entry(block).name != N5_DEFAULT or order.name != TRANSPOSE or list(axes) != list(range(len(axes)))[::-1]:
         return tuple(codecs)
     return (block.as_c_order(),)
 
@@ -88,7 +94,7 @@ def _header(tail: Sequence[CodecSpec], itemsize: int) -> bytes | None:
         itemsize > 1 and tail[0].configuration.get("endian") != "big"
     ):
         return None
-    if any(entry.name not in codec_n5.COMPRESSORS for entry in tail[1:-1]):
+    if any(entry.name not in COMPRESSORS for entry in tail[1:-1]):
         return None
     told = tail[-1].configuration
     literal = told.get("prefix") if tail[-1].name == OFFSET else told.get("padding")
@@ -100,12 +106,12 @@ def _header(tail: Sequence[CodecSpec], itemsize: int) -> bytes | None:
 def _stored(before: Sequence[CodecSpec], chunk: list[int]) -> list[int] | None:
     """Return the shape that a chunk has behind transpositions and fewer axes, None behind anything else."""
     for entry in before:
-        if entry.name == codec_n5.TRANSPOSE:
+        if entry.name == TRANSPOSE:
             chunk = [chunk[axis] for axis in entry.configuration["order"]]
-        elif entry.name == codec_n5.SQUEEZE:
+        elif entry.name == SQUEEZE:
             chunk = chunk[1:]
-        elif entry.name == codec_n5.RESHAPE:
-            chunk = list(codec_n5.ReshapeConfig.from_json(entry.configuration).of(chunk))
+        elif entry.name == RESHAPE:
+            chunk = list(ReshapeConfig.from_json(entry.configuration).of(chunk))
         else:
             return None
     return chunk

@@ -9,8 +9,8 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.dtype import UInt8
 
 from jnrrdz.codecs.tiles import TiffTileCodec
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import DriftError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 
 SPEC = ArraySpec((4, 4), UInt8(), np.uint8(0), ArrayConfig.from_dict({}), default_buffer_prototype())
 CODEC = TiffTileCodec(TiffTileConfig(4, 4, 4, 4, bits_per_sample=(8,)))

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import TiffTileConfig, bytes_
+from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.concat import Concatenation
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs, joined, with_tables
 from jnrrdz.core.zarr_json import tree_json
 from jnrrdz.errors import UnrepresentableError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 
 AFFINE = "500000.0 10.0 0.0 5000000.0 0.0 -10.0"
 CODEC = TiffTileConfig(4, 4, 6, 8, compression=8, bits_per_sample=(16,))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000 import windows
+from jnrrdz.formats.jpeg2000.codecs import JPEG2000_WINDOW, Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jnrrdz
-from jnrrdz.core.codecs import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000 import markers as jpeg2000_cost
+from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from jnrrdz.formats.jpeg2000.markers import check_pieces, parse_siz
 from jnrrdz.formats.jpeg2000.packets import blocks_of, coding, resolution

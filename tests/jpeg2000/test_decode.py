@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from zarr.registry import get_codec_class
 
-from jnrrdz.core.codecs import Jpeg2000Config
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from jnrrdz.formats.jpeg2000.markers import Marker, parse_siz

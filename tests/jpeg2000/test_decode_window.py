@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from jnrrdz.core.codecs import Jpeg2000WindowConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg2000.codecs import Jpeg2000WindowConfig
 from jnrrdz.formats.jpeg2000.codestream import parse_codestream
 from jnrrdz.formats.jpeg2000.decode_window import WindowedDecoder, analysis53, decode_window, synthesis
 from jnrrdz.formats.jpeg2000.packets import TilePart, coding, packet_table, tile_part

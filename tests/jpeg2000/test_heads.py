@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.core.codecs import Jpeg2000Config
+from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder
 from tests.jpeg2000.images import LOSSLESS, encoded, image
 

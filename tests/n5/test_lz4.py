@@ -12,7 +12,7 @@ from zarr.storage import MemoryStore
 from jnrrdz.codecs import Lz4Codec
 from jnrrdz.core.codecs import Framing, Lz4Config
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.n5 import decode as lz4
+from jnrrdz.formats import compressors
 
 DATA = b"to be or not to be " * 9000
 FRAME, BLOCK, JAVA = (Lz4Config(framing) for framing in Framing)
@@ -39,7 +39,7 @@ MADE = {
 
 
 def decode(config, data, limit=None):
-    return lz4.decode(config, memoryview(data), len(DATA) if limit is None else limit)
+    return compressors.decode_lz4(config, memoryview(data), len(DATA) if limit is None else limit)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -51,19 +51,19 @@ def test_every_framing(name):
 @pytest.mark.parametrize("config", [FRAME, BLOCK, JAVA], ids=lambda config: config.framing)
 @pytest.mark.parametrize("data", [DATA, DATA[:65536], b"x", np.random.default_rng(0).bytes(70000)], ids=len)
 def test_what_is_written_comes_back(config, data):
-    assert decode(config, lz4.encode(config, memoryview(data)), len(data)) == data
+    assert decode(config, compressors.encode_lz4(config.configuration, memoryview(data)), len(data)) == data
 
 
 def test_numcodecs_reads_frames_and_blocks():
-    frame = lz4.encode(FRAME, memoryview(DATA))
-    block = lz4.encode(BLOCK, memoryview(DATA))
+    frame = compressors.encode_lz4(FRAME.configuration, memoryview(DATA))
+    block = compressors.encode_lz4(BLOCK.configuration, memoryview(DATA))
     assert numcodecs.LZ4().decode(frame) == DATA
     assert numcodecs.LZ4().decode(struct.pack("<I", len(DATA)) + block) == DATA
 
 
 def test_javas_stream_as_it_is_written():
     # the checksum is that of xxHash's reference, of no bytes it is not asked
-    assert lz4.encode(JAVA, memoryview(b"x")) == java_block(b"x", raw=True) + LAST
+    assert compressors.encode_lz4(JAVA.configuration, memoryview(b"x")) == java_block(b"x", raw=True) + LAST
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -17,9 +17,10 @@ from jsonschema import Draft202012Validator
 from zarr.storage import LocalStore
 
 from jnrrdz.codecs import N5DefaultCodec, ReshapeCodec, SqueezeCodec
-from jnrrdz.core.codecs import Framing, Lz4Config, N5DefaultConfig, ReshapeConfig
+from jnrrdz.core.codecs import Framing, Lz4Config, ReshapeConfig
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.n5.codecs import N5DefaultConfig
 from jnrrdz.formats.n5.decode import BlockCoder
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "codecs" / "n5_default" / "schema.json"

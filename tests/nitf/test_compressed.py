@@ -13,9 +13,9 @@ import rasterio
 import zarr
 
 import jnrrdz
-from jnrrdz.core.codecs import JbpJpegConfig
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.nitf.blocks import PIECE, find_streams
+from jnrrdz.formats.nitf.codecs import JbpJpegConfig
 from jnrrdz.formats.nitf.decode import JpegDecoder
 from tests.nitf.conftest import mask_bytes
 from tests.readers import assert_identical, needs_openjp2

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from jnrrdz.codecs.tiles import JbpBlockCodec, JbpJpegCodec, NitfVqCodec
-from jnrrdz.core.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.nitf.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig
 from jnrrdz.formats.nitf.decode import (
     QUANTISATION,
     BlockDecoder,

@@ -21,9 +21,10 @@ from zarr.abc.codec import ArrayBytesCodec, BytesBytesCodec
 from zarr.registry import _codec_registries, register_codec
 
 import jnrrdz
-from jnrrdz.core.codec_table import OWN
+from jnrrdz.core.codec_table import own_records
 from jnrrdz.errors import JnrrdzError
 
+OWN = own_records()
 VALUES = np.arange(64, dtype="<u2").reshape(8, 8)
 RAW = VALUES.tobytes()
 LAYOUT = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -182,7 +183,7 @@ def test_a_nrrd_whose_gzip_holds_more_than_it_says_is_refused(tmp_path):
 def test_our_classes_are_those_of_the_entry_points():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     entries = project["project"]["entry-points"]["zarr.codecs"]
-    assert {name: place.rpartition(":")[2] for name, place in entries.items()} == OWN
+    assert entries == {name: record.codec_class for name, record in OWN.items()}
 
 
 class Rival:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import jnrrdz
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
 
 SCHEMA = Draft202012Validator(

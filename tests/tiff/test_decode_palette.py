@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import PaletteDecoder
 
 

@@ -12,9 +12,9 @@ import tifffile
 from PIL import Image
 
 import jnrrdz
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.tiff import fax
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.fax import Rows, rows_held
 

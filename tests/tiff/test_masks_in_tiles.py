@@ -11,8 +11,8 @@ import tifffile
 from rasterio.shutil import copy
 
 import jnrrdz
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import MalformedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
 from tests.readers import by_gdal
 

@@ -10,8 +10,8 @@ import rasterio
 import tifffile
 
 import jnrrdz
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
 from jnrrdz.formats.tiff.schemes import SCHEMES
 from jnrrdz.formats.tiff.tags import Compression, Tag

@@ -11,5 +11,4 @@ JPEG2000 = Format(
     magic_length=12,
     endings=(".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".jph", ".jhc"),
     media_types=("image/jp2", "image/jpx", "image/j2c"),
-    codecs=("jpeg2000", "jnrrdz.jpeg2000-window"),
 )

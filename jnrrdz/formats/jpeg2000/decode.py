@@ -15,7 +15,7 @@ import ctypes
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,10 +25,11 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JPEG2000, Jpeg2000Config
 from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.colours import Palette
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
+from jnrrdz.formats.jpeg2000.codecs import JPEG2000, Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.formats.jpeg2000.codestream import check_packets
 from jnrrdz.formats.jpeg2000.grid import COLOURS, ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import (
@@ -353,9 +354,9 @@ class Jpeg2000Decoder:
         self._styles = check_pieces(siz, header, tiles=self._grid.most_tiles)
         self._is_regular = _is_regular(siz.components)
         self._wide = spare_bits(main, siz.components[0]) if self._is_regular else None
-        self._table = palette_table(config.palette, len(self._components), dtype, JPEG2000)
+        self._palette = component_palette(config.palette, len(self._components), dtype, JPEG2000)
         self._grid.check_samples()
-        bands = len(self._components) if self._table is None else COLOURS
+        bands = len(self._components) if self._palette is None else COLOURS
         expected = (*((bands,) if bands > 1 else ()), *self._grid.chunk)
         if shape != expected:
             raise MalformedError(f"chunks of shape {shape} where the main header makes them {expected}", field=JPEG2000)
@@ -418,12 +419,7 @@ class Jpeg2000Decoder:
             raise MalformedError(f"{planes.shape[1:]} samples where a tile has {(rows, columns)}", field=JPEG2000)
         # at an odd origin OpenJPEG gives a row or column too many
         planes = planes[:, :rows, :columns]
-        if self._table is None:
-            return planes
-        if int(planes[0].max()) >= self._table.shape[1] or int(planes[0].min()) < 0:
-            raise MalformedError(f"index {int(planes[0].max())} into a palette of colours", field=JPEG2000)
-        colours: NDArray[np.uint8] = self._table[:, planes[0]]
-        return colours
+        return planes if self._palette is None else self._palette.look_up(planes[0])
 
     def _decoded(self, data: bytes | memoryview, parts: list[Part]) -> NDArray[Any]:
         """Return the wanted components of one tile, perhaps with a row or column too many."""
@@ -475,13 +471,13 @@ class Jpeg2000Decoder:
         return np.asarray(imagecodecs.jpeg2k_decode(stream, planar=True, skipres=level))
 
 
-def palette_table(entries: bytes | None, count: int, dtype: np.dtype[Any], field: str) -> NDArray[np.uint8] | None:
-    """Return red, green and blue of each value of the only component; None without a palette."""
+def component_palette(entries: bytes | None, count: int, dtype: np.dtype[Any], codec: str) -> Palette | None:
+    """Return the colours of the values of the only component; None without a palette."""
     if entries is None:
         return None
-    if len(entries) % COLOURS or dtype != np.uint8 or count != 1:
-        raise MalformedError(f"a palette of {len(entries)} bytes for {count} components of {dtype}", field=field)
-    return np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, COLOURS).T)
+    if dtype != np.uint8 or count != 1:
+        raise MalformedError(f"a palette of {len(entries)} bytes for {count} components of {dtype}", field=codec)
+    return Palette(entries, codec)
 
 
 def chunk_of(config: Jpeg2000Config) -> tuple[int, ...]:
@@ -505,6 +501,16 @@ def component_samples(main_header: bytes, wanted: Sequence[int] = ()) -> list[Sa
     return sorted(kinds)
 
 
+def tile_samples(config: Jpeg2000Config) -> list[Samples]:
+    """Return what chunks of `jpeg2000` hold."""
+    return component_samples(config.main_header, config.components)
+
+
+def window_samples(config: Jpeg2000WindowConfig) -> list[Samples]:
+    """Return what chunks of `jnrrdz.jpeg2000-window` hold."""
+    return component_samples(config.main_header)
+
+
 def _components(header: bytes) -> tuple[Component, ...]:
     return _siz(header).components
 
@@ -515,8 +521,9 @@ def _siz(header: bytes) -> Siz:
     return parse_siz(header[2 : 4 + int.from_bytes(header[4:6], "big")])
 
 
-def missing_library(config: Jpeg2000Config) -> str | None:
-    """Return what keeps chunks of this configuration from being decoded here, None where nothing does."""
+def lack(configuration: Mapping[str, Any]) -> str | None:
+    """Return why chunks of `jpeg2000` cannot be decoded in this environment, None if they can."""
+    config = Jpeg2000Config.from_json(configuration)
     components = _components(config.main_header)
     if _is_regular(components) or config.sycc_to_rgb:
         return None

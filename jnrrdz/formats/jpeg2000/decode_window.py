@@ -21,10 +21,10 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
 from jnrrdz.core.configuration import check_type
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.jpeg2000.decode import DECODER_ERRORS, component_samples, palette_table
+from jnrrdz.formats.jpeg2000.codecs import JPEG2000_WINDOW, Jpeg2000WindowConfig
+from jnrrdz.formats.jpeg2000.decode import DECODER_ERRORS, component_palette, component_samples
 from jnrrdz.formats.jpeg2000.grid import COLOURS, MAX_SAMPLES
 from jnrrdz.formats.jpeg2000.markers import LARGEST, Marker, Progression
 from jnrrdz.formats.jpeg2000.packets import Box, Coding, Resolution, Share, band_box, bands, coding, is_empty
@@ -253,15 +253,15 @@ class WindowedDecoder:
         self._chunk = (shape[-2], shape[-1]) if len(shape) > 1 else (0, 0)
         self._grids: dict[int, WindowGrid] = {}
         components = self._coding.siz.components
-        self._table = palette_table(config.palette, len(components), dtype, JPEG2000_WINDOW)
-        bands = len(components) if self._table is None else COLOURS
+        self._palette = component_palette(config.palette, len(components), dtype, JPEG2000_WINDOW)
+        bands = len(components) if self._palette is None else COLOURS
         samples = math.prod(self._chunk) * len(components)
         if shape != (*((bands,) if bands > 1 else ()), *self._chunk) or not 0 < samples <= MAX_SAMPLES:
             raise MalformedError(
                 f"chunks of shape {shape} where the main header has {len(components)} components",
                 field=JPEG2000_WINDOW,
             )
-        if self._table is None:
+        if self._palette is None:
             for stored in component_samples(config.main_header):
                 check_type(dtype, stored, JPEG2000_WINDOW)
 
@@ -269,14 +269,8 @@ class WindowedDecoder:
         """Return the chunk's pixels, short ones padded with the fill value."""
         sot = bytes(data[:SOT_BYTES])
         pixels = decode_window(self._grid(sot), sot, data)
-        if self._table is not None:
-            indices = pixels[0]
-            if not 0 <= int(indices.min()) <= int(indices.max()) < self._table.shape[1]:
-                raise MalformedError(
-                    f"index {int(indices.max())} into a palette of {self._table.shape[1]} colours",
-                    field=JPEG2000_WINDOW,
-                )
-            pixels = self._table[:, indices]
+        if self._palette is not None:
+            pixels = self._palette.look_up(pixels[0])
         whole = np.full((len(pixels), *self._chunk), self.fill_value, self.dtype)
         whole[:, : pixels.shape[1], : pixels.shape[2]] = pixels
         return whole.reshape(self.shape)

@@ -10,5 +10,4 @@ N5 = Format(
     marks=("attributes.json",),
     endings=(".n5",),
     options=("chain", "stack_timepoints", "allow_odd_blocks"),
-    codecs=("n5_default", "jnrrdz.lz4", "reshape"),
 )

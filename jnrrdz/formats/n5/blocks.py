@@ -36,7 +36,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Framing
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
-from jnrrdz.core.standard import STANDARD
+from jnrrdz.core.standard import needs_jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
     ATTRIBUTES,
@@ -51,6 +51,7 @@ from jnrrdz.formats.n5.attributes import (
     is_dataset,
     parse_attributes,
 )
+from jnrrdz.formats.n5.codecs import N5DefaultConfig
 from jnrrdz.options import Codecs
 from jnrrdz.sources.base import Mark, Validators, seen_in_listing, version_number
 from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
@@ -278,7 +279,7 @@ def codecs(
     compressors = compressor(dataset, framing)
     order = (codec.reversed_axes(axes),) if axes > 1 else ()
     if chain == Chain.N5_DEFAULT:
-        block = codec.N5DefaultConfig.of(axes, itemsize, compressors, odd_blocks=odd_blocks)
+        block = N5DefaultConfig.of(axes, itemsize, compressors, odd_blocks=odd_blocks)
         return (*(order if in_c_order else ()), block)
     header, length = default_header(dataset.block_size), header_length(axes)
     affixes: Mapping[Chain, tuple[Codec, ...]] = {
@@ -432,7 +433,7 @@ class Blocks:
     def _is_standard(self) -> bool:
         """Whether Zarr's own codecs read what stands behind the headers of full blocks."""
         if self._dataset.compression != "raw":
-            return {each.name for each in compressor(self._dataset, Framing.BLOCK)} <= STANDARD
+            return not any(needs_jnrrdz(each.name) for each in compressor(self._dataset, Framing.BLOCK))
         size = math.prod(self._dataset.block_size) * self._dataset.dtype.itemsize
         return bool((self.sizes == header_length(len(self._dataset.dimensions)) + size).all())
 

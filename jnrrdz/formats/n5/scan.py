@@ -50,6 +50,7 @@ from jnrrdz.formats.n5.blocks import (
     find_nodes,
     read_nodes,
 )
+from jnrrdz.formats.n5.codecs import N5_DEFAULT
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import Validators, modified_text
 from jnrrdz.sources.tree import Tree, UnlistedTree
@@ -315,7 +316,7 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
     longer = [
         CodecSpec(spec.name, {"order": [0, *(axis + 1 for axis in spec.configuration["order"])]}) for spec in turned
     ]
-    is_block = any(spec.name == codec.N5_DEFAULT for spec in array.codecs)
+    is_block = any(spec.name == N5_DEFAULT for spec in array.codecs)
     dropped = [codec.ReshapeConfig.dropping(1, len(array.shape))] if is_block else []
     # the chunks of each timepoint stand after those of the one before it
     by_time = {time: arrays[time][path].refs.columns() for time in times if time in arrays}

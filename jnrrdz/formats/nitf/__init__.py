@@ -11,6 +11,5 @@ NITF = Format(
     magic_length=4,
     endings=(".ntf", ".nitf", ".nsf", ".nsif", ".ntf.r0", ".nitf.r0", ".nsf.r0", ".nsif.r0"),
     media_types=("application/vnd.nitf", "application/nitf", "application/x-nitf", "image/nitf"),
-    codecs=("jbp-block", "jbp-jpeg", "jnrrdz.nitf-vq"),
     decoders="jnrrdz.formats.nitf.decode:decoders",
 )

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
-from jnrrdz.core.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig, TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import NEAR, step_along
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -33,6 +32,7 @@ from jnrrdz.formats.nitf.blocks import (
     whole_block_chunks,
     with_frame_size,
 )
+from jnrrdz.formats.nitf.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig
 from jnrrdz.formats.nitf.header import BYTE, pair_dtype
 from jnrrdz.formats.nitf.image import (
     CHANNELS,
@@ -44,6 +44,7 @@ from jnrrdz.formats.nitf.image import (
     parse_mask,
     sample_dtype,
 )
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.sources.base import ReadAhead
 
 type Config = JbpBlockConfig | JbpJpegConfig | NitfVqConfig | TiffTileConfig

@@ -19,9 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
+from jnrrdz.core.standard import check_lengths, refuse, stored_bytes, stored_order
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nitf.codecs import NITF_KINDS, NITF_ORDERS, JbpBlockConfig
 from jnrrdz.formats.nitf.header import BYTE, NitfLayout, ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
 
@@ -434,3 +438,21 @@ def vq_chunks(read: ReadRange, image: NitfImage, mask: Mask | None) -> tuple[Chu
             field=f"{image.what} blocks",
         )
     return Chunks((1, rows, columns), offset, np.full(offset.size, nbytes)), books
+
+
+def standard_codecs(config: JbpBlockConfig, array: VirtualArray) -> tuple[Codec, ...]:
+    """Return codecs of Zarr's own that read the chunks of `jbp-block`; an error says why there are none."""
+    width = config.bits_per_pixel * (2 if config.complex_pairs else 1)
+    kind = "c" if config.complex_pairs else NITF_KINDS[config.pixel_type]
+    is_exact = (width, kind) == (array.dtype.itemsize * BYTE, array.dtype.kind)
+    is_apart = config.complex_pairs and config.interleave != "P"
+    refuse(
+        (
+            (config.palette is not None, "colours are looked up in a palette"),
+            (not is_exact, f"samples of {config.bits_per_pixel} bits that are no {array.dtype} as stored"),
+            (is_apart, "real and imaginary parts that do not stand side by side"),
+        )
+    )
+    check_lengths(array)
+    order = stored_order(array.chunks, NITF_ORDERS[config.interleave], for_gdal=True)
+    return (*order, stored_bytes(array, "big"))

@@ -11,15 +11,22 @@ MIL-STD-188-198A (appendix A), https://www.w3.org/Graphics/JPEG/itu-t81.pdf (ann
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import (
+from jnrrdz.core.configuration import Samples, check_type, in_type
+from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.colours import ColourDecoder, IndexDecoder, Palette
+from jnrrdz.formats.format import DecoderState
+from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
+from jnrrdz.formats.nitf.blocks import CODE_BITS, CODES, SIDE, find_streams
+from jnrrdz.formats.nitf.codecs import (
     JBP_BLOCK,
     JBP_JPEG,
     NITF_ORDERS,
@@ -29,11 +36,6 @@ from jnrrdz.core.codecs import (
     NitfVqConfig,
     plain_codebooks,
 )
-from jnrrdz.core.configuration import Samples, check_type, in_type
-from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.format import DecoderState
-from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
-from jnrrdz.formats.nitf.blocks import CODE_BITS, CODES, SIDE, find_streams
 from jnrrdz.formats.nitf.header import BYTE, pair_dtype, sample_type
 
 type Shape = tuple[int, ...]
@@ -58,10 +60,16 @@ def sample_dtype(pixel_type: str, bits: int) -> np.dtype[Any]:
     return dtype
 
 
-def block_samples(config: JbpBlockConfig) -> Samples:
+def block_samples(config: JbpBlockConfig) -> tuple[Samples]:
     """Return what blocks hold: an array is of just this type."""
     dtype = sample_dtype(config.pixel_type, config.bits_per_pixel)
-    return Samples.of(pair_dtype(dtype) if config.complex_pairs else dtype, is_exact=True)
+    stored = pair_dtype(dtype) if config.complex_pairs else dtype
+    return (Samples.of(stored, is_exact=True),)
+
+
+def vq_samples(_: NitfVqConfig) -> tuple[Samples]:
+    """Return what the codebooks hold."""
+    return (Samples("u", BYTE, is_exact=True),)
 
 
 def block_bytes(bits: int, mode: str, bands: int, pixels: int) -> int:
@@ -82,7 +90,7 @@ class BlockDecoder:
         self.rows, self.columns = shape[-2:]
         self.bands = math.prod(shape[:-2]) * (2 if config.complex_pairs else 1)
         self._sample = sample_dtype(config.pixel_type, config.bits_per_pixel)
-        check_type(dtype, block_samples(config), JBP_BLOCK)
+        check_type(dtype, *block_samples(config), JBP_BLOCK)
 
     def decode(self, data: bytes | memoryview) -> Pixels:
         """Return the chunk's pixels; one that ends with the image is padded with the fill value."""
@@ -154,7 +162,7 @@ def extend_sign(values: Pixels, bits: int, dtype: np.dtype[Any]) -> Pixels:
 class VqDecoder:
     """Decodes the chunks of one array; safe to use from many threads."""
 
-    def __init__(self, config: NitfVqConfig, shape: Shape, dtype: np.dtype[Any]) -> None:
+    def __init__(self, config: NitfVqConfig, shape: Shape, dtype: np.dtype[Any], _: Any = 0) -> None:
         self.shape = shape
         rows, columns = shape[-2:]
         if dtype != np.uint8 or len(shape) != 2 or rows % SIDE or columns % SIDE:  # noqa: PLR2004  rows, columns
@@ -189,42 +197,6 @@ def unpack_codes(data: bytes | memoryview, count: int) -> NDArray[np.uint16]:
     codes[:, 0] = first << 4 | middle >> 4
     codes[:, 1] = (middle & 15) << 8 | last
     return codes.reshape(-1)[:count]
-
-
-CHANNELS = 3
-
-
-class Decoder(Protocol):
-    """Decodes indices."""
-
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the chunk's indices."""
-
-
-def table_of(palette: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], field: str) -> NDArray[np.uint8]:
-    """Return a palette's entries, if chunks of this shape and type are its colours."""
-    if not palette or len(palette) % CHANNELS:
-        raise MalformedError(f"{len(palette)} bytes are no palette of red, green and blue", field=field)
-    if shape[:-2] != (CHANNELS,) or dtype != np.uint8:
-        raise MalformedError(f"chunks of shape {shape} and type {dtype} where a palette gives 3 x uint8", field=field)
-    return np.ascontiguousarray(np.frombuffer(palette, np.uint8).reshape(-1, CHANNELS).T)
-
-
-class ColourDecoder:
-    """Decodes the chunks of one array of colours, stored as indices; safe to use from many threads."""
-
-    def __init__(self, indices: Decoder, table: NDArray[np.uint8], field: str) -> None:
-        self._indices = indices
-        self._table = table
-        self._field = field
-
-    def decode(self, data: bytes | memoryview) -> NDArray[Any]:
-        """Return the chunk's colours, band by band."""
-        indices = self._indices.decode(data)
-        largest = int(indices.max(initial=0))
-        if largest >= self._table.shape[1]:
-            raise MalformedError(f"value {largest}, the palette has {self._table.shape[1]} entries", field=self._field)
-        return self._table[:, indices]
 
 
 SOI = b"\xff\xd8"
@@ -397,6 +369,53 @@ class JpegDecoder:
             # libjpeg would only warn, and leave the rest of the pixels grey
             raise MalformedError(f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9)", field=JBP_JPEG)
         return size
+
+
+# Decoders by the configuration of their codecs
+
+type Config = JbpBlockConfig | JbpJpegConfig | NitfVqConfig
+type Make = Callable[[Any, Shape, np.dtype[Any], Any], IndexDecoder]
+
+
+def block_decoder(
+    config: JbpBlockConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any
+) -> BlockDecoder | ColourDecoder:
+    """Return the decoder of uncompressed blocks."""
+    if config.palette is None:
+        return BlockDecoder(config, shape, dtype, fill_value)
+    index = sample_dtype(config.pixel_type, config.bits_per_pixel)
+    return _colour_decoder(BlockDecoder, config, shape, dtype, index)
+
+
+def jpeg_decoder(
+    config: JbpJpegConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any
+) -> JpegDecoder | ColourDecoder:
+    """Return the decoder of JPEG streams."""
+    if config.palette is None:
+        return JpegDecoder(config, shape, dtype, fill_value)
+    return _colour_decoder(JpegDecoder, config, shape, dtype, np.dtype(np.uint8))
+
+
+def vq_decoder(config: NitfVqConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any) -> VqDecoder | ColourDecoder:
+    """Return the decoder of vector-quantised blocks, which are never short."""
+    if config.palette is None:
+        return VqDecoder(config, shape, dtype, fill_value)
+    return _colour_decoder(VqDecoder, config, shape, dtype, np.dtype(np.uint8))
+
+
+def _colour_decoder(
+    make: Make, config: Config, shape: Shape, dtype: np.dtype[Any], index: np.dtype[Any]
+) -> ColourDecoder:
+    """Return the decoder of indices of a type that are looked up in the configuration's palette."""
+    palette = Palette(config.palette or b"", config.name)
+    palette.check_chunks(shape, dtype)
+    plain = replace(config, palette=None)
+    return ColourDecoder(make(plain, shape[-2:], index, 0), palette)
+
+
+def jpeg_lack(_: Mapping[str, Any]) -> str | None:
+    """Return why JPEG streams cannot be decoded in this environment, None if they can."""
+    return decoder_of("JPEG8")[1]
 
 
 class Scheme(NamedTuple):

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core.codecs import NITF_KINDS
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.nitf.codecs import NITF_KINDS
 from jnrrdz.formats.nitf.tre import parse_layout, read_fields
 from jnrrdz.formats.nitf.tre_tables import DES
 

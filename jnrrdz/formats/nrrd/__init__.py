@@ -10,7 +10,6 @@ JNRRD = Format(
     magic=re.compile(rb'\s*\{\s*"jnrrd"\s*:'),
     magic_length=64,
     endings=(".jnrrd",),
-    codecs=("jnrrdz.tile",),
 )
 
 NRRD = Format(

@@ -13,79 +13,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import RATIO, REPEATED, SLACK, TILE, Kind, TileConfig
+from jnrrdz.core.codecs import RATIO, REPEATED, TILE, Kind, TileConfig
+from jnrrdz.core.configuration import SLACK
 from jnrrdz.errors import MalformedError, UnsupportedError
-
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_SKIPPABLE = b"\x2a\x4d\x18"
-_ZSTD_RLE, _ZSTD_RESERVED = 1, 3
-_LZ4_UNCOMPRESSED = 0x80000000
-
+from jnrrdz.formats.compressors import frames, members, new_gzip
 
 type Octets = NDArray[np.uint8]
-type FrameEnd = Callable[[memoryview, int], int | None]
-"""Gives the offset behind the frame that begins at an offset; None where none begins there."""
 
-
-def _skippable(data: memoryview, start: int) -> int | None:
-    head = bytes(data[start : start + 8])
-    if len(head) < len("magicsiz") or head[1:4] != _SKIPPABLE or head[0] & 0xF0 != 0x50:  # noqa: PLR2004  0x184D2A5x
-        return None
-    return start + 8 + int.from_bytes(head[4:], "little")
-
-
-def zstd_end(data: memoryview, start: int) -> int | None:
-    """Return the offset behind a zstd frame."""
-    if data[start : start + 4] != ZSTD_MAGIC:
-        return _skippable(data, start)
-    descriptor = _number(data, start + 4, 1)
-    single = bool(descriptor & 0x20)
-    content = (int(single), 2, 4, 8)[descriptor >> 6]
-    at = start + 5 + (not single) + (0, 1, 2, 4)[descriptor & 3] + content
-    last = False
-    while not last:
-        header = _number(data, at, 3)
-        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        if kind == _ZSTD_RESERVED:
-            raise MalformedError("a reserved kind of block", offset=at, field="zstd")
-        at += 3 + (1 if kind == _ZSTD_RLE else size)
-    return _inside(data, at + (4 if descriptor & 4 else 0), "zstd")
-
-
-def lz4_end(data: memoryview, start: int) -> int | None:
-    """Return the offset behind an LZ4 frame."""
-    if data[start : start + 4] != LZ4_MAGIC:
-        return _skippable(data, start)
-    flags = _number(data, start + 4, 1)
-    at = start + 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-    while True:
-        size = _number(data, at, 4)
-        at += 4
-        if not size:
-            return _inside(data, at + (4 if flags & 0x04 else 0), "lz4")
-        at += (size & ~_LZ4_UNCOMPRESSED) + (4 if flags & 0x10 else 0)
-
-
-def _number(data: memoryview, at: int, nbytes: int) -> int:
-    if at + nbytes > len(data):
-        raise MalformedError(f"cut off at byte {len(data)}", field="frame")
-    return int.from_bytes(data[at : at + nbytes], "little")
-
-
-def _inside(data: memoryview, at: int, field: str) -> int:
-    if at > len(data):
-        raise MalformedError(f"cut off: {len(data)} of {at} bytes", field=field)
-    return at
-
-
-ENDS: Mapping[str, FrameEnd] = {"zstd": zstd_end, "lz4": lz4_end}
-
-_NEW: Mapping[str, Callable[[], Any]] = {"gzip": lambda: zlib.decompressobj(31), "bzip2": bz2.BZ2Decompressor}
+_NEW: Mapping[str, Callable[[], Any]] = {"gzip": new_gzip, "bzip2": bz2.BZ2Decompressor}
 
 
 @dataclass(frozen=True)
@@ -201,43 +139,14 @@ class TileCoder:
             if compression in _NEW:
                 yield from _members(_NEW[compression], data, most)
             else:
-                yield from _frames(compression, data, most)
+                yield from frames(compression, data, most)
         except (RuntimeError, ValueError, OSError, EOFError, zlib.error) as error:
             raise MalformedError(f"damaged, or longer than {most} bytes: {error}", field=compression) from error
 
 
 def _members(new: Callable[[], Any], data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
-    """Yield what members make, one after another, never more than one byte beyond what is allowed."""
+    """Yield what the first members make together and how many bytes are behind them, after each member."""
     parts: list[bytes] = []
-    length, rest = 0, bytes(data)
-    while rest:
-        member = new()
-        parts.append(member.decompress(rest, most - length + 1))
-        length += len(parts[-1])
-        if length > most:
-            raise MalformedError(f"longer than {most} bytes")
-        if not member.eof:
-            raise MalformedError(f"cut off after {length} bytes")
-        rest = member.unused_data
-        yield np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8), len(rest)
-
-
-def _frames(compression: str, data: memoryview, most: int) -> Iterator[tuple[Octets, int]]:
-    """Yield what all frames make that stand one after another."""
-    start, room = 0, np.empty(most + 1, np.uint8)
-    length = 0
-    while start < len(data):
-        end = ENDS[compression](data, start)
-        if end is None or end > len(data):
-            return
-        if bytes(data[start : start + 4]) in _MAGIC:  # other frames have no elements
-            # one byte more than is allowed: LZ4's decoder stops without a word where its room ends
-            length += len(_DECODE[compression](data[start:end], out=room[length:]))
-        if length > most:
-            raise MalformedError(f"longer than {most} bytes")
-        yield room[:length], len(data) - end
-        start = end
-
-
-_MAGIC = {ZSTD_MAGIC, LZ4_MAGIC}
-_DECODE: Mapping[str, Callable[..., Any]] = {"zstd": imagecodecs.zstd_decode, "lz4": imagecodecs.lz4f_decode}
+    for part, rest in members(new, data, most):
+        parts.append(part)
+        yield np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), np.uint8), rest

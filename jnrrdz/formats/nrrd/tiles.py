@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
-from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, SLACK, TileConfig
-from jnrrdz.core.configuration import Codec
+from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, TileConfig
+from jnrrdz.core.configuration import SLACK, Codec
 from jnrrdz.core.refs import ChunkRefs, NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import MOST_FILES, Header

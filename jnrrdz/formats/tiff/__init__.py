@@ -15,6 +15,5 @@ TIFF = Format(
         *(".svs", ".ndpi", ".scn", ".lsm", ".stk", ".qptiff", ".qpi", ".bif", ".zif", ".gel"),
     ),
     media_types=("image/tiff", "image/vnd.stac.geotiff", "image/geo+tiff"),
-    codecs=("tiff-tile",),
     decoders="jnrrdz.formats.tiff.decode:decoders",
 )

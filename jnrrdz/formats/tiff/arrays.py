@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import NODATA
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.schemes import check_decodable
 from jnrrdz.formats.tiff.structure import (
     Segments,

@@ -12,7 +12,7 @@ import math
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -24,9 +24,9 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import TIFF_TILE, TiffTileConfig
-from jnrrdz.core.configuration import check_type, in_type
+from jnrrdz.core.configuration import BYTE_BITS, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.formats.colours import Palette
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import (
     COLOURS,
@@ -40,6 +40,7 @@ from jnrrdz.formats.image_streams import (
     scratch,
     webp_words,
 )
+from jnrrdz.formats.tiff.codecs import TIFF_TILE, TiffTileConfig
 from jnrrdz.formats.tiff.fax import Rows, rows_held
 from jnrrdz.formats.tiff.schemes import (
     BYTE_STREAMS,
@@ -323,7 +324,7 @@ class TileDecoder:
         self.fill_value = fill_value
         check_decodable(config)
         self._stored = sample_dtype(config.bits_per_sample, config.sample_format)
-        check_type(dtype, tile_samples(config), TIFF_TILE)
+        check_type(dtype, *tile_samples(config), TIFF_TILE)
         self.samples = 1 if config.planar_config == Planar.SEPARATE else config.samples_per_pixel
         expected = (config.tile_height, config.tile_width)
         lead = int(np.prod(shape[:-2], dtype=np.int64))
@@ -725,23 +726,15 @@ class TileDecoder:
         return planes.reshape(self.shape)
 
 
-CHANNELS = 3
-BYTE_BITS = 8
-
-
 class PaletteDecoder:
     """Decodes the chunks of one array of colours, stored as indices; safe to use from many threads."""
 
     def __init__(self, config: TiffTileConfig, shape: Shape, dtype: np.dtype[Any]) -> None:
-        entries = config.palette or b""
-        if not entries or len(entries) % CHANNELS:
-            raise MalformedError(f"{len(entries)} bytes are no palette of red, green and blue", field=TIFF_TILE)
-        if shape[:-2] != (CHANNELS,) or dtype != np.uint8 or config.samples_per_pixel != 1:
-            raise MalformedError(
-                f"chunks of shape {shape} and type {dtype} where a palette gives {CHANNELS} bands of uint8",
-                field=TIFF_TILE,
-            )
-        self._table = np.ascontiguousarray(np.frombuffer(entries, np.uint8).reshape(-1, CHANNELS).T)
+        self._palette = Palette(config.palette or b"", TIFF_TILE)
+        self._palette.check_chunks(shape, dtype)
+        if config.samples_per_pixel != 1:
+            message = f"a palette for {config.samples_per_pixel} samples a pixel"
+            raise MalformedError(message, field=TIFF_TILE)
         index = np.dtype("u1" if config.bits_per_sample[0] <= BYTE_BITS else "u2")
         self._indices = TileDecoder(replace(config, palette=None), shape[-2:], index, 0)
 
@@ -756,11 +749,25 @@ class PaletteDecoder:
 
     def decode(self, data: bytes | memoryview, reach: Reach | None = None) -> NDArray[Any]:
         """Return the chunk's colours, band by band."""
-        indices = self._indices.decode(data, reach)
-        largest, count = int(indices.max()), self._table.shape[1]
-        if largest >= count:
-            raise MalformedError(f"index {largest} into a palette of {count} colours", field=TIFF_TILE)
-        return self._table[:, indices]
+        return self._palette.look_up(self._indices.decode(data, reach))
+
+
+def tile_decoder(
+    config: TiffTileConfig, shape: Shape, dtype: np.dtype[Any], fill_value: Any
+) -> TileDecoder | PaletteDecoder:
+    """Return the decoder for chunks of one shape and type."""
+    if config.palette is not None:
+        return PaletteDecoder(config, shape, dtype)
+    return TileDecoder(config, shape, dtype, fill_value)
+
+
+def lack(configuration: Mapping[str, Any]) -> str | None:
+    """Return why a compression cannot be decoded in this environment, None if it can."""
+    scheme = configuration.get("compression", int(Compression.NONE))
+    if scheme not in Compression:
+        return f"no decoder is known for compression {scheme}"
+    reason = decoder_of(Compression(scheme))[1]
+    return None if reason is None else f"{name_of(Compression, scheme)}: {reason}"
 
 
 def decoder_of(scheme: Compression) -> tuple[str | None, str | None]:

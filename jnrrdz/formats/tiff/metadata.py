@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import NAMES, NODATA, OFFSETS, SCALES, UNITS, with_common
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.xml_tree import MAX_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import nodata_text
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.gdal_metadata import (
     BandMetadata,
     GdalMetadata,

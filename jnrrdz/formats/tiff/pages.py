@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.ome import Axis, Channel, Dataset, ome_attributes
@@ -32,6 +31,7 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import slab_codecs, step_along
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.georeference import geo_of
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segment_tags, segments, tiff_image

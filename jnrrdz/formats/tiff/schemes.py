@@ -11,8 +11,12 @@ from collections.abc import Container, Mapping
 from enum import Enum, auto
 from typing import NoReturn
 
-from jnrrdz.core.codecs import TiffTileConfig
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.codecs import ZLIB, ZSTD
+from jnrrdz.core.configuration import BYTE_BITS, Codec, CodecSpec
+from jnrrdz.core.standard import check_lengths, is_core, refuse, stored_bytes, stored_order
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.tags import (
     Compression,
     Photometric,
@@ -249,3 +253,49 @@ def _check_ycbcr(config: TiffTileConfig) -> None:
     is_separate = config.planar_config == Planar.SEPARATE
     if subsampling not in SUBSAMPLINGS or (is_separate and subsampling != (1, 1)):
         _refuse(Tag.YCbCrSubSampling, f"chroma subsampled by {subsampling}")
+
+
+# Chains of Zarr's own
+
+WRITTEN_ZLIB = (CodecSpec(ZLIB, {"level": 6}),)
+WRITTEN_ZSTD = (CodecSpec(ZSTD, {"level": 3, "checksum": False}),)
+PACKED: Mapping[int, tuple[CodecSpec, ...]] = {
+    Compression.NONE: (),
+    Compression.DEFLATE: WRITTEN_ZLIB,
+    Compression.DEFLATE_OLD: WRITTEN_ZLIB,
+    Compression.PIXTIFF: WRITTEN_ZLIB,
+    Compression.ZSTD_OLD: WRITTEN_ZSTD,
+    Compression.ZSTD: WRITTEN_ZSTD,
+}
+
+TIFF_KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
+"""SampleFormat: unsigned, signed, float, undefined, complex float."""
+
+
+def standard_codecs(config: TiffTileConfig, array: VirtualArray) -> tuple[Codec, ...]:
+    """Return codecs of Zarr's own that read the chunks of `tiff-tile`; an error says why there are none."""
+    packed = PACKED.get(config.compression)
+    kinds = {TIFF_KINDS.get(number) for number in config.sample_format}
+    widths = sorted(set(config.bits_per_sample))
+    is_exact = widths == [array.dtype.itemsize * BYTE_BITS] and kinds == {array.dtype.kind}
+    names = ", ".join(map(str, widths))
+    rest = config.image_height % config.tile_height
+    is_short = bool(packed) and not config.is_tiled and rest > 0
+    refuse(
+        (
+            (config.palette is not None, "colours are looked up in a palette"),
+            (packed is None, f"TIFF compression {config.compression}, which is no codec of Zarr's own"),
+            (config.predictor != 1, f"predictor {config.predictor}, which no codec of Zarr's own undoes"),
+            (config.fill_order != 1, "bytes whose bits are in reverse order (FillOrder 2)"),
+            (config.photometric == Photometric.YCBCR, "YCbCr, which becomes red, green and blue"),
+            (not is_exact, f"samples of {names} bits that are no {array.dtype} as stored"),
+            (is_short, f"a last strip of {rest} rows, the others have more"),
+        )
+    )
+    if not packed:
+        check_lengths(array)
+    stored = "bhw" if config.planar_config == Planar.SEPARATE else "hwb"
+    chain = packed or ()
+    for_gdal = all(is_core(codec.name) for codec in chain)
+    order = stored_order(array.chunks, stored, for_gdal=for_gdal)
+    return (*order, stored_bytes(array, config.byte_order), *chain)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.configuration import Samples
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 
 
 class FieldType(IntEnum):
@@ -284,7 +284,9 @@ def sample_dtype(widths: Sequence[int], formats: Sequence[int]) -> np.dtype[Any]
     raise UnsupportedError(f"{bits} bits of {name_of(SampleFormat, form)}", field="BitsPerSample")
 
 
-def tile_samples(config: TiffTileConfig) -> Samples:
+def tile_samples(config: TiffTileConfig) -> tuple[Samples]:
     """Return what tiles of this configuration hold."""
     samples = Samples.of(sample_dtype(config.bits_per_sample, config.sample_format))
-    return samples._replace(bits=max(config.bits_per_sample)) if samples.kind in "ui" else samples
+    if samples.kind in "ui":
+        samples = samples._replace(bits=max(config.bits_per_sample))
+    return (samples,)

@@ -20,10 +20,10 @@ import numpy as np
 import tifffile
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.imagej import imagej_axes
 from jnrrdz.formats.tiff.metadata import meaning_of
 from jnrrdz.formats.tiff.pages import (

@@ -8,20 +8,17 @@ not understood to the last member is refused.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from jnrrdz.core import codecs as names
-from jnrrdz.core.codecs import TiffTileConfig
 from jnrrdz.core.configuration import Codec, CodecSpec, shown
+from jnrrdz.core.zarr2 import Tiles
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.formats.tiff.codecs import TiffTileConfig
 
 type Members = Mapping[str, Any]
 
-PREFIX = "imagecodecs_"
 PREDICTORS = {"imagecodecs_delta": 2, "imagecodecs_floatpred": 3}
 BYTE_SCHEMES = {
     "zlib": 8,
@@ -72,29 +69,6 @@ _JPEG_MEMBERS = {
     "colorspace_jpeg",
     "colorspace_data",
 }
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The chunks of an array, and how its elements are stored."""
-
-    shape: Sequence[int]
-    chunks: Sequence[int]
-    dtype: np.dtype[Any]
-    endian: str
-    axes: Sequence[Any]
-    """Names of the dimensions; empty or of None where nothing names them."""
-
-
-def foreign_codec(entries: Any) -> str | None:
-    """Return the first codec of imagecodecs that an array's codecs or filters name."""
-    for entry in entries if isinstance(entries, list) else ():
-        name = entry
-        if isinstance(entry, dict):
-            name = entry.get("name", entry.get("id"))
-        if isinstance(name, str) and name.startswith(PREFIX):
-            return name
-    return None
 
 
 def own_codecs(document: Members) -> list[Any]:
