@@ -372,8 +372,14 @@ _QUOTE = r"""['"`](?![\s,)\]}:;<>]|\Z)"""
 """A quotation mark that ends nothing."""
 
 _TOKEN = re.compile(rf"""://(?:{_USER})?(?:[^\s"<>`']|{_QUOTE})*""")
-_NO_SCHEME = re.compile(rf"(?<![:/])//{_USER}")
-"""User info where the scheme is missing, or is not next to its slashes."""
+_NO_SCHEME = re.compile(rf"(?<![:/])//{_USER}|(?<![\w.~%:/*)\]-])/(?=\S){_USER}")
+"""User info where the scheme is missing, or is not next to its slashes.
+
+A path has one slash in place of two.
+"""
+
+_PRE_AUTHENTICATED = re.compile(r"(/p/)[^/\s]{8,}(?=/n/)")
+"""The secret of an Oracle pre-authenticated request without its URL: a server's answer quotes the path."""
 
 # compiled where a text is met that may have them: re keeps what it compiled, and most commands meet none
 _LOOSE = r"((?:[?&]|%3F|%26)[\w.~+%\[\]-]{1,80}?(?:=|%3D))((?:(?!%26)[^\s&'\"<>#])+)"
@@ -405,8 +411,10 @@ def _without_members(text: str) -> str:
         text = re.sub(_LOOSE, _loosely_hidden, text, flags=re.IGNORECASE)
     if "'" in text or '"' in text:
         text = re.sub(_QUOTED, rf"\1'{HIDDEN}'", text, flags=re.IGNORECASE)
-    if "//" in text:
+    if "@" in text and "/" in text:
         text = _NO_SCHEME.sub(f"//{HIDDEN}@", text)
+    if "/p/" in text:
+        text = _PRE_AUTHENTICATED.sub(rf"\1{HIDDEN}", text)
     return _BEARER.sub(rf"\1\2{HIDDEN}", text)
 
 

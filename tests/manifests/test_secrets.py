@@ -274,3 +274,22 @@ def test_the_console_alone_prints():
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         names = {ast.unparse(func) for func in calls} & {"click.echo", "click.secho", "print"}
         assert not names or path.name == "console.py", path
+
+
+@pytest.mark.parametrize("url", ["//me:SECRET@127.0.0.1:9/a.tif", "//me:SEC\tSECRET@h.org/a.tif"])
+def test_no_door_shows_a_password_of_a_url_without_its_scheme(tmp_path, url):
+    report = tmp_path / "report.jsonl"
+    doors = [
+        ["index", "--json", url, "-o", f"{tmp_path}/a.json"],
+        ["info", "--json", url],
+        ["merge", url, "-o", f"{tmp_path}/m.json", "--concat-dim", "t"],
+        ["batch", url, "-o", f"{tmp_path}/{{stem}}.json", "--report", str(report)],
+    ]
+    for args in doors:
+        done = CliRunner().invoke(cli, args)
+        assert done.exit_code != 0
+        assert not has_secret(done.output + done.stderr + str(done.exception)), args
+    assert not has_secret(report.read_text())
+    with pytest.raises(JnrrdzError) as error:
+        jnrrdz.scan(url)
+    assert not has_secret(str(error.value))

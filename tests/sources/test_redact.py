@@ -275,6 +275,7 @@ def test_each_kind_of_share_link_has_an_example(host, mark, pattern):
         "https://{}me:SECRET@h.org/a.tif",
         "https:{}//me:SECRET@h.org/a.tif",
         "//me:SEC{}SECRET@h.org/a.tif",
+        "/me:SEC{}SECRET@h.org/a.tif",
     ],
 )
 def test_a_password_is_hidden_however_it_is_written(url, blank):
@@ -347,6 +348,7 @@ QUOTED = [
     "<CIMultiDictProxy('X-Api-Key': 'SECRET', 'Cookie': \"SECRET\")>",
     "Authorization: Basic SECRETSECRETSECRET==",
     "{'key': 'AKIA', 'secret': 'SECRET', 'token': b'SECRET'}",
+    "Bad status line: b'no such /p/SECRETSECRET/n/ns/b/bucket/o/a.tif'",
     "{'client_kwargs': {'aws_secret_access_key': 'SECRET'}, 'account_key': 'SECRET'}",
 ]
 
@@ -365,6 +367,7 @@ def test_what_libraries_quote_is_hidden(text):
         "N5 'c/0/0': what's 'this'? \"key\": 7",
         "https://h.org/a.tif: not found (reading); see https://h.org/b.tif.",
         "x:// and ://",
+        "/data/a:b@c.tif: no /p/a/n/1; either / or: me@h.org; a/b:c@d",
     ],
 )
 def test_other_text_is_as_it_was(text):
@@ -374,7 +377,7 @@ def test_other_text_is_as_it_was(text):
 REPEATED = [
     *("x-amz-", "token-", "a.a.a.", "a+a+://", "://", "https://a", "?", "?a", "&a", "?a=", "%3F", "%26a%3D"),
     *(";a=", "%3Ba", "/s/Aa", "@", "%40", ":@", "::", "::a", "::a://", "'", "'key", "'secret':\"", '"token": '),
-    *("Bearer ", "Basic a", "#", "a=", "/token/", "["),
+    *("Bearer ", "Basic a", "#", "a=", "/token/", "[", "/a:", "/p/", "/p/aaaaaaaa/n/"),
 ]
 
 
