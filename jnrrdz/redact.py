@@ -74,6 +74,8 @@ _LITERAL = _AT_IS_A_LETTER | {
 _WITH_USERS = frozenset({"ftp", "sftp", "ssh", "scp", "smb", "hdfs", "webhdfs"})
 """Schemes whose addresses have a user, who is no secret without a password."""
 
+_HTTP = frozenset({"http", "https"})
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*\Z")
 _LONGEST_SCHEME = 32
 _DEEPEST = 8
@@ -327,7 +329,16 @@ def _hidden(link: _Link) -> str:
     path += f"%3F{_kept(encoded, (), HIDDEN)}" if encoded else ""
     query = f"?{_kept(link.query[1:], (), HIDDEN)}" if link.query else ""
     fragment = link.fragment if link.name in _LITERAL or not link.fragment else f"#{HIDDEN}"
-    return f"{link.scheme}{_user(link)}{link.host}{path}{query}{fragment}"
+    return f"{link.scheme}{_user(link)}{_host(link)}{path}{query}{fragment}"
+
+
+def _host(link: _Link) -> str:
+    """Return the host with its port; what is no number is a password whose `@` is missing."""
+    name, colon, port = link.host.partition(":")
+    is_cut = colon and link.name in _HTTP and not link.host.startswith("[")
+    if is_cut and port and not port.isdecimal():
+        return f"{name}:{HIDDEN}"
+    return link.host
 
 
 def _user(link: _Link) -> str:

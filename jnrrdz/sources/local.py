@@ -5,6 +5,7 @@ finished, whoever closes the source meanwhile.  A process holds at most half of 
 allows it: the source that was opened first is closed for another, and opens its file again when it is read.
 """
 
+import errno
 import os
 import stat
 import threading
@@ -89,6 +90,10 @@ class LocalSource:
         with self._lock:
             self._open_file = None
 
+    def release(self) -> None:
+        """Do the same without a lock, for a thread that holds the one of another source."""
+        self._open_file = None
+
     def _file(self) -> "_OpenFile":
         opened = self._open_file
         if opened is not None:
@@ -157,6 +162,27 @@ def _close_oldest(newest: LocalSource) -> None:
         source = reference()
         if source is not None and source is not newest:
             source.close()
+
+
+def _descriptor(path: str) -> int:
+    """Return a descriptor of a file; if the process has too many, half of the sources are closed first."""
+    try:
+        return os.open(path, READING)
+    except OSError as error:
+        if error.errno not in {errno.EMFILE, errno.ENFILE} or not _close_half():
+            raise
+    return os.open(path, READING)
+
+
+def _close_half() -> bool:
+    """Close the half of the sources that were opened first; return whether there were any."""
+    with _order:
+        oldest = [_opened.popleft() for _ in range((len(_opened) + 1) // 2)]
+    for reference in oldest:
+        source = reference()
+        if source is not None:
+            source.release()
+    return bool(oldest)
 
 
 READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -237,7 +263,7 @@ class _OpenFile:
             raise UnsupportedError("a directory where a file is read; name a file in it")
         if not stat.S_ISREG(mode):
             raise UnsupportedError("neither a file nor a directory (a pipe, socket or device)")
-        self.descriptor = os.open(path, READING)
+        self.descriptor = _descriptor(path)
         state = os.fstat(self.descriptor)
         self.validators = Validators(size=state.st_size, modified=modified_at(state))
         self.status = status_of(state)

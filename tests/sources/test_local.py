@@ -170,6 +170,26 @@ def test_more_files_than_a_process_may_open(tmp_path):
     assert (run.returncode, run.stderr) == (0, "")
 
 
+CROWDED = """
+import resource, sys
+from jnrrdz.sources.local import LocalSource
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+others = [open("0.raw", "rb") for _ in range(45)]
+sources = [LocalSource(f"{number}.raw", f"{number}.raw") for number in range(60)]
+for number, source in enumerate(sources):
+    assert source.read([(0, 1)]) == [bytes([number])]
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of this kind")
+def test_sources_give_way_where_others_hold_the_descriptors(tmp_path):
+    for number in range(60):
+        (tmp_path / f"{number}.raw").write_bytes(bytes([number]))
+    command = [sys.executable, "-c", CROWDED]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_a_source_that_was_closed_for_another_is_read_again(path, monkeypatch):
     monkeypatch.setattr(local, "most_open", lambda: 3)
     sources = [open_source(str(path)) for _ in range(10)]

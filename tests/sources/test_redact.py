@@ -288,6 +288,13 @@ def test_a_password_is_hidden_however_it_is_written(url, blank):
     assert "SECRET" not in str(JnrrdzError("gone", url=written))
 
 
+def test_a_password_whose_url_was_cut_is_hidden():
+    # the first line of a URL with a newline in its password
+    assert hidden("http://me:SECRET") == "http://me:REDACTED"
+    assert redacted("http://me:SECRET: not a URL") == "http://me:REDACTED: not a URL"
+    assert hidden("http://[::1]:80/a") == "http://[::1]:80/a"
+
+
 @pytest.mark.parametrize(
     "text",
     [
