@@ -272,7 +272,8 @@ def table(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> list[s
 
 def codec(entry: Mapping[str, Any]) -> str:
     """Return a codec with what matters of its configuration."""
-    from jnrrdz.formats.tiff.tags import Compression, Predictor, name_of  # noqa: PLC0415  it brings numpy
+    from jnrrdz.formats.tiff.schemes import Compression  # noqa: PLC0415  see the package
+    from jnrrdz.formats.tiff.tags import Predictor, name_of  # noqa: PLC0415  it brings numpy
 
     name = str(entry["name"])
     configuration = entry.get("configuration") or {}

@@ -31,7 +31,8 @@ from jnrrdz.formats.nitf.codecs import JbpBlockConfig, JbpJpegConfig
 from jnrrdz.formats.nitf.decode import BlockDecoder, JpegDecoder, block_samples
 from jnrrdz.formats.tiff.codecs import SIDE, TAG, TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
-from jnrrdz.formats.tiff.tags import Compression, Photometric, Planar, SampleFormat
+from jnrrdz.formats.tiff.schemes import Compression
+from jnrrdz.formats.tiff.tags import Photometric, Planar, SampleFormat
 from jnrrdz.records import record
 
 TIFF_TILE = f"{OSML}tiff-tile"

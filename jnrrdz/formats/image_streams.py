@@ -14,16 +14,13 @@ Spec: https://github.com/Esri/lerc; ITU-T T.800, A.5.1; ISO/IEC 18181-1, SizeHea
 import re
 import struct
 import threading
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.errors import MalformedError
 from jnrrdz.formats.jpeg2000.boxes import parse_boxes
-from jnrrdz.formats.tiff.tags import JPEG2000S, Compression
 
 type Size = tuple[int, int, int]
 """Height, width, samples."""
@@ -114,7 +111,6 @@ def jpegxr_size(data: bytes | memoryview) -> Size | None:
 
 
 MARK = 0xFF
-ALPHA_TOO = 4  # PNG and WebP may leave out an opaque alpha channel, or add one
 LOSSLESS = 0xC3
 SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
 SEQUENTIAL = {0xC0, 0xC1}
@@ -200,84 +196,9 @@ def webp_size(data: bytes | memoryview) -> Size | None:
     return None
 
 
-READERS: dict[int, Callable[[bytes | memoryview], Size | None]] = {
-    Compression.JPEG: jpeg_size,
-    Compression.OLD_JPEG: jpeg_size,
-    Compression.ALT_JPEG: jpeg_size,
-    Compression.JPEG_LOSSY: jpeg_size,
-    Compression.PNG: png_size,
-    Compression.WEBP: webp_size,
-    Compression.WEBP_OLD: webp_size,
-    Compression.LERC: lerc_size,
-    Compression.JPEGXL: jpegxl_size,
-    Compression.JPEGXL_DNG: jpegxl_size,
-    Compression.JPEGXR: jpegxr_size,
-    Compression.JPEGXR_NDPI: jpegxr_size,
-    **dict.fromkeys(JPEG2000S, jpeg2000_size),
-}
-
-
-def check_declared(compression: int, data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
-    """Return what data declare; refuse more than a chunk of `height` x `width` x `samples`."""
-    read = READERS.get(compression)
-    if read is jpeg_size:
-        return _check_jpeg(data, height, width, samples)
-    size = None if read is None else read(data)
-    if size is not None:
-        most = max(samples, ALPHA_TOO)
-        _check_size(Compression(compression).name, size, (height, width, samples), most)
-    return size
-
-
-def _check_jpeg(data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
-    """Return what a JPEG declares; refuse one that is too large, or cut off."""
-    markers = jpeg_markers(data)
-    size = markers.size(data)
-    if size is None:
-        return None
-    if size[2] != samples and markers.frame_kind(data) == LOSSLESS:
-        # DNG has neighbours in a row as components, so that each is predicted from the
-        # next of its colour
-        size = size[0], size[1] * size[2] // samples, samples
-    _check_size("JPEG", size, (height, width, samples), samples)
-    if markers.end is None:
-        # libjpeg would only warn, and leave the rest of the pixels grey
-        text = f"JPEG data of {len(data)} bytes are cut off: no end of image (FF D9) in them"
-        raise MalformedError(text)
-    return size
-
-
-def _check_size(name: str, size: Size, chunk: Size, most: int) -> None:
-    """Refuse more rows, columns or samples than a chunk has room for."""
-    if size[0] <= chunk[0] and size[1] <= chunk[1] and size[2] <= most:
-        return
-    declared, room = (" x ".join(map(str, sides)) for sides in (size, chunk))
-    raise MalformedError(f"{name} data declare {declared} in a chunk of {room}")
-
-
 def is_lossless_jpeg(data: bytes | memoryview) -> bool:
     """Return whether a JPEG is of the lossless process, of which no decoder turns colours."""
     return jpeg_markers(data).frame_kind(data) == LOSSLESS
-
-
-MOST_TIMES: dict[int, int] = {
-    Compression.NONE: 1,
-    Compression.PACKBITS: 64,
-    Compression.DEFLATE: 1032,
-    Compression.DEFLATE_OLD: 1032,
-    Compression.LZW: 4096,
-}
-"""How many times its length a stream can become at the most, where its format has a limit."""
-
-
-def check_possible(compression: int, nbytes: int, need: int) -> None:
-    """Refuse a stream that cannot become as many bytes as the smallest chunk has, before room is made for them."""
-    times = MOST_TIMES.get(compression)
-    if times is not None and nbytes * times < need:
-        raise MalformedError(
-            f"{Compression(compression).name} data of {nbytes} bytes become {nbytes * times} at the most, "
-            f"{need} are needed"
-        )
 
 
 WORD = 4

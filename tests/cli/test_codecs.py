@@ -13,8 +13,7 @@ import zarr.registry
 
 import jnrrdz
 from jnrrdz.commands.codecs import unreadable
-from jnrrdz.formats.tiff.schemes import SCHEMES
-from jnrrdz.formats.tiff.tags import Compression
+from jnrrdz.formats.tiff.schemes import SCHEMES, Compression
 
 
 @pytest.fixture(scope="module")

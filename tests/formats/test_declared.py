@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.image_streams import check_declared, check_possible, jpeg_size, png_size, webp_size
-from jnrrdz.formats.tiff.tags import Compression
+from jnrrdz.formats.image_streams import jpeg_size, png_size, webp_size
+from jnrrdz.formats.tiff.declared import check_declared, check_possible
+from jnrrdz.formats.tiff.schemes import Compression
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 

@@ -13,8 +13,8 @@ import jnrrdz
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
-from jnrrdz.formats.tiff.schemes import SCHEMES
-from jnrrdz.formats.tiff.tags import Compression, Tag
+from jnrrdz.formats.tiff.schemes import SCHEMES, Compression
+from jnrrdz.formats.tiff.tags import Tag
 from tests.readers import by_gdal
 from tests.writers import geotiff, tiff_of, tiff_tags
 

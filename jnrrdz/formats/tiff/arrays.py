@@ -25,7 +25,7 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
-from jnrrdz.formats.tiff.schemes import check_decodable
+from jnrrdz.formats.tiff.schemes import SCHEMES, Compression, check_decodable
 from jnrrdz.formats.tiff.structure import (
     Segments,
     TiffImage,
@@ -36,14 +36,7 @@ from jnrrdz.formats.tiff.structure import (
     strip_bytes,
     subsampling_of,
 )
-from jnrrdz.formats.tiff.tags import (
-    Compression,
-    Photometric,
-    Planar,
-    Predictor,
-    Tag,
-    sample_dtype,
-)
+from jnrrdz.formats.tiff.tags import Photometric, Planar, Predictor, Tag, sample_dtype
 
 WINDOWS_NAN = re.compile(r"[+-]?1\.#(QNAN|SNAN|IND|NAN)\d*", re.IGNORECASE)
 WINDOWS_INF = re.compile(r"([+-]?)1\.#INF\d*", re.IGNORECASE)
@@ -113,7 +106,7 @@ MISSING_SIDE = 1 << 16
 MISSING_SEGMENTS = 1 << 16
 MISSING_BYTES = 1 << 26
 
-JPEGS_WITH_TABLES = {Compression.JPEG, Compression.ALT_JPEG, Compression.JPEG_LOSSY}
+JPEGS_WITH_TABLES = frozenset(number for number, scheme in SCHEMES.items() if scheme.has_tables)
 COLOURS = {Photometric.RGB: 3, Photometric.YCBCR: 3, Photometric.CIELAB: 3, Photometric.SEPARATED: 4}
 
 

@@ -31,8 +31,6 @@ from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.image_streams import (
     COLOURS,
     Size,
-    check_declared,
-    check_possible,
     is_lossless_jpeg,
     jpeg_markers,
     jpeg_words,
@@ -41,16 +39,18 @@ from jnrrdz.formats.image_streams import (
     webp_words,
 )
 from jnrrdz.formats.tiff.codecs import TIFF_TILE, TiffTileConfig
+from jnrrdz.formats.tiff.declared import check_declared, check_possible
 from jnrrdz.formats.tiff.fax import Rows, rows_held
 from jnrrdz.formats.tiff.schemes import (
+    BY_NUMBER,
     BYTE_STREAMS,
     SCHEMES,
+    Compression,
     Kind,
     check_decodable,
     of_kind,
 )
 from jnrrdz.formats.tiff.tags import (
-    Compression,
     ExtraSample,
     FieldType,
     Photometric,
@@ -151,19 +151,11 @@ def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:
 
 REVERSED = 2
 DECODERS: dict[int, Callable[..., bytes | bytearray | memoryview]] = {
-    Compression.LZW: imagecodecs.lzw_decode,
-    Compression.DEFLATE: imagecodecs.deflate_decode,
-    Compression.DEFLATE_OLD: imagecodecs.deflate_decode,
-    Compression.PIXTIFF: imagecodecs.deflate_decode,
-    Compression.PACKBITS: imagecodecs.packbits_decode,
-    Compression.LZMA: imagecodecs.lzma_decode,
-    Compression.ZSTD: imagecodecs.zstd_decode,
-    Compression.ZSTD_OLD: imagecodecs.zstd_decode,
+    number: getattr(imagecodecs, f"{scheme.decoder.lower()}_decode")
+    for number, scheme in SCHEMES.items()
+    if scheme.kind is Kind.STREAM and scheme.decoder != "NONE"
 }
 
-
-WHOLE_STREAMS = {Compression.ZSTD, Compression.ZSTD_OLD, Compression.PACKBITS}
-"""Schemes whose decoders need room for all that a stream becomes."""
 
 SURPLUS = 1 << 16
 
@@ -181,9 +173,9 @@ def unpacked(
         return DECODERS[scheme](data, out=room)
     except DECODER_ERRORS:
         longer: bytes | bytearray | memoryview | None = None
-        if scheme in DEFLATES:
+        if SCHEMES[scheme].decoder == "DEFLATE":
             longer = _inflated(data, len(room) + 1)
-        elif scheme in WHOLE_STREAMS:
+        elif SCHEMES[scheme].needs_room:
             with suppress(*DECODER_ERRORS):
                 longer = DECODERS[scheme](data, out=2 * len(room) + SURPLUS)
         if longer is None or len(longer) <= len(room):
@@ -197,19 +189,6 @@ def _inflated(data: bytes | memoryview, most: int) -> bytes | None:
         return zlib.decompressobj().decompress(data, most)
     except zlib.error:
         return None
-
-
-DEFLATES = {Compression.DEFLATE, Compression.DEFLATE_OLD, Compression.PIXTIFF}
-
-STREAMED = {
-    Compression.NONE,
-    Compression.LZW,
-    Compression.DEFLATE,
-    Compression.DEFLATE_OLD,
-    Compression.ZSTD,
-    Compression.ZSTD_OLD,
-}
-"""Schemes of streams whose decoders write to where they are told."""
 
 
 PLANES = 3
@@ -360,7 +339,7 @@ class TileDecoder:
         are_whole = len(set(config.bits_per_sample)) == 1 and dtype == self._stored == self._stored.newbyteorder("<")
         kinds = "uif" if config.predictor == 1 else PREDICTED.get(config.predictor, "")
         self._is_stream = (
-            config.compression in STREAMED
+            SCHEMES[config.compression].writes_in_place
             and are_whole
             and config.bits_per_sample[0] == 8 * dtype.itemsize
             and (config.byte_order == "little" or dtype.itemsize == 1)
@@ -555,7 +534,7 @@ class TileDecoder:
 
     def _image(self, data: bytes | memoryview) -> NDArray[Any]:
         """Return the pixels of an image format in the order (row, column, sample)."""
-        name = SCHEMES[Compression(self.config.compression)].decoder
+        name = SCHEMES[self.config.compression].decoder
         alpha = {"hasalpha": self.samples == RGBA} if name == "WEBP" else {}
         pixels = np.asarray(getattr(imagecodecs, f"{name.lower()}_decode")(data, **alpha))
         if pixels.ndim not in {2, 3}:
@@ -568,7 +547,7 @@ class TileDecoder:
 
         Rows that the data do not reach are white, as all readers have them.
         """
-        scheme, options = Compression(self.config.compression), self.config.t4_options or 0
+        scheme, options = BY_NUMBER[self.config.compression], self.config.t4_options or 0
         height, width = self.sizes[0]
         stream = bytes(data)
         if self.config.fill_order == REVERSED:
@@ -766,7 +745,7 @@ def lack(configuration: Mapping[str, Any]) -> str | None:
     scheme = configuration.get("compression", int(Compression.NONE))
     if scheme not in Compression:
         return f"no decoder is known for compression {scheme}"
-    reason = decoder_of(Compression(scheme))[1]
+    reason = decoder_of(BY_NUMBER[scheme])[1]
     return None if reason is None else f"{name_of(Compression, scheme)}: {reason}"
 
 

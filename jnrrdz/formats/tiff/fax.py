@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.tiff.tags import Compression
+from jnrrdz.formats.tiff.schemes import BY_NUMBER, Compression
 
 _WHITE = """
 00110101 000111 0111 1000 1011 1100 1110 1111 10011 10100 00111 01000 001000 000011 110100 110101
@@ -141,7 +141,7 @@ class Rows:
     def _begins(self) -> bool | None:
         """Return whether the row that begins here is coded in one dimension, None where no row does."""
         if self.scheme in ALIGNED:
-            step = ALIGNED[Compression(self.scheme)]
+            step = ALIGNED[BY_NUMBER[self.scheme]]
             self.at = -(-self.at // step) * step
         is_plain = self.scheme != Compression.CCITT_T6
         if self.scheme == Compression.CCITT_T4:
@@ -226,7 +226,7 @@ def _is_whole(data: bytes, scheme: int, t4_options: int, pixels: NDArray[np.uint
     last = next((row for row in range(height - 1, 0, -1) if pixels[row].any()), 0)
     white = height - 1 - last
     if scheme in ALIGNED:
-        step = ALIGNED[Compression(scheme)]
+        step = ALIGNED[BY_NUMBER[scheme]]
         end = _encoded(pixels[last], step) + _encoded(np.zeros(width, np.uint8), step) * white
         return data.rstrip(b"\0").endswith(end.rstrip(b"\0"))
     if END_OF_PAGE.search("".join(f"{byte:08b}" for byte in data[-32:])):

@@ -14,16 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.tags import (
-    DTYPE,
-    Compression,
-    ExtraSample,
-    FieldType,
-    Photometric,
-    Planar,
-    SampleFormat,
-    Tag,
-)
+from jnrrdz.formats.tiff.schemes import Compression
+from jnrrdz.formats.tiff.tags import DTYPE, ExtraSample, FieldType, Photometric, Planar, SampleFormat, Tag
 from jnrrdz.records import record
 
 SCHEMES = {

@@ -16,34 +16,20 @@ from jnrrdz.core.zarr2 import Tiles
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
+from jnrrdz.formats.tiff.schemes import Compression, Kind
 
 type Members = Mapping[str, Any]
 
 PREDICTORS = {"imagecodecs_delta": 2, "imagecodecs_floatpred": 3}
-BYTE_SCHEMES = {
-    "zlib": 8,
-    "imagecodecs_zlib": 8,
-    "imagecodecs_deflate": 8,
-    "imagecodecs_lzw": 5,
-    "imagecodecs_packbits": 32773,
-    "lzma": 34925,
-    "imagecodecs_lzma": 34925,
-    "zstd": 50000,
-    "imagecodecs_zstd": 50000,
-}
-"""Compressions of bytes, by the numbers of TIFF."""
-
 JPEG = "imagecodecs_jpeg"
-IMAGE_SCHEMES = {
-    JPEG: 7,
-    "imagecodecs_jpeg2k": 34712,
-    "imagecodecs_lerc": 34887,
-    "imagecodecs_png": 34933,
-    "imagecodecs_jpegxr": 34934,
-    "imagecodecs_webp": 50001,
-    "imagecodecs_jpegxl": 50002,
-}
-"""Compressions of pictures, by the numbers of TIFF."""
+NUMBERS = {name: number for number in Compression for name in number.foreign}
+"""TIFF's compressions by the names that tifffile has for them."""
+
+
+def is_image(name: str) -> bool:
+    """Whether a codec compresses pictures, and no bytes of any meaning."""
+    return NUMBERS[name].scheme.kind is not Kind.STREAM
+
 
 PLAIN = {
     "imagecodecs_zlib": CodecSpec(names.ZLIB, {"level": 1}),
@@ -110,11 +96,11 @@ def tiff_codecs(specs: Sequence[CodecSpec], tiles: Tiles) -> list[Codec] | None:
         return None
     predictor = PREDICTORS.get(specs[0].name, 1)
     scheme = specs[-1]
-    number = (BYTE_SCHEMES | IMAGE_SCHEMES).get(scheme.name)
+    number = NUMBERS.get(scheme.name)
     is_chain = len(specs) == (1 if predictor == 1 else 2)
     if not is_chain or number is None:
         return None
-    if predictor > 1 and scheme.name in IMAGE_SCHEMES:
+    if predictor > 1 and is_image(scheme.name):
         raise UnsupportedError(f"a predictor before {scheme.name!r}", field="codecs")
     samples = _samples(specs[0].configuration if predictor > 1 else None, scheme, tiles)
     lead, tile = tiles.chunks[:-2], tiles.chunks[-2:]
@@ -130,14 +116,14 @@ def tiff_codecs(specs: Sequence[CodecSpec], tiles: Tiles) -> list[Codec] | None:
         "image_width": columns,
         "image_height": length,
         "byte_order": tiles.endian,
-        "compression": number,
+        "compression": int(number),
         "photometric": GREY if samples < COLOURS else RGB,
         "samples_per_pixel": samples,
         "bits_per_sample": [tiles.dtype.itemsize * 8] * samples,
         "sample_format": [SAMPLE_FORMATS[tiles.dtype.kind]] * samples,
         "predictor": predictor,
     }
-    if scheme.name in BYTE_SCHEMES:
+    if not is_image(scheme.name):
         members["photometric"] = GREY
     members |= _of_scheme(scheme, samples)
     extra = samples - (COLOURS if members["photometric"] in {RGB, YCBCR} else 1)
@@ -166,7 +152,7 @@ def _samples(predictor: Members | None, scheme: CodecSpec, tiles: Tiles) -> int:
         is_last = axis == OF_SAMPLES
     if not is_last:
         is_unnamed = not any(tiles.axes) and len(tiles.chunks) > len("yx")
-        if is_unnamed and scheme.name in IMAGE_SCHEMES:
+        if is_unnamed and is_image(scheme.name):
             message = f"{scheme.name!r} without names of dimensions, which say where samples are"
             raise UnsupportedError(message, field="codecs")
         return 1

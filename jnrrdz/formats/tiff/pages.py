@@ -34,8 +34,9 @@ from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.georeference import geo_of
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
+from jnrrdz.formats.tiff.schemes import Compression
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segment_tags, segments, tiff_image
-from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Compression, Photometric, SampleFormat, Tag
+from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Photometric, SampleFormat, Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
 

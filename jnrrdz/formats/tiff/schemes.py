@@ -1,15 +1,16 @@
 """The compressions of TIFF, a record each, and which combinations of tags can be decoded.
 
 Index asks `check_decodable` before it lists an image, a decoder before it decodes a chunk:
-what tags alone rule out is refused in the same words by both.  The record of a scheme says
-what decodes it and which samples its streams can hold; the formats of samples that exist at
+what tags alone rule out is refused in the same words by both.  A member of `Compression` is
+all that the package knows of a scheme: its number and name, its record with what decodes it
+and which samples its streams can hold, and its names in references of others; the formats of samples that exist at
 all are in `tags.sample_dtype`.
 Spec: docs/codecs/tiff-tile/README.md
 """
 
 from collections.abc import Container, Mapping
-from enum import Enum, auto
-from typing import NoReturn
+from enum import Enum, IntEnum, auto
+from typing import NoReturn, Self
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import ZLIB, ZSTD
@@ -18,7 +19,6 @@ from jnrrdz.core.standard import check_lengths, is_core, refuse, stored_bytes, s
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.tags import (
-    Compression,
     Photometric,
     Planar,
     Predictor,
@@ -89,64 +89,103 @@ class Scheme:
     samples: frozenset[int] | None = None
     """Samples that a pixel of a chunk may have; None for any number."""
 
+    declared: str | None = None
+    """Returns the size that data declare; None where they declare none."""
 
-def _stream(decoder: str) -> Scheme:
-    return Scheme(decoder, Kind.STREAM)
+    most_times: int | None = None
+    """How many times its length a stream can become at the most; None where its format has no limit."""
+
+    writes_in_place: bool = False
+    """Whether a stream's decoder writes whole chunks to where it is told."""
+
+    needs_room: bool = False
+    """Whether a stream's decoder needs room for all that the stream becomes."""
+
+    zarr: tuple[CodecSpec, ...] | None = None
+    """Zarr's own codecs that decode the same streams; levels matter to writers alone."""
+
+    has_tables: bool = False
+    """Whether the directory may have JPEG tables for all chunks."""
+
+    logarithmic: Mapping[int, int] | None = None
+    """Of a scheme for luminance on a logarithmic scale: samples for each photometric."""
+
+    is_readable: bool = True
+    """Whether a decoder at hand reads it."""
 
 
 ONE = frozenset({1})
-JPEG2000 = Scheme("JPEG2K", Kind.IMAGE, JPEG2000_WIDTHS)
-JPEG = Scheme("JPEG8", Kind.JPEG, JPEG_WIDTHS, ONE_TO_FOUR)
-JPEGXR = Scheme("JPEGXR", Kind.IMAGE, JPEGXL_WIDTHS, frozenset({1, *range(3, 9)}))
-JPEGXL = Scheme("JPEGXL", Kind.IMAGE, JPEGXL_WIDTHS)
-WEBP = Scheme("WEBP", Kind.IMAGE, OCTETS, frozenset({3, 4}))
+SIZES = "jnrrdz.formats.image_streams:"
+STREAM = Kind.STREAM
+ZLIB_CHAIN = (CodecSpec(ZLIB, {"level": 6}),)
+ZSTD_CHAIN = (CodecSpec(ZSTD, {"level": 3, "checksum": False}),)
+LOGLUV: Mapping[int, int] = {Photometric.LOGLUV: 3}
+LOG_COLOURS: Mapping[int, int] = {Photometric.LOGL: 1, **LOGLUV}
 
-SCHEMES: Mapping[Compression, Scheme] = {
-    Compression.NONE: _stream("NONE"),
-    Compression.CCITT_RLE: Scheme("TIFF", Kind.FAX, BITS, ONE),
-    Compression.CCITT_T4: Scheme("CCITTFAX3", Kind.FAX, BITS, ONE),
-    Compression.CCITT_T6: Scheme("CCITTFAX4", Kind.FAX, BITS, ONE),
-    Compression.LZW: _stream("LZW"),
-    Compression.OLD_JPEG: Scheme("TIFF", Kind.JPEG, OCTETS, ONE_TO_FOUR),
-    Compression.JPEG: JPEG,
-    Compression.DEFLATE: _stream("DEFLATE"),
-    Compression.JPEGXR_NDPI: JPEGXR,
-    Compression.NEXT: Scheme("TIFF", Kind.RASTER, {SampleFormat.UINT: {2}}, ONE),
-    Compression.CCITT_RLEW: Scheme("TIFF", Kind.FAX, BITS, ONE),
-    Compression.PACKBITS: _stream("PACKBITS"),
-    Compression.THUNDERSCAN: Scheme("TIFF", Kind.RASTER, {SampleFormat.UINT: {4}}, ONE),
-    Compression.PIXARLOG: Scheme("TIFF", Kind.RASTER, PIXARLOG_WIDTHS),
-    Compression.DEFLATE_OLD: _stream("DEFLATE"),
-    Compression.APERIO_JP2000_YCBC: JPEG2000,
-    Compression.JPEG2000_LOSSY: JPEG2000,
-    Compression.APERIO_JP2000_RGB: JPEG2000,
-    Compression.ALT_JPEG: JPEG,
-    Compression.JPEG2000: JPEG2000,
-    Compression.SGILOG: Scheme("TIFF", Kind.RASTER, LOG_WIDTHS),
-    Compression.SGILOG24: Scheme("TIFF", Kind.RASTER, LOG_WIDTHS),
-    Compression.LERC: Scheme("LERC", Kind.RASTER, LERC_WIDTHS),
-    Compression.JPEG_LOSSY: JPEG,
-    Compression.LZMA: _stream("LZMA"),
-    Compression.ZSTD_OLD: _stream("ZSTD"),
-    Compression.WEBP_OLD: WEBP,
-    Compression.PNG: Scheme("PNG", Kind.IMAGE, SHORTS, ONE_TO_FOUR),
-    Compression.JPEGXR: JPEGXR,
-    Compression.JETRAW: Scheme("JETRAW", Kind.RASTER),
-    Compression.ZSTD: _stream("ZSTD"),
-    Compression.WEBP: WEBP,
-    Compression.JPEGXL: JPEGXL,
-    Compression.PIXTIFF: _stream("DEFLATE"),
-    Compression.JPEGXL_DNG: JPEGXL,
-}
+PLAIN = Scheme("NONE", STREAM, most_times=1, writes_in_place=True, zarr=())
+RLE = Scheme("TIFF", Kind.FAX, BITS, ONE)
+DEFLATED = Scheme("DEFLATE", STREAM, most_times=1032, writes_in_place=True, zarr=ZLIB_CHAIN)
+ZSTANDARD = Scheme("ZSTD", STREAM, writes_in_place=True, needs_room=True, zarr=ZSTD_CHAIN)
+J2K = Scheme("JPEG2K", Kind.IMAGE, JPEG2000_WIDTHS, declared=f"{SIZES}jpeg2000_size")
+BASELINE = Scheme("JPEG8", Kind.JPEG, JPEG_WIDTHS, ONE_TO_FOUR, f"{SIZES}jpeg_size", has_tables=True)
+JPEG_XR = Scheme("JPEGXR", Kind.IMAGE, JPEGXL_WIDTHS, frozenset({1, *range(3, 9)}), f"{SIZES}jpegxr_size")
+JPEG_XL = Scheme("JPEGXL", Kind.IMAGE, JPEGXL_WIDTHS, declared=f"{SIZES}jpegxl_size")
+WEB_P = Scheme("WEBP", Kind.IMAGE, OCTETS, frozenset({3, 4}), f"{SIZES}webp_size")
 
-LOGARITHMIC: Mapping[int, Mapping[int, int]] = {
-    Compression.SGILOG: {Photometric.LOGL: 1, Photometric.LOGLUV: 3},
-    Compression.SGILOG24: {Photometric.LOGLUV: 3},
-}
-"""Schemes for luminance on a logarithmic scale: samples for each photometric."""
 
-UNREADABLE = {Compression.JETRAW}
-"""Schemes with a name that no decoder at hand reads."""
+class Compression(IntEnum):
+    """Schemes by the names that their users know: number, record, and names of tifffile's references."""
+
+    scheme: Scheme
+    foreign: tuple[str, ...]
+
+    def __new__(cls, number: int, scheme: Scheme, *foreign: str) -> Self:
+        """Return the member of a number."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.scheme = scheme
+        member.foreign = foreign
+        return member
+
+    NONE = 1, PLAIN
+    CCITT_RLE = 2, RLE
+    CCITT_T4 = 3, Scheme("CCITTFAX3", Kind.FAX, BITS, ONE)
+    CCITT_T6 = 4, Scheme("CCITTFAX4", Kind.FAX, BITS, ONE)
+    LZW = 5, Scheme("LZW", STREAM, most_times=4096, writes_in_place=True), "imagecodecs_lzw"
+    OLD_JPEG = 6, Scheme("TIFF", Kind.JPEG, OCTETS, ONE_TO_FOUR, f"{SIZES}jpeg_size")
+    JPEG = 7, BASELINE, "imagecodecs_jpeg"
+    DEFLATE = 8, DEFLATED, "zlib", "imagecodecs_zlib", "imagecodecs_deflate"
+    JPEGXR_NDPI = 22610, JPEG_XR
+    NEXT = 32766, Scheme("TIFF", Kind.RASTER, {SampleFormat.UINT: {2}}, ONE)
+    CCITT_RLEW = 32771, RLE
+    PACKBITS = 32773, Scheme("PACKBITS", STREAM, most_times=64, needs_room=True), "imagecodecs_packbits"
+    THUNDERSCAN = 32809, Scheme("TIFF", Kind.RASTER, {SampleFormat.UINT: {4}}, ONE)
+    PIXARLOG = 32909, Scheme("TIFF", Kind.RASTER, PIXARLOG_WIDTHS)
+    DEFLATE_OLD = 32946, DEFLATED
+    APERIO_JP2000_YCBC = 33003, J2K
+    JPEG2000_LOSSY = 33004, J2K
+    APERIO_JP2000_RGB = 33005, J2K
+    ALT_JPEG = 33007, BASELINE
+    JPEG2000 = 34712, J2K, "imagecodecs_jpeg2k"
+    SGILOG = 34676, Scheme("TIFF", Kind.RASTER, LOG_WIDTHS, logarithmic=LOG_COLOURS)
+    SGILOG24 = 34677, Scheme("TIFF", Kind.RASTER, LOG_WIDTHS, logarithmic=LOGLUV)
+    LERC = 34887, Scheme("LERC", Kind.RASTER, LERC_WIDTHS, declared=f"{SIZES}lerc_size"), "imagecodecs_lerc"
+    JPEG_LOSSY = 34892, BASELINE
+    LZMA = 34925, Scheme("LZMA", STREAM), "lzma", "imagecodecs_lzma"
+    ZSTD_OLD = 34926, ZSTANDARD
+    WEBP_OLD = 34927, WEB_P
+    PNG = 34933, Scheme("PNG", Kind.IMAGE, SHORTS, ONE_TO_FOUR, f"{SIZES}png_size"), "imagecodecs_png"
+    JPEGXR = 34934, JPEG_XR, "imagecodecs_jpegxr"
+    JETRAW = 48124, Scheme("JETRAW", Kind.RASTER, is_readable=False)
+    ZSTD = 50000, ZSTANDARD, "zstd", "imagecodecs_zstd"
+    WEBP = 50001, WEB_P, "imagecodecs_webp"
+    JPEGXL = 50002, JPEG_XL, "imagecodecs_jpegxl"
+    PIXTIFF = 50013, DEFLATED
+    JPEGXL_DNG = 52546, JPEG_XL
+
+
+BY_NUMBER: Mapping[int, Compression] = {int(number): number for number in Compression}
+SCHEMES: Mapping[int, Scheme] = {number: number.scheme for number in Compression}
 
 HORIZONTAL_BITS = {8, 16, 32, 64}
 """Widths of samples whose differences libtiff undoes."""
@@ -156,7 +195,7 @@ COLOURS = 3
 SUBSAMPLINGS = {(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4)}
 
 
-def of_kind(*kinds: Kind) -> frozenset[Compression]:
+def of_kind(*kinds: Kind) -> frozenset[int]:
     """Return the compressions of some kinds."""
     return frozenset(number for number, scheme in SCHEMES.items() if scheme.kind in kinds)
 
@@ -170,7 +209,8 @@ def _refuse(tag: Tag, reason: str) -> NoReturn:
 
 def check_decodable(config: TiffTileConfig) -> None:
     """Refuse tags that no tile can be decoded with, by the name of the tag."""
-    if config.compression not in SCHEMES or config.compression in UNREADABLE:
+    scheme = SCHEMES.get(config.compression)
+    if scheme is None or not scheme.is_readable:
         _refuse(Tag.Compression, name_of(Compression, config.compression))
     if config.predictor not in Predictor:
         _refuse(Tag.Predictor, f"predictor {config.predictor}")
@@ -181,10 +221,9 @@ def check_decodable(config: TiffTileConfig) -> None:
     if len(set(config.bits_per_sample)) > 1:
         _refuse(Tag.BitsPerSample, f"samples of different widths {config.bits_per_sample}")
     sample_dtype(config.bits_per_sample, config.sample_format)
-    scheme = SCHEMES[Compression(config.compression)]
     _check_samples(config, scheme)
-    if config.compression in LOGARITHMIC:
-        _check_logarithmic(config)
+    if scheme.logarithmic is not None:
+        _check_logarithmic(config, scheme.logarithmic)
     if scheme.kind is Kind.STREAM:
         _check_predictor(config)
         if config.photometric == Photometric.YCBCR:
@@ -210,13 +249,13 @@ def _check_samples(config: TiffTileConfig, scheme: Scheme) -> None:
         _refuse(tag, f"{name} of {samples} samples a pixel")
 
 
-def _check_logarithmic(config: TiffTileConfig) -> None:
+def _check_logarithmic(config: TiffTileConfig, colours: Mapping[int, int]) -> None:
     """Refuse what libtiff refuses of SGILog, and colours that are no floats.
 
     libtiff gives them in three other ways, depending on BitsPerSample.
     """
     name = name_of(Compression, config.compression)
-    samples = LOGARITHMIC[config.compression].get(config.photometric)
+    samples = colours.get(config.photometric)
     if samples is None:
         text = f"{name} of {name_of(Photometric, config.photometric)}"
         _refuse(Tag.PhotometricInterpretation, text)
@@ -257,24 +296,14 @@ def _check_ycbcr(config: TiffTileConfig) -> None:
 
 # Chains of Zarr's own
 
-WRITTEN_ZLIB = (CodecSpec(ZLIB, {"level": 6}),)
-WRITTEN_ZSTD = (CodecSpec(ZSTD, {"level": 3, "checksum": False}),)
-PACKED: Mapping[int, tuple[CodecSpec, ...]] = {
-    Compression.NONE: (),
-    Compression.DEFLATE: WRITTEN_ZLIB,
-    Compression.DEFLATE_OLD: WRITTEN_ZLIB,
-    Compression.PIXTIFF: WRITTEN_ZLIB,
-    Compression.ZSTD_OLD: WRITTEN_ZSTD,
-    Compression.ZSTD: WRITTEN_ZSTD,
-}
-
 TIFF_KINDS = {1: "u", 2: "i", 3: "f", 4: "u", 6: "c"}
 """SampleFormat: unsigned, signed, float, undefined, complex float."""
 
 
 def standard_codecs(config: TiffTileConfig, array: VirtualArray) -> tuple[Codec, ...]:
     """Return codecs of Zarr's own that read the chunks of `tiff-tile`; an error says why there are none."""
-    packed = PACKED.get(config.compression)
+    scheme = SCHEMES.get(config.compression)
+    packed = None if scheme is None else scheme.zarr
     kinds = {TIFF_KINDS.get(number) for number in config.sample_format}
     widths = sorted(set(config.bits_per_sample))
     is_exact = widths == [array.dtype.itemsize * BYTE_BITS] and kinds == {array.dtype.kind}

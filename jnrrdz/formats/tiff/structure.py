@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.schemes import BYTE_STREAMS
+from jnrrdz.formats.tiff.schemes import BYTE_STREAMS, Compression
 from jnrrdz.formats.tiff.tags import (
     ITEMSIZE,
     NUMPY_CODE,
-    Compression,
     FieldType,
     Photometric,
     Planar,

@@ -148,55 +148,6 @@ class ExtraSample(IntEnum):
     UNASSALPHA = 2
 
 
-class Compression(IntEnum):
-    """Schemes by the names that their users know."""
-
-    NONE = 1
-    CCITT_RLE = 2
-    CCITT_T4 = 3
-    CCITT_T6 = 4
-    LZW = 5
-    OLD_JPEG = 6
-    JPEG = 7
-    DEFLATE = 8
-    JPEGXR_NDPI = 22610
-    NEXT = 32766
-    CCITT_RLEW = 32771
-    PACKBITS = 32773
-    THUNDERSCAN = 32809
-    PIXARLOG = 32909
-    DEFLATE_OLD = 32946
-    APERIO_JP2000_YCBC = 33003
-    JPEG2000_LOSSY = 33004
-    APERIO_JP2000_RGB = 33005
-    ALT_JPEG = 33007
-    JPEG2000 = 34712
-    SGILOG = 34676
-    SGILOG24 = 34677
-    LERC = 34887
-    JPEG_LOSSY = 34892
-    LZMA = 34925
-    ZSTD_OLD = 34926
-    WEBP_OLD = 34927
-    PNG = 34933
-    JPEGXR = 34934
-    JETRAW = 48124
-    ZSTD = 50000
-    WEBP = 50001
-    JPEGXL = 50002
-    PIXTIFF = 50013
-    JPEGXL_DNG = 52546
-
-
-JPEG2000S = {
-    Compression.JPEG2000,
-    Compression.JPEG2000_LOSSY,
-    Compression.APERIO_JP2000_YCBC,
-    Compression.APERIO_JP2000_RGB,
-}
-"""Numbers for the one scheme; the slides' number for YCbCr says only that their colours were not marked."""
-
-
 class Photometric(IntEnum):
     """What a pixel's values mean."""
 

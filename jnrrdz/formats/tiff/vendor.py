@@ -39,8 +39,9 @@ from jnrrdz.formats.tiff.pages import (
     file_group,
     refusal,
 )
+from jnrrdz.formats.tiff.schemes import Compression
 from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout, strip_bytes, tiff_image
-from jnrrdz.formats.tiff.tags import Compression, Tag, name_of, sample_dtype
+from jnrrdz.formats.tiff.tags import Tag, name_of, sample_dtype
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
 from jnrrdz.sources.base import ReadAhead
