@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -29,7 +29,8 @@ from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.core.coordinate import rule_of
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import literal
-from jnrrdz.manifests.atomic import sweep_folder
+from jnrrdz.manifests import turns
+from jnrrdz.manifests.atomic import lock_file_of, sweep_folder
 from jnrrdz.manifests.manifest import format_of
 from jnrrdz.manifests.trust import check_named
 from jnrrdz.options import (
@@ -514,8 +515,26 @@ def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, togeth
     return Catalog(os.fspath(work.stac_out), rules.collection, may_replace, form.relative, work.output_options)
 
 
-def _report(path: str) -> BinaryIO:
-    """Return the stream of a report, which replaces nothing but an earlier one; a pipe or a terminal takes it too."""
+@contextmanager
+def _report(path: str) -> Iterator[BinaryIO]:
+    """Yield the stream of a report, which replaces an earlier report and nothing else.
+
+    A pipe or a terminal takes it too.  Another batch that writes it is an error.
+    """
+    is_special = os.path.exists(path)  # noqa: PTH110  the path is literal
+    if os.path.isfile(path):  # noqa: PTH113  the same
+        is_special = False
+    target = os.path.realpath(path)
+    lock_file = None if is_special else lock_file_of(target)
+    with turns.writing(path, target, lock_file, wait=0):
+        _check_report(path)
+        # each line is appended by one call, whole, whenever the batch is killed
+        with open(path, "wb", buffering=_LONGEST_LINE, opener=_appending) as lines:
+            yield lines
+
+
+def _check_report(path: str) -> None:
+    """Refuse a path where there is something else than a report of a batch."""
     if os.path.isfile(path):  # noqa: PTH113  the path is literal
         with open(path, "rb") as file:  # noqa: PTH123  the same
             first = file.readline(_LONGEST_LINE)
@@ -527,8 +546,6 @@ def _report(path: str) -> BinaryIO:
             raise JnrrdzError("is no report of a batch, and is not replaced; name another file", url=path)
     if not os.path.isdir(os.path.dirname(path) or "."):  # noqa: PTH112, PTH120  the same
         raise JnrrdzError("the folder of this output does not exist; make it first", url=path)
-    # each line is appended by one call, whole, whoever else writes and whenever the batch is killed
-    return open(path, "wb", buffering=_LONGEST_LINE, opener=_appending)
 
 
 def _appending(path: str, flags: int) -> int:

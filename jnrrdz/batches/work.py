@@ -328,7 +328,8 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
         if there is State.SKIPPED:
             item = None if plan.items is None else _item(plan, job, None)
             return outcome._replace(state=State.SKIPPED, error=None, message=None, item=item)
-        replaces = there is State.FAILED
+        # another batch may write the same output meanwhile, and the later one is whole
+        replaces = there is State.FAILED or plan.work.resume
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
         return outcome._replace(state=State.SKIPPED, error=None, message=None)
     found = job.found

@@ -188,6 +188,7 @@ def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: 
 
     A manifest whose sources are as they were is left alone.  In a merged one, only the changed members are
     scanned, and each must have kept its form.  A source that is gone is an error without --prune.
+    Other runs that write the manifest wait meanwhile, or are refused.
     """
     from jnrrdz.commands.refresh import refresh as run  # noqa: PLC0415  see the package
 
@@ -309,7 +310,7 @@ TOLD = 5
 @click.option("--group-by-grid", is_flag=True, help="Give images of each grid a group of their own.")
 @click.option("--stac-out", metavar="FILE", help="Write a STAC collection of which the cube is an asset.")
 @click.option("--collection", default="", metavar="ID", help="Name of that collection; by default the cube's.")
-@click.option("--append", is_flag=True, help="Add the files to the cube OUT.")
+@click.option("--append", is_flag=True, help="Add the files to the cube OUT, in turn with other runs.")
 @no_check_option
 @json_option
 @form_options

@@ -11,8 +11,10 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import batched
 from typing import Any
 
@@ -32,10 +34,25 @@ from jnrrdz.core.coordinate import METADATA, parsed, rule_of
 from jnrrdz.core.cube import Built, Cube, CubeGroup, Extension, Scene, extension, scenes_of
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
-from jnrrdz.manifests.atomic import check_replaceable, locate
+from jnrrdz.manifests.atomic import check_replaceable, locate, writing
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
-from jnrrdz.manifests.manifest import Manifest, form_module, format_of, load_outline, manifest_form
-from jnrrdz.options import Access, CubeOptions, ScanOptions, StorageOptions, WriteOptions
+from jnrrdz.manifests.manifest import (
+    Manifest,
+    form_module,
+    format_of,
+    load_outline,
+    manifest_form,
+    split_version,
+    updating,
+)
+from jnrrdz.manifests.turns import Turn, repeated
+from jnrrdz.options import (
+    Access,
+    CubeOptions,
+    ScanOptions,
+    StorageOptions,
+    WriteOptions,
+)
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
 
@@ -211,34 +228,44 @@ def cube(  # noqa: PLR0913  the signature is the documentation
     first_chunks = FirstChunks(access)
     files = _Files(itertools.chain(sources, selected), _Teller(options), access, first_chunks)
     made = Cube(group_by_grid, bool(by))
-    if append:
-        whole = _appended(made, files, target, form, check=check)
-    else:
-        files.add_to(made)
-        built = made.finish()
-        write_elsewhere(built.group, target, form, first_chunks if check else None)
-        whole = files.made(built, target, form)
-    _warn_of_splits(whole.grids)
-    if stac_out is not None:
-        _write_collection(target, whole, options, form, access)
+    own = target_options
+    if own is None:
+        own = storage_options
+    with updating(target, own) if append else nullcontext() as turn:
+        if turn is not None:
+            whole = _appended(made, files, target, form, turn, check=check)
+        else:
+            files.add_to(made)
+            built = made.finish()
+            checked = first_chunks if check else None
+            write_elsewhere(built.group, target, form, checked)
+            whole = files.made(built, target, form)
+        _warn_of_splits(whole.grids)
+        if stac_out is not None:
+            repeated(partial(_write_collection, whole, options, form, own))
     return whole
 
 
 def _write_collection(
-    target: str,
     made: CubeMade,
     options: CubeOptions,
     form: WriteOptions,
-    access: Access,
+    own: StorageOptions,
 ) -> None:
-    """Write the STAC collection of which the cube at `target` is an asset."""
-    reach = form.target_options
-    if reach is None:
-        reach = access.storage_options
-    manifest = load_outline(target, storage_options=reach)
-    root, files = group_from_manifest(manifest, outline=True), len(manifest.sources)
-    collection = cube_collection(root, target, made.format, files=files, name=options.collection)
-    write_collection(collection, str(options.stac_out), form)
+    """Write the STAC collection of a cube, as the cube is once it is its turn."""
+    place = locate(str(options.stac_out), form.target_options)
+    with writing(place) as turn:
+        if not place.is_local:
+            turn.look(place.fs, place.path)
+        manifest = load_outline(made.output, storage_options=own)
+        collection = cube_collection(
+            group_from_manifest(manifest, outline=True),
+            made.output,
+            made.format,
+            files=len(manifest.sources),
+            name=options.collection,
+        )
+        write_collection(collection, str(options.stac_out), form)
 
 
 def _warn_of_splits(grids: Sequence[CubeGroup]) -> None:
@@ -254,10 +281,20 @@ def _warn_of_splits(grids: Sequence[CubeGroup]) -> None:
         )
 
 
-def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions, *, check: bool) -> CubeMade:
+def _appended(  # noqa: PLR0913  what is added, and to what
+    made: Cube,
+    files: "_Files",
+    target: str,
+    form: WriteOptions,
+    turn: Turn,
+    *,
+    check: bool,
+) -> CubeMade:
     """Add files to a cube: behind it where they are later than all that it has, else write it anew."""
     own = form.target_options if form.target_options is not None else files.access.storage_options
     manifest = load_outline(target, storage_options=own)
+    if manifest.form == "icechunk":
+        _, turn.version = split_version(str(manifest.url))
     output = _as_before(form, manifest)
     old = group_from_manifest(manifest, outline=True)
     for scene in scenes_of(old, target, last=True):
@@ -266,6 +303,7 @@ def _appended(made: Cube, files: "_Files", target: str, form: WriteOptions, *, c
     built = made.finish()
     if not files.count:
         return files.made(replace(built, times=0, chunks=0, missing=0), target, output)
+    turn.begin()
     recorded = {record.url: state_of(record) for record in manifest.sources}
     changed = [one.url for one in built.group.sources if recorded.get(one.url, state_of(one)) != state_of(one)]
     if changed:

@@ -21,7 +21,16 @@ from jnrrdz.core.prune import pruned
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
-from jnrrdz.manifests.manifest import Manifest, form_module, manifest_form, remove, write_form
+from jnrrdz.manifests.manifest import (
+    Manifest,
+    form_module,
+    manifest_form,
+    remove,
+    split_version,
+    updating,
+    write_form,
+)
+from jnrrdz.manifests.turns import Turn
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import Access, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.redact import record_repr
@@ -99,14 +108,37 @@ def refresh(  # noqa: PLR0913  the signature is the documentation
         raise UnsupportedError(
             "this is not a manifest; jnrrdz index makes one of an image, refresh renews it", url=name
         )
+    if dry_run:
+        return _refreshed(name, access, jobs, None, prune=prune)
+    with updating(name, storage_options) as turn:
+        return _refreshed(name, access, jobs, turn, prune=prune)
+
+
+def _refreshed(
+    name: str,
+    access: Access,
+    jobs: int,
+    turn: Turn | None,
+    *,
+    prune: bool,
+) -> Refreshed:
+    """Return what changed, after it was written if there is a turn to do that."""
     manifest = api.store_with_levels(name, ScanOptions(), access).manifest
-    pool = SourcePool(manifest, options=source_options, allow=access.allow, opener=open_source)
+    if turn is not None and manifest.form == "icechunk":
+        _, turn.version = split_version(str(manifest.url))
+    pool = SourcePool(
+        manifest,
+        options=access.source_options,
+        allow=access.allow,
+        opener=open_source,
+    )
     changed, gone = _changed(manifest, pool, jobs, prune=prune)
     is_removed = bool(gone) and not _is_joined(manifest) and manifest.sources[0].url in gone
-    if (changed or gone) and not dry_run:
+    if (changed or gone) and turn is not None:
+        turn.begin()
         try:
             if is_removed:
-                remove(name, storage_options)
+                remove(name, access.storage_options)
             else:
                 _write(name, manifest, changed, gone, access)
         except JnrrdzError as error:

@@ -25,13 +25,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.manifests import turns
 from jnrrdz.records import record
 from jnrrdz.sources import faults, filesystems
-
-try:
-    import fcntl
-except ImportError:  # Windows has none, and nothing is swept there
-    fcntl = None  # type: ignore[assignment]
 
 DURABLE: ContextVar[bool] = ContextVar("DURABLE", default=True)
 """Whether an output is on the disk when it is done.  A batch, which finds and replaces broken outputs when
@@ -42,6 +38,9 @@ _BUFFER = 1 << 16
 
 _HEAD = 1 << 19
 """Bytes of a file that tell what it is."""
+
+_IN_ONE_PUT = 1 << 28
+"""Bytes of a new object up to which it is written under a condition, from memory."""
 
 _DESCRIPTORS = "/proc/self/fd"
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
@@ -85,6 +84,18 @@ class Place:
             # of an empty folder some stores name itself
             return [path.removeprefix(above) for path in self.fs.find(self.path) if path.startswith(above)]
 
+    def states(self) -> dict[str, str | None]:
+        """Return the ETags of all files below a directory of a store, by name."""
+        with faults.translate_errors(self.url, "listing the output", self.fs):
+            self.fs.invalidate_cache()
+            above = f"{self.path.rstrip('/')}/"
+            entries = self.fs.find(self.path, detail=True).items()
+            return {
+                path.removeprefix(above): turns.etag_in(entry)
+                for path, entry in entries
+                if path.startswith(above)  # a folder may list itself
+            }
+
     def read(self) -> bytes:
         """Return a file's bytes."""
         with faults.translate_errors(self.url, "reading the output", self.fs):
@@ -106,6 +117,8 @@ class Place:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)  # noqa: PTH103, PTH120  a path of fsspec's
             with _written(replace(self, kind="file")) as stream, source.open("rb") as lines:
                 shutil.copyfileobj(lines, stream, _BUFFER)
+        elif (turn := turns.turn_for(self.path)) is not None:
+            turn.put(self.fs, self.path, source.read_bytes())
         else:
             with faults.translate_errors(self.url, "writing", self.fs):
                 self.fs.put_file(str(source), self.path)
@@ -115,6 +128,8 @@ class Place:
         if self.is_local:
             with _written(replace(self, kind="file")) as stream:
                 stream.write(data)
+        elif (turn := turns.turn_for(self.path)) is not None:
+            turn.put(self.fs, self.path, data)
         else:
             with faults.translate_errors(self.url, "writing", self.fs):
                 self.fs.pipe_file(self.path, data)
@@ -146,6 +161,11 @@ def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Pla
                 return Place(fs, path, target, str(state["type"]), state["size"] or 0)
             except FileNotFoundError:
                 return Place(fs, path, target, None)
+    return _locate_here(fs, path, target)
+
+
+def _locate_here(fs: Any, path: str, target: str) -> Place:
+    """Return an output's place on a disk of this machine."""
     with suppress(OSError):
         if stat.S_ISLNK(os.lstat(path).st_mode):  # the link stays, as a shell's `>` has it
             path = os.path.realpath(path)
@@ -179,7 +199,7 @@ def new_file(
     """
     place = locate(target, storage_options)
     check_replaceable(place, replaces)
-    with _written(place) as stream:
+    with _written(place, replaces) as stream:
         yield stream
 
 
@@ -198,20 +218,59 @@ def check_replaceable(place: Place, replaces: Replaces | None) -> None:
 
 
 @contextmanager
-def _written(place: Place) -> Iterator[BinaryIO]:
-    """Yield a stream whose bytes become a file, which replaces what `place` knows of."""
+def _written(place: Place, replaces: Replaces | None = None) -> Iterator[BinaryIO]:
+    """Yield a stream whose bytes become a file, which replaces what `place` knows of.
+
+    With `replaces` it also replaces what another run wrote there since.
+    """
     folder = os.path.dirname(place.path) if place.is_local else tempfile.gettempdir()  # noqa: PTH120  see `locate`
     with _os_errors(place.url), _Unplaced(folder, os.path.basename(place.path)) as work:  # noqa: PTH119  the same
         yield work.stream
         work.stream.flush()
         if not place.is_local:
-            with faults.translate_errors(place.url, "writing", place.fs):
-                place.fs.put_file(work.path, place.path)
+            is_new = place.kind is None and replaces is None
+            _send(Path(work.path), place, is_new=is_new)
             return
         if DURABLE.get():
             os.fsync(work.stream.fileno())
-        work.publish(place)
+        _publish(work, place, replaces)
         _sync_directory(folder)
+
+
+def _send(source: Path, place: Place, *, is_new: bool) -> None:
+    """Make an object's bytes those of a local file.
+
+    A new one is written if there is none yet; one that is sent in parts, unless it came
+    before its writing began.
+    """
+    is_small = source.stat().st_size <= _IN_ONE_PUT
+    is_conditional = is_new and is_small and turns.has_conditions(place.fs)
+    if not is_conditional or turns.turn_for(place.path) is not None:
+        place.put(source)
+        return
+    try:
+        turns.put_if(place.fs, place.path, source.read_bytes(), None, place.url)
+    except turns.NoConditionsError:
+        place.put(source)
+    except turns.ChangedError as error:
+        raise exists_already(place.url) from error
+
+
+def _publish(work: "_Unplaced", place: Place, replaces: Replaces | None) -> None:
+    """Give a file its name; where it replaces another, no other run is writing that."""
+    if place.kind is None or replaces is None:
+        try:
+            work.publish(place)
+        except JnrrdzError as error:
+            if replaces is None or not isinstance(error.__cause__, FileExistsError):
+                raise
+        else:
+            return
+    with writing(place):
+        latest = _locate_here(place.fs, place.path, place.url)
+        if latest.kind != place.kind:
+            check_replaceable(latest, replaces)
+        work.publish(latest)
 
 
 class _Unplaced:
@@ -262,7 +321,7 @@ class _Unplaced:
                 os.rename(str(self._named), place.path)  # noqa: PTH104  see `locate`
             return
         if not self._has_name:
-            _lock(self.stream.fileno(), wait=False)
+            turns.lock(self.stream.fileno(), wait=False)
             for path in _free_names(self._folder, self._name):
                 self._named = path
                 with suppress(FileExistsError):
@@ -290,7 +349,7 @@ class _Unplaced:
     def __exit__(self, *_: object) -> None:
         try:
             # gone if it was renamed, and somebody else's if a link was refused
-            if self._named is not None and (self.stream.closed or _is_at(self.stream.fileno(), self._named)):
+            if self._named is not None and (self.stream.closed or turns.is_at(self.stream.fileno(), self._named)):
                 with suppress(FileNotFoundError):
                     os.unlink(self._named)  # noqa: PTH108  see `locate`
         finally:
@@ -314,7 +373,7 @@ def _host() -> str:
     return blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
-_TEMPORARY = re.compile(r"\..*\.([0-9a-f]{8})-[0-9]+\.jnrrdz", re.DOTALL)
+_TEMPORARY = re.compile(r"\..*\.(?:([0-9a-f]{8})-[0-9]+|lock)\.jnrrdz", re.DOTALL)
 
 
 def _free_names(folder: str, name: str) -> Iterator[str]:
@@ -327,51 +386,35 @@ def _free_names(folder: str, name: str) -> Iterator[str]:
         yield path
 
 
-def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open file or directory until it is closed, and return whether that could be."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # somebody else's, or a file system without locks: nobody can be said to be dead
-        return False
-    return True
-
-
-def _is_at(descriptor: int, path: str) -> bool:
-    """Whether an open file or directory is the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
-    except FileNotFoundError:
-        return False
-
-
 def _is_kept(descriptor: int, path: str) -> bool:
     """Lock what was just made; False where another run has removed it before, as one that a dead run left."""
-    _lock(descriptor, wait=True)
-    return _is_at(descriptor, path)
+    turns.lock(descriptor, wait=True)
+    return turns.is_at(descriptor, path)
 
 
 @contextmanager
-def alone(place: Place) -> Iterator[None]:
-    """Keep other runs of this machine that ask for the same from a directory; elsewhere nobody is kept from it."""
-    if not place.is_local or place.kind != "directory":
-        yield
-        return
-    descriptor = os.open(place.path, os.O_RDONLY) if os.name == "posix" else None
-    try:
-        if descriptor is not None:
-            _lock(descriptor, wait=True)
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+def writing(place: Place) -> Iterator[turns.Turn]:
+    """Yield the turn to write an output, once no other run of this machine has it.
+
+    In a store it keeps nobody away: what is read after it began can be a condition.
+    """
+    lock_file = lock_file_of(place.path) if place.is_local else None
+    with turns.writing(place.url, place.path, lock_file) as turn:
+        yield turn
+
+
+def lock_file_of(path: str) -> str:
+    """Return the path of the lock file of an output on this machine."""
+    folder, name = os.path.split(path)
+    stem = os.fsencode(name)[:_LONGEST_NAME].decode("utf-8", "ignore")
+    return os.path.join(folder, f".{stem}.lock.jnrrdz")  # noqa: PTH118  see `locate`
 
 
 def sweep(path: str) -> None:
     """Remove what a run of this machine that was killed left under a name of `_free_names`; no other's."""
     match = _TEMPORARY.fullmatch(os.path.basename(path))  # noqa: PTH119  see `locate`
-    if match is None or match[1] != _host() or os.path.islink(path):  # noqa: PTH114  the same
+    is_ours = match is not None and match[1] in (None, _host())
+    if not is_ours or os.path.islink(path):  # noqa: PTH114  the same
         return
     remove_dead(path)
 
@@ -381,7 +424,7 @@ def remove_dead(path: str) -> None:
     with suppress(OSError):  # what is somebody else's stays, and harms nobody
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
-            if _lock(descriptor, wait=False) and _is_at(descriptor, path):
+            if turns.lock(descriptor, wait=False) and turns.is_at(descriptor, path):
                 if os.path.isdir(path):  # noqa: PTH112  see `locate`
                     shutil.rmtree(path)
                 else:
@@ -470,13 +513,29 @@ def place_folder(work: Path, place: Place, last: str | None, announced: bytes | 
             is_ending = name == last
             place.below(name).put(work / name)
         is_done = True
+    except turns.ChangedError:
+        begun.clear()  # it is another run's now
+        raise
     except JnrrdzError:
         is_ending = False
         raise
     finally:
         if begun and not is_ending and not is_done:  # where the end is interrupted, it may have arrived
             with suppress(JnrrdzError):  # what was wrong first is told
-                place.remove(reversed(dict.fromkeys(begun)))
+                switch = place.below(str(last))
+                if announced is None or _is_announced(switch, announced):
+                    place.remove(reversed(dict.fromkeys(begun)))
+
+
+def _is_announced(place: Place, announced: bytes) -> bool:
+    """Whether a file of a store holds what this run announced, which it then renews."""
+    turn = turns.turn_for(place.path)
+    if turn is not None:
+        turn.look(place.fs, place.path)
+    is_ours = place.read().rstrip(b" ") == announced
+    if is_ours and turn is not None:
+        place.put_bytes(announced + b"  ")
+    return is_ours
 
 
 def files_of(work: Path) -> list[str]:

@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,8 @@ from jnrrdz.core.cube import TIME, VARIABLE, Extension
 from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.manifests.atomic import exists_already, new_directory
+from jnrrdz.manifests import turns
+from jnrrdz.manifests.atomic import exists_already, locate, new_directory, writing
 from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
@@ -65,11 +66,31 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
     slabs = [slab for path, array in root.arrays() for slab in _slabs(path, array, wanted)]
     _check(slabs)
     place, branch = _branch_of(target)
-    with _repository(root, place, dict(wanted.target_options or {}), overwrite=wanted.overwrite) as repository:
-        _require(branch, repository.list_branches(), "branch", target)
-        documents = _in_order(tree_json(root, consolidated="nowhere"))
-        what = f"Index {len(root.arrays())} arrays of {len(_urls(root))} sources with jnrrdz"
-        _commit(repository, branch, _Change(documents, slabs, root.sources, what))
+    documents = _in_order(tree_json(root, consolidated="nowhere"))
+    arrays, sources = len(root.arrays()), len(_urls(root))
+    what = f"Index {arrays} arrays of {sources} sources with jnrrdz"
+    change = _Change(documents, slabs, root.sources, what)
+    store_options = dict(wanted.target_options or {})
+
+    with turn_of(place) as turn:
+
+        def put() -> None:
+            opened = _repository(root, place, store_options, overwrite=wanted.overwrite)
+            with opened as repository:
+                _require(branch, repository.list_branches(), "branch", target)
+                _commit(repository, branch, change, turn)
+
+        if turn.is_update:
+            put()
+        else:
+            turns.repeated(put)
+
+
+def turn_of(repository: str) -> AbstractContextManager[turns.Turn]:
+    """Return the turn to write a repository; in a store its commits are conditional."""
+    if is_local(repository):
+        return writing(locate(local_path(repository)))
+    return turns.writing(repository, repository.rstrip("/"))
 
 
 def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, options: WriteOptions) -> None:
@@ -91,10 +112,15 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
             times = more.before[f"{path.removesuffix(TIME)}{VARIABLE}"]
             slabs += _slabs(path, array, options, times // array.chunks[0])
     _check(slabs)
-    with _repository(group, place, dict(options.target_options or {}), overwrite=True) as repository:
+    store_options = dict(options.target_options or {})
+    with (
+        turn_of(place) as turn,
+        _repository(group, place, store_options, overwrite=True) as repository,
+    ):
         _require(branch, repository.list_branches(), "branch", target)
         what = f"Add {len(_urls(group))} sources with jnrrdz"
-        _commit(repository, branch, _Change(documents, slabs, sources, what, more.before))
+        change = _Change(documents, slabs, sources, what, more.before)
+        _commit(repository, branch, change, turn)
 
 
 def _absolute(root: VirtualGroup, target: str, options: WriteOptions) -> VirtualGroup:
@@ -206,20 +232,43 @@ def _new_remote(storage: Any, config: Any, target: str, options: dict[str, Any])
     with faults.translate_errors(target, "looking for the output", fs):
         # a bucket is there even if it is empty
         if fs.ls(place) if "/" not in place.strip("/") else fs.exists(place):
+            if len(_objects_of(fs, place)) == len(fs.find(place)):
+                raise turns.ChangedError(
+                    "another run is making a repository there, or one that was killed "
+                    "has left objects; run the command again, or remove them",
+                    url=target,
+                )
             raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
-    icechunk.Repository.create(storage, config)
-    done = False
     try:
-        yield _for_writing(storage, config)
+        icechunk.Repository.create(storage, config)
+    except icechunk.IcechunkError as error:
+        if icechunk.Repository.exists(storage):
+            raise turns.changed(target) from error
+        raise
+    done = False
+    repository = _for_writing(storage, config)
+    first = repository.lookup_branch(BRANCH)
+    try:
+        yield repository
         done = True
     finally:
-        if not done:
-            names = {path.removeprefix(f"{place.rstrip('/')}/"): path for path in fs.find(place)}
-            # by their names below the prefix: others may have put something there meanwhile
-            folders = tuple(f"{name}/" for name in _FOLDERS)
-            own = [path for name, path in names.items() if name in _FILES or name.startswith(folders)]
-            if own:
-                fs.rm(own)
+        if not done and repository.lookup_branch(BRANCH) == first:
+            objects = _objects_of(fs, place)
+            if objects:
+                fs.rm(objects)
+
+
+def _objects_of(fs: Any, place: str) -> list[str]:
+    """Return the objects below a prefix that a repository has there, by their names."""
+    fs.invalidate_cache()
+    above = f"{place.rstrip('/')}/"
+    names = {path.removeprefix(above): path for path in fs.find(place)}
+    folders = tuple(f"{name}/" for name in _FOLDERS)
+    return [
+        path
+        for name, path in names.items()
+        if name in _FILES or name.startswith(folders)  # others may have something there
+    ]
 
 
 def _storage(target: str, options: dict[str, Any]) -> Any:
@@ -320,17 +369,40 @@ class _Change:
     """The times that arrays have already, by their paths; without it all goes that the branch held."""
 
 
-def _commit(repository: Any, branch: str, change: _Change) -> None:
-    """Put documents and references to a branch, at once for whoever reads it."""
+def _commit(repository: Any, branch: str, change: _Change, turn: turns.Turn) -> None:
+    """Put documents and references to a branch, at once for all readers.
+
+    The branch has to be at the snapshot that was read, and to stay there.
+    """
+    try:
+        _commit_on(repository, branch, change, turn)
+    except icechunk.ConflictError as error:
+        raise turns.changed(turn.url) from error
+    except icechunk.IcechunkError as error:
+        # `reset_branch` gives no class to the refusal
+        if repository.lookup_branch(branch) == turn.version or not _is_conflict(error):
+            raise
+        raise turns.changed(turn.url) from error
+
+
+def _is_conflict(error: icechunk.IcechunkError) -> bool:
+    return "conflict" in str(error.message).lower()
+
+
+def _commit_on(repository: Any, branch: str, change: _Change, turn: turns.Turn) -> None:
     records = {record.url: record for record in change.sources}
     loads = _loads(change.slabs)
     base = repository.lookup_branch(branch)
+    if turn.version not in (None, base):
+        raise turns.changed(turn.url)
     work = branch if len(loads) == 1 else f"jnrrdz-{secrets.token_hex(8)}"
     if work != branch:
         repository.create_branch(work, base)
     try:
         for number, load in enumerate(loads):
             session = repository.writable_session(work)
+            if number == 0 and session.snapshot_id != base:
+                raise turns.changed(turn.url)
             if number == 0:
                 _set_documents(session.store, change)
             for slab in load:
@@ -378,7 +450,7 @@ def _set_documents(store: Any, change: _Change) -> None:
         if change.before is not None and there[key] is not None:
             times = change.before.get(key.removesuffix(f"/{ZARR_JSON}"))
             if times is not None and there[key]["shape"][0] != times:
-                raise JnrrdzError("another run changed the repository meanwhile; append again", field=key)
+                raise turns.changed(key, "append again")
     for key, document in change.documents.items():
         if there[key] != document:
             _set(store, key, dumps(document).encode("ascii"))

@@ -5,14 +5,16 @@ removed: they carry the attribute `jnrrdz.in_place`.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.zarr_json import ZARR_JSON, array_json, dumps, tree_json
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.manifests.atomic import new_file
+from jnrrdz.manifests import turns
+from jnrrdz.manifests.atomic import lock_file_of, new_file
 from jnrrdz.sources import faults, filesystems
 
 MARK = "in_place"
@@ -26,6 +28,18 @@ def write(root: Node, url: str, *, overwrite: bool = False, storage_options: Opt
     keyed = sorted(_documents(root).items(), key=lambda item: item[0].count("/"), reverse=True)
     documents = {key: dumps(document).encode("ascii") for key, document in keyed}
     place = _Place(url, storage_options)
+    with place.turn(documents):
+        _put_all(place, documents, overwrite=overwrite)
+    return list(documents)
+
+
+def _put_all(
+    place: "_Place",
+    documents: Mapping[str, bytes],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write documents, all or none."""
     older = place.read(list(documents))
     for key, data in older.items():
         if not _is_ours(data):
@@ -43,15 +57,16 @@ def write(root: Node, url: str, *, overwrite: bool = False, storage_options: Opt
     finally:
         if not finished:
             place.restore({key: documents[key] for key in reversed(done)}, older)
-    return list(documents)
 
 
 def remove(url: str, *, storage_options: Options = None) -> list[str]:
     """Remove what `write` wrote in the tree at `url`, and return the keys."""
     place = _Place(url, storage_options)
-    found = {key: data for key, data in place.read(list(place.keys())).items() if _is_ours(data)}
-    place.restore(found, {})
-    return list(found)
+    with place.turn(()):
+        documents = place.read(list(place.keys()))
+        ours = {key: data for key, data in documents.items() if _is_ours(data)}
+        place.restore(ours, {})
+    return list(ours)
 
 
 def _documents(root: Node) -> dict[str, dict[str, Any]]:
@@ -93,6 +108,17 @@ class _Place:
         self._path = path.rstrip("/")
         self._fs.invalidate_cache()
 
+    @contextmanager
+    def turn(self, keys: Iterable[str]) -> Iterator[None]:
+        """Keep others from writing some files of this tree, which are read in it."""
+        is_local = filesystems.is_local(self._fs)
+        lock_file = lock_file_of(self._path) if is_local else None
+        with turns.writing(self._url, self._path, lock_file) as turn:
+            if not is_local and turns.has_conditions(self._fs):
+                for key in keys:
+                    turn.look(self._fs, f"{self._path}/{key}")
+            yield
+
     def url(self, key: str) -> str:
         return f"{self._url}/{key}"
 
@@ -117,8 +143,13 @@ class _Place:
             with new_file(f"{self._path}/{key}", replaces=None if is_new else bool) as stream:
                 stream.write(data)
             return
+        path = f"{self._path}/{key}"
+        turn = turns.turn_for(path)
+        if turn is not None:
+            turn.put(self._fs, path, data)
+            return
         with faults.translate_errors(self.url(key), "writing", self._fs):
-            self._fs.pipe_file(f"{self._path}/{key}", data)
+            self._fs.pipe_file(path, data)
 
     def restore(self, written: Mapping[str, bytes], older: Mapping[str, bytes]) -> None:
         """Bring back what some files were, or were not; what others wrote meanwhile stays."""

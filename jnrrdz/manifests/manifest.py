@@ -9,7 +9,8 @@ import pickle
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import cached_property
 from importlib import import_module
@@ -22,13 +23,14 @@ from jnrrdz.core.refs import References
 from jnrrdz.core.zarr2 import is_osml_version_2
 from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
-from jnrrdz.manifests import atomic
+from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
 from jnrrdz.records import record
 from jnrrdz.redact import bare, hidden, record_repr
+from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
@@ -201,6 +203,44 @@ def write_form(group: VirtualGroup, target: str, options: WriteOptions) -> None:
     form_module(name).write(group, target, options)
 
 
+@contextmanager
+def updating(target: str, storage_options: Options = None) -> Iterator[turns.Turn]:
+    """Yield the turn to write a manifest again that is read in it.
+
+    A store compares what is written with the state that was there when the turn began.
+    """
+    if manifest_form(target) == "icechunk":
+        module = form_module("icechunk")
+        repository, _ = split_version(target)
+        with module.turn_of(repository) as turn:
+            turn.is_update = True
+            yield turn
+        return
+    with faults.translate_errors(target, "opening"):
+        fs, path = filesystems.opened(target, storage_options)
+    lock_file = None
+    if filesystems.is_local(fs):
+        if os.path.islink(path):  # noqa: PTH114  a path of fsspec's
+            path = os.path.realpath(path)
+        lock_file = atomic.lock_file_of(path)
+    with turns.writing(target, path, lock_file) as turn:
+        turn.is_update = True
+        if lock_file is None:
+            _look(turn, fs, path)
+        yield turn
+
+
+def _look(turn: turns.Turn, fs: Any, path: str) -> None:
+    """Record the state of a manifest in a store: of METADATA, or of its only file."""
+    if not turns.has_conditions(fs):
+        turn.unguarded = turns.without_conditions(fs)
+        return
+    switch = f"{path.rstrip('/')}/{METADATA}"
+    is_file = without_query(turn.url).endswith(".json")
+    if is_file or not turns.settle(fs, switch, turn):
+        turn.look(fs, path)
+
+
 def remove(target: str, storage_options: Options = None) -> None:
     """Remove a manifest of JSON or Parquet; an Icechunk repository has a history, which stays its owner's."""
     form = manifest_form(target)
@@ -211,6 +251,7 @@ def remove(target: str, storage_options: Options = None) -> None:
         return
     place = atomic.locate(target, storage_options)
     if place.kind == "file" and is_manifest(place.head()):
+        turns.check(place.fs, place.path)
         folder, _, name = place.path.rpartition("/")
         replace(place, path=folder or "/").remove([name])
 

@@ -8,7 +8,8 @@ import base64
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from jnrrdz.core.cube import TIME, Extension
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers, rows_of
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.manifests import atomic
+from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.atomic import Place
 from jnrrdz.manifests.documents import METADATA, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest
@@ -44,7 +45,7 @@ from jnrrdz.manifests.parquet_records import (
     read_metadata,
     texts,
 )
-from jnrrdz.manifests.source_files import FILE_NAME, names_of, put_into_files
+from jnrrdz.manifests.source_files import FILE_NAME, FOLDER, names_of, put_into_files
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans
 from jnrrdz.options import WriteOptions
 
@@ -53,6 +54,7 @@ _FOLDER = ".jnrrdz-"
 _FILE_NAME = re.compile(
     rf"(?:(?!\.{{1,2}}/)[^/\x00]+/)+(?:refs|ranges)\.[0-9]+\.parq|(?:[^/\x00]+/)?{FILE_NAME.pattern}"
 )
+_ATTEMPTS = 5
 _NOTHING = {"shape": [0], "chunks": [1]}
 
 
@@ -64,15 +66,44 @@ def write(
     spelt = placed(root, target if wanted.relative else None, wanted.keep_query)
     metadata = _metadata(spelt)
     place = atomic.locate(target, wanted.target_options)
-    older = _older(place, overwrite=wanted.overwrite)
-    with atomic.work_folder(place) as work:
+    with atomic.writing(place) as turn, atomic.work_folder(place) as work:
+        if place.is_local:  # another run may have had the turn
+            place = atomic.locate(target, wanted.target_options)
+        older = None
+        if place.is_local or not wanted.overwrite:
+            older = _older(place, overwrite=wanted.overwrite)
+        token = None if place.is_local else _token()
         for path, array in spelt.arrays():
-            _write_records(work / path, array.refs, path, _Records(record_size, wanted.single_range))
+            records = _Records(record_size, wanted.single_range, token=token)
+            _write_records(work / path, array.refs, path, records)
         put_into_files(work, metadata[ZARR_JSON])
-        if older is None:
-            _put_new(place, work, metadata, record_size)
+        if place.is_local:
+            _put(place, work, older, metadata, record_size)
+            return
+
+        def put() -> None:
+            latest = atomic.locate(target, wanted.target_options)
+            _settle(latest, turn)
+            previous = _older(latest, overwrite=wanted.overwrite)
+            _put(latest, work, previous, metadata, record_size)
+
+        if turn.is_update:
+            put()
         else:
-            _replace(place, work, older, metadata, record_size)
+            turns.repeated(put)
+
+
+def _put(
+    place: Place,
+    work: Path,
+    older: "_Older | None",
+    metadata: Mapping[str, Any],
+    record_size: int,
+) -> None:
+    if older is None:
+        _put_new(place, work, metadata, record_size)
+    else:
+        _replace(place, work, older, metadata, record_size)
 
 
 def remove(target: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -81,11 +112,55 @@ def remove(target: str, storage_options: Mapping[str, Any] | None = None) -> Non
     older = _older(place, overwrite=True)
     if older is None:
         return
+    turns.check(place.fs, place.below(METADATA).path)
     place.remove([METADATA])  # without it nobody reads the others
     place.remove(sorted(older.listed))
     if place.is_local:
         with suppress(OSError):  # others have something there
             os.rmdir(place.path)  # noqa: PTH106  a path of fsspec's
+
+
+def _token() -> str:
+    """Return what names one run's writing."""
+    return secrets.token_hex(8)
+
+
+def _settle(place: Place, turn: turns.Turn) -> None:
+    """Let METADATA be a condition of what is written to a store.
+
+    Where it was read before, as of an update, that state is the condition.
+    """
+    switch = place.below(METADATA)
+    is_conditional = not place.is_local and turns.has_conditions(place.fs)
+    if not is_conditional or (turn.is_update and turn.expects(switch.path)):
+        return
+    if place.kind is None:
+        turn.expect(switch.path, None)
+    else:
+        turns.settle(place.fs, switch.path, turn)
+
+
+def _claim(place: Place, names: Iterable[str], *, is_new: bool = False) -> None:
+    """Let the present state of files in a store be a condition of replacing them.
+
+    Files that are named by a digest of their bytes need none.
+    """
+    turn = turns.turn_for(place.below(METADATA).path)
+    if turn is None:
+        return
+    states = {} if is_new else place.states()
+    for name in names:
+        if not name.startswith(f"{FOLDER}/"):
+            turn.expect(place.below(name).path, states.get(name))
+
+
+def _is_still(place: Place, announced: bytes) -> bool:
+    """Whether METADATA is what this run announced, which is then its known state."""
+    switch = place.below(METADATA)
+    turn = turns.turn_for(switch.path)
+    if turn is not None:
+        turn.look(place.fs, switch.path)
+    return switch.read().rstrip(b" ") == announced
 
 
 # Its place, and the manifest that it replaces
@@ -158,8 +233,11 @@ def _listed(top: Any) -> set[str]:
 
 def _put_new(place: Place, work: Path, metadata: Mapping[str, Any], record_size: int) -> None:
     """Put a manifest where nothing is, METADATA at the end."""
-    begun = dumps({OWN: {"begun": atomic.files_of(work)}}).encode()
-    (work / METADATA).write_text(dumps({"metadata": metadata, "record_size": record_size}), encoding="ascii")
+    names = [name for name in atomic.files_of(work) if name != METADATA]
+    begun = dumps({OWN: {"begun": names, turns.TOKEN: _token()}}).encode()
+    _claim(place, names, is_new=True)
+    text = dumps({"metadata": metadata, "record_size": record_size})
+    (work / METADATA).write_text(text, encoding="ascii")
     atomic.place_folder(work, place, METADATA, begun)
 
 
@@ -179,35 +257,79 @@ def _replace(  # noqa: PLR0913  what is there, and what is to be
     names, and METADATA its form.  What the newer manifest does not have of the older one goes; where nothing but some
     files is `dropped`, all others stay as they are, and the newer manifest has them too.
     """
-    names = atomic.files_of(work)
+    names = [name for name in atomic.files_of(work) if name != METADATA]
     strangers = sorted((older.there & set(names)) - older.listed)
     if strangers:
         message = f"{strangers[0]} is not the older manifest's, and is not replaced; remove it or name another place"
         raise JnrrdzError(message, url=place.url)
-    folder = f"{_FOLDER}{secrets.token_hex(8)}"
+    token = _token()
+    folder = f"{_FOLDER}{token}"
     gone = sorted((older.listed if dropped is None else set(dropped)) - set(names))
     own: dict[str, Any] = {"older": sorted(older.listed) if dropped is None else gone}
     if dropped is None:
         own |= {"folder": folder, "record_size": record_size}
     else:
         own |= {"over": {"folder": folder, "record_size": record_size, "files": names}}
-    _put_beside(place, work, folder, older, dumps({"metadata": metadata, OWN: own}).encode())
+    if not place.is_local:
+        own[turns.TOKEN] = token
+    switch = place.below(METADATA)
+    begun = dumps({"metadata": metadata, OWN: own}).encode()
+    _put_beside(place, work, folder, older, names, begun)
     source = Path(place.path) / folder if place.is_local else work
-    for name in names:
-        place.below(name).put(source / name)
-    place.remove(gone)
     # where the folder cannot be removed now, the next run knows it by this
     final = {"metadata": metadata, "record_size": record_size, OWN: {"left": folder}}
-    place.below(METADATA).put_bytes(dumps(final).encode())
-    place.remove([f"{folder}/{name}" for name in names])
+    files = {name: source / name for name in names}
+    for _ in range(_ATTEMPTS):
+        with suppress(turns.ChangedError):
+            _claim(place, names)
+            latest = _put_announced(place, files, begun)
+            _remove(place, gone, latest)
+            switch.put_bytes(dumps(final).encode())
+            place.remove([f"{folder}/{name}" for name in names])
+            return
+        # a file changed: another run has replaced this manifest, or one that slept woke
+        with suppress(turns.ChangedError):
+            if _is_still(place, begun):
+                switch.put_bytes(begun + b"  ")
+                continue
+        return
 
 
-def _put_beside(place: Place, work: Path, folder: str, older: _Older, text: bytes) -> None:
+def _put_announced(place: Place, files: Mapping[str, Path], begun: bytes) -> bytes:
+    """Put files to their places, and return METADATA's bytes.
+
+    In a store these change from time to time, so that others see that this run is alive.
+    """
+    announced = time.monotonic()
+    for name, source in files.items():
+        if not place.is_local and time.monotonic() - announced > turns.LEASE / 4:
+            begun += b" "
+            place.below(METADATA).put_bytes(begun)
+            announced = time.monotonic()
+        place.below(name).put(source)
+    return begun
+
+
+def _remove(place: Place, names: Collection[str], begun: bytes) -> None:
+    """Remove files, of a store only while what was announced is this run's."""
+    if names and not place.is_local:
+        place.below(METADATA).put_bytes(begun + b" ")
+    place.remove(names)
+
+
+def _put_beside(  # noqa: PLR0913, PLR0917  what is put, and what is there
+    place: Place,
+    work: Path,
+    folder: str,
+    older: _Older,
+    names: Sequence[str],
+    text: bytes,
+) -> None:
     """Put the new files into their folder, and METADATA that points there.
 
     They go again where that is refused.  Where it is interrupted it may have been done, and they stay.
     """
-    names, switch, state = atomic.files_of(work), place.below(METADATA), "copying"
+    switch, state = place.below(METADATA), "copying"
     try:
         if place.is_local:
             atomic.sync_tree(work)
@@ -218,6 +340,9 @@ def _put_beside(place: Place, work: Path, folder: str, older: _Older, text: byte
         state = "switching" if not place.is_local else "refused"
         switch.put_bytes(text)
         state = "done"
+    except turns.ChangedError:
+        state = "copying"
+        raise
     except JnrrdzError:
         state = "refused" if state == "switching" else state
         raise
@@ -238,17 +363,23 @@ def renew(renewed: Renewed, manifest: Manifest, options: WriteOptions) -> bool:
     """
     target = str(manifest.url)
     place = atomic.locate(target, options.target_options)
-    with atomic.alone(place), atomic.work_folder(place) as work:
+    with atomic.writing(place) as turn, atomic.work_folder(place) as work:
+        _settle(place, turn)
         older = _older(place, overwrite=True)
         top = {} if older is None else parse_json(older.text, field=METADATA)
         if older is None or not set(own_member(top)) <= {"left"}:
             return False
         documents, _, layout = read_metadata(target, top, options.target_options)
         if documents != manifest.documents:
-            raise JnrrdzError("another run changed it meanwhile; refresh it again", url=target)
+            raise turns.changed(target, "refresh it again")
         arrays = dict(renewed.group.arrays())
         for path, runs in renewed.runs.items():
-            records = _Records(layout.record_size, options.single_range, only=_records_of(runs, layout.record_size))
+            records = _Records(
+                layout.record_size,
+                options.single_range,
+                only=_records_of(runs, layout.record_size),
+                token=None if place.is_local else _token(),
+            )
             _write_records(work / path, arrays[path].refs, path, records)
         metadata = _metadata(renewed.group.with_refs(lambda refs: ChunkRefs.empty(refs.chunks)))
         put_into_files(work, metadata[ZARR_JSON])
@@ -280,20 +411,24 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
     sources = (*recorded, *(record for record in spelt.sources if record.url not in known))
     metadata = _metadata(replace(more.whole(spelt), sources=sources))
     place = atomic.locate(target, options.target_options)
-    with atomic.alone(place), atomic.work_folder(place) as work:
+    with atomic.writing(place) as turn, atomic.work_folder(place) as work:
+        _settle(place, turn)
         text = place.below(METADATA).read()
         top = parse_json(text, field=METADATA)
         documents, older, layout = read_metadata(target, top, options.target_options)
         keys = documents.array_keys(documents)
         size = layout.record_size
+        token = None if place.is_local else _token()
         for path, array in spelt.arrays():
             if path in more.before:
                 if keys[path].grid != (more.before[path], *array.grid[1:]):
-                    raise JnrrdzError("another run changed it meanwhile; append again", url=older[path].url)
+                    raise turns.changed(older[path].url, "append again")
                 first, refs = _behind(older[path], array, size)
-                _write_records(work / path, refs, path, _Records(size, options.single_range, first))
+                records = _Records(size, options.single_range, first, token=token)
+                _write_records(work / path, refs, path, records)
             elif TIME in array.dimension_names:
-                _write_records(work / path, array.refs, path, _Records(size, single_range=False))
+                records = _Records(size, single_range=False, token=token)
+                _write_records(work / path, array.refs, path, records)
         put_into_files(work, metadata[ZARR_JSON])
         _put_behind(place, work, text, metadata)
 
@@ -319,26 +454,42 @@ def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, An
         message = f"{strangers[0]} is not the manifest's, and is not replaced; remove it"
         raise JnrrdzError(message, url=place.url)
     own = own_member(top)
-    begun = dumps({**top, OWN: {**own, "begun": [*own.get("begun", ()), *new]}}).encode()
+    announced = {**own, "begun": [*own.get("begun", ()), *new]}
+    if not place.is_local:
+        announced[turns.TOKEN] = _token()
+    begun = dumps({**top, OWN: announced}).encode()
     # what a killed run had begun and this one does not need stays known
     left = sorted({*own.get("begun", ())} - set(names.values()))
     needed = _table_files({"metadata": metadata})
     stale = sorted(layout.where(name) for name in before - needed)
     kept = {*stale, *map(layout.where, needed)}
-    final = {**top, "metadata": metadata, OWN: {**own, "begun": left, "stale": stale}}
+    before_that = [name for name in own.get("stale", ()) if _FILE_NAME.fullmatch(name)]
+    outdated = [name for name in before_that if name not in kept]
+    rest = {name: value for name, value in own.items() if name != turns.TOKEN}
+    final = {**top, "metadata": metadata, OWN: {**rest, "begun": left, "stale": stale}}
+    if turns.TOKEN in own:  # of a run that was killed
+        text = dumps({**top, OWN: rest}).encode()
     is_done = False
     try:
         switch.put_bytes(begun)
-        for name, where in names.items():
-            place.below(where).put(work / name)
+        _claim(place, names.values())
+        files = {where: work / name for name, where in names.items()}
+        latest = _put_announced(place, files, begun)
+        _remove(place, outdated, latest)
         switch.put_bytes(dumps(final).encode())
         is_done = True
-        place.remove(name for name in own.get("stale", ()) if _FILE_NAME.fullmatch(name) and name not in kept)
+    except turns.ChangedError:
+        is_done = True  # the files may be another run's now, and stay
+        with suppress(JnrrdzError):
+            if _is_still(place, begun):
+                rest["begun"] = announced["begun"]
+                switch.put_bytes(dumps({**top, OWN: rest}).encode())
+        raise
     finally:
         with suppress(JnrrdzError):  # what was wrong first is told
-            if not is_done and switch.read() == begun:
+            if not is_done and _is_still(place, begun):
+                _remove(place, new, begun)
                 switch.put_bytes(text)
-                place.remove(new)
 
 
 def _table_files(top: Mapping[str, Any]) -> set[str]:
@@ -370,6 +521,9 @@ def _write_records(folder: Path, refs: References, path: str, layout: "_Records"
         if len(found.scattered):
             for field, column in zip(RANGES, _ranges(part, found), strict=True):
                 table = table.append_column(field, column)
+        if layout.token is not None:
+            token = {f"{OWN}.{turns.TOKEN}": layout.token}
+            table = table.replace_schema_metadata(token)
         _write_table(table, folder / f"refs.{layout.before + number}.parq")
 
 
@@ -383,6 +537,8 @@ class _Records:
     """Records that are there already."""
     only: Sequence[int] | None = None
     """The records that are written; None for all."""
+    token: str | None = None
+    """What makes the bytes of a record differ from those of all other runs."""
 
 
 def _references(refs: ChunkRefs, part: Spans, raw: Mapping[int, bytes]) -> pa.Table:
