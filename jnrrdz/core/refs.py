@@ -250,6 +250,22 @@ class References:
         parts = [without_unused(self._part(number)[1]) for number in range(count)]
         return in_turn(parts) if parts else ChunkRefs.empty(0)
 
+    def gathered(self) -> "ChunkRefs | SparseRefs":
+        """Return all references in memory; where few chunks are present, with rows of these alone."""
+        refuse_many_chunks(self.chunks)
+        numbers = [np.empty(0, np.int64)]
+        rows = []
+        for first, part in self.parts():
+            present = part.present
+            numbers.append(first + present)
+            rows.append(without_unused(part if len(present) == part.chunks else part.take(present)))
+        stored = in_turn(rows) if rows else ChunkRefs.empty(0)
+        return refs_of_stored(self.chunks, np.concatenate(numbers), stored)
+
+    def stored(self) -> "ChunkRefs":
+        """Return all references in memory; missing chunks may have no row, so that rows are no chunks' numbers."""
+        return self.columns()
+
     def take(self, chunks: Ints) -> "ChunkRefs":
         """Return the references of some chunks, in their order, each chunk's ranges in theirs."""
         if not len(chunks):
@@ -442,6 +458,10 @@ class ChunkRefs(References):
         columns = (self.source[low:high], self.offset[low:high], self.length[low:high])
         return ChunkRefs(self.sources, self.indptr[start : stop + 1] - low, *columns, inline, version)
 
+    def gathered(self) -> "ChunkRefs":
+        """Return the references themselves."""
+        return self
+
     def columns(self) -> "ChunkRefs":
         """Return the same."""
         return self
@@ -576,6 +596,20 @@ class SparseRefs(References):
         refuse_many_chunks(self.chunks)
         return self.part(0, self.chunks)
 
+    def gathered(self) -> "SparseRefs":
+        """Return the references themselves."""
+        refuse_many_chunks(self.chunks)
+        return self
+
+    def stored(self) -> ChunkRefs:
+        """Return the references of the chunks that are present."""
+        return self.refs
+
+    def has_any(self, start: int, stop: int) -> bool:
+        """Whether any of the chunks from `start` to before `stop` is present."""
+        low, high = np.searchsorted(self.rows, (start, stop)).tolist()
+        return bool(low < high)
+
     def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
         """Yield parts, each with the number of its first chunk; none where no range is in some sources."""
         return iter(()) if urls.isdisjoint(self.sources) else super().parts_with(urls)
@@ -637,6 +671,25 @@ class SparseRefs(References):
         return self.chunks == other.chunks and np.array_equal(self.rows, other.rows) and self.refs == other.refs
 
     __hash__ = None  # equal by value, and the values are arrays
+
+
+SPARSE_FROM = 1 << 16
+"""Chunks of a grid from which on it may be sparse; below, row pointers are small."""
+
+SPARSE_FACTOR = 4
+"""Chunks of the grid for each stored one, from which on the grid is sparse."""
+
+
+def refs_of_stored(chunks: int, numbers: Ints, rows: ChunkRefs) -> ChunkRefs | SparseRefs:
+    """Return references of `chunks` chunks, some of which are stored.
+
+    `rows` has a row for each stored chunk, `numbers` the chunks, ascending.
+    """
+    if len(numbers) == chunks:
+        return rows
+    sparse = SparseRefs(rows, numbers, chunks)
+    is_sparse = chunks >= SPARSE_FROM and chunks > SPARSE_FACTOR * len(numbers)
+    return sparse if is_sparse else sparse.part(0, chunks)
 
 
 def refuse_many_chunks(chunks: int) -> None:

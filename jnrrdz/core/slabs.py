@@ -132,10 +132,24 @@ def _cut(shape: tuple[int, ...], itemsize: int, target: int, piece: int) -> Slab
 
 def _joinable(size: int, nbytes: int, step: int) -> int:
     """Return a step after which another file can follow, else the given one, which leaves a short slab."""
-    even = next(each for each in range(step, 0, -1) if size % each == 0)
+    even = _largest_divisor(size, step)
     if even * nbytes >= LEAST:
         return even
     return size if size * nbytes <= WHOLE else step
+
+
+def _largest_divisor(size: int, most: int) -> int:
+    """Return the largest divisor that is no larger than `most`, in steps of the square root of the size."""
+    largest = 1
+    for divisor in range(1, math.isqrt(size) + 1):
+        if divisor > most:
+            break
+        if size % divisor:
+            continue
+        if size // divisor <= most:
+            return size // divisor
+        largest = divisor
+    return largest
 
 
 def step_along(size: int, wish: int, *, piece: int = 0, unit: int = 0) -> int:

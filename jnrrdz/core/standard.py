@@ -173,7 +173,7 @@ def is_own_inverse(order: Sequence[int]) -> bool:
 def check_lengths(array: VirtualArray) -> None:
     """Refuse chunks that are stored in other than the bytes that their pixels have."""
     size = math.prod(array.chunks) * array.dtype.itemsize
-    lengths = stored_lengths(array.refs.columns())
+    lengths = stored_lengths(array.refs.stored())
     if len(lengths) and (lengths.min() != size or lengths.max() != size):
         other = int(lengths[lengths != size][0])
         raise UnrepresentableError(f"chunks of {other} bytes where {size} are whole ones")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.large_refs import LARGE
-from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles, MappedRefs, References
+from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles, MappedRefs, References, SparseRefs
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import read_indices
@@ -140,7 +140,10 @@ class _Reader:
         if self._as_spelt:
             return refs
         if refs.chunks <= LARGE or refs.is_in_memory or self._trees:
-            return self._placed(refs.columns())
+            whole = refs.gathered()
+            if isinstance(whole, SparseRefs):
+                return SparseRefs(self._placed(whole.refs), whole.rows, whole.chunks)
+            return self._placed(whole)
         return MappedRefs(refs, self._placed, tuple(map(self._place, refs.sources)))
 
     def _placed(self, refs: ChunkRefs) -> ChunkRefs:

@@ -31,7 +31,7 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
-from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, TreeFiles
+from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, SparseRefs, TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import turns
@@ -348,13 +348,15 @@ def _slabs(path: str, array: VirtualArray, options: WriteOptions, since: int = 0
         return [_Slab(path, (), 0, array.refs, 0, options.single_range)]
     length, each = array.grid[0], math.prod(array.grid[1:])
     step = max(SPLIT // each, 1)
-    return [
-        _Slab(
-            *(path, (min(step, length - first), *array.grid[1:]), first),
-            *(array.refs, first * each, options.single_range),
-        )
-        for first in range(since, length, step)
-    ]
+    refs, slabs = array.refs, []
+    for first in range(since, length, step):
+        count = min(step, length - first)
+        start = first * each
+        if isinstance(refs, SparseRefs) and not refs.has_any(start, start + count * each):
+            continue  # a commit of nothing is an error
+        grid = (count, *array.grid[1:])
+        slabs.append(_Slab(path, grid, first, refs, start, options.single_range))
+    return slabs
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.refs import WHOLE, ChunkRefs, Grid, Ints
+from jnrrdz.core.refs import WHOLE, ChunkRefs, Grid, Ints, SparseRefs
 from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json, tree_json
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.documents import is_manifest
@@ -74,20 +74,25 @@ def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) ->
     arrays = []
     several = False
     for path, array in root.arrays():  # those without a chunk, as a grid mapping, are in the metadata alone
-        refs = array.refs.columns()
-        if len(refs.source) or refs.inline:
+        refs = array.refs if isinstance(array.refs, SparseRefs) else array.refs.columns()
+        stored = refs.stored()
+        if len(stored.source) or stored.inline:
             arrays.append((path, array.grid, refs))
-            if not refs.is_plain and len(refs.source) > np.count_nonzero(refs.counts):
+            if not stored.is_plain and len(stored.source) > np.count_nonzero(stored.counts):
                 several = True
     for key, document in _documents(root, each=several and not single_range):
         stream.write(f"{separator}{quoted(key)}:{document}".encode())
         separator = ",\n"
     versions: dict[str, Ints] = {}
     for path, grid, refs in arrays:
-        found = spans(refs, path, single_range=single_range)
-        stream.writelines(_lines(path, grid, refs, found))
-        if found.version is not None:
-            versions[path] = found.version[found.source != MISSING]
+        columns = []
+        for first, part in refs.parts() if isinstance(refs, SparseRefs) else [(0, refs)]:
+            found = spans(part, path, single_range=single_range, before=first)
+            stream.writelines(_lines(path, grid, part, found, first))
+            if found.version is not None:
+                columns.append(found.version[found.source != MISSING])
+        if columns:
+            versions[path] = np.concatenate(columns)
     separator = '\n},"object_versions":{\n'
     for path, column in versions.items():
         parts = (column[first : first + BLOCK].astype("<i8") for first in range(0, len(column), BLOCK))
@@ -128,8 +133,11 @@ _NO_MEMBERS = quoted("," + dumps(consolidating({}, {}))[1:])[1:-1]
 """How the text of a group ends that says that its members are elsewhere."""
 
 
-def _lines(path: str, grid: Grid, refs: ChunkRefs, found: Spans) -> Iterator[bytes]:
-    """Yield the lines of an array's chunks in blocks, each line with the comma that ends the one before it."""
+def _lines(path: str, grid: Grid, refs: ChunkRefs, found: Spans, before: int) -> Iterator[bytes]:
+    """Yield the lines of some chunks in blocks, each line with the comma that ends the one before it.
+
+    `before` is the number of the first chunk.
+    """
     axes = len(grid)
     opening = f",\n{quoted(f'{path}/c')[:-1]}".encode()
     inline = refs.inline_numbers
@@ -141,7 +149,7 @@ def _lines(path: str, grid: Grid, refs: ChunkRefs, found: Spans) -> Iterator[byt
         rows = np.flatnonzero(present)
         if not len(rows):
             continue
-        index = np.unravel_index(rows + first, grid) if axes else ()
+        index = np.unravel_index(rows + first + before, grid) if axes else ()
         source, start, length = part.source[rows], part.start[rows], part.length[rows]
         if len(held) or len(part.scattered) or (source != source[0]).any() or (length == WHOLE).any():
             keys = decimals(index, [b"/", *[b"/"] * (axes - 1), b"\n"]).split(b"\n") if axes else [b""]

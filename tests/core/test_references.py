@@ -12,7 +12,7 @@ from jnrrdz.core import large_refs
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.large_refs import ConcatRefs, Spool, SpooledRefs
-from jnrrdz.core.refs import ChunkRefs, MappedRefs, SparseRefs
+from jnrrdz.core.refs import SPARSE_FROM, ChunkRefs, MappedRefs, SparseRefs, refs_of_stored
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests import parquet
 from jnrrdz.manifests.manifest import load
@@ -174,3 +174,48 @@ def test_a_sparse_grid_that_no_memory_holds():
     assert [first + part.present.tolist()[0] for first, part in refs.parts()] == rows.tolist()
     with pytest.raises(UnsupportedError, match="chunks are taken at once"):
         refs.columns()
+
+
+def rows_of_chunks(count):
+    return ChunkRefs.single("a", np.arange(count), np.ones(count, np.int64))
+
+
+@pytest.mark.parametrize(("count", "is_sparse"), [(SPARSE_FROM // 4 - 1, True), (SPARSE_FROM // 4, False)])
+def test_a_grid_is_sparse_where_few_chunks_are_stored(count, is_sparse):
+    numbers = 3 * np.arange(count, dtype=np.int64)
+    refs = refs_of_stored(SPARSE_FROM, numbers, rows_of_chunks(count))
+    assert isinstance(refs, SparseRefs) == is_sparse
+    assert refs.present.tolist() == numbers.tolist()
+    assert refs.lookup(3) == [("a", 1, 1)]
+    assert refs.lookup(4) == []
+
+
+def test_a_small_grid_has_a_row_for_each_chunk():
+    rows = ChunkRefs(("a",), np.array([0, 2, 2]), np.zeros(2, np.int32), np.arange(2), np.arange(2), {1: b"x"})
+    refs = refs_of_stored(9, np.array([4, 7]), rows)
+    assert isinstance(refs, ChunkRefs)
+    assert refs.counts.tolist() == [0, 0, 0, 0, 2, 0, 0, 0, 0]
+    assert dict(refs.inline) == {7: b"x"}
+
+
+@pytest.mark.parametrize("chunks", [40, 1 << 20])
+def test_references_that_are_gathered_are_the_same(chunks):
+    numbers = np.array([3, 17, chunks - 1])
+    refs = MappedRefs(SparseRefs(rows_of_chunks(3), numbers, chunks), lambda part: part, ("a",))
+    found = refs.gathered()
+    assert isinstance(found, SparseRefs) == (chunks > 40)
+    assert found.present.tolist() == numbers.tolist()
+    assert [found.lookup(number) for number in (3, 17, 18, chunks - 1)] == [
+        [("a", 0, 1)],
+        [("a", 1, 1)],
+        [],
+        [("a", 2, 1)],
+    ]
+    assert found.stored().length.sum() == 3
+    assert refs.columns() == found.columns()
+
+
+def test_whether_a_part_has_any():
+    refs = SparseRefs(rows_of_chunks(2), np.array([3, 17]), 40)
+    parts = [(0, 3), (0, 4), (4, 17), (4, 18), (18, 40)]
+    assert [refs.has_any(*part) for part in parts] == [False, True, False, True, False]

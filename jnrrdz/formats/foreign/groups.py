@@ -18,8 +18,9 @@ import numpy as np
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import Codec, CodecSpec
+from jnrrdz.core.limits import Budget, Kind
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.slabs import cut
+from jnrrdz.core.slabs import LIMIT, cut
 from jnrrdz.core.zarr_json import array_from_json, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.sources.base import ReadRange
@@ -33,9 +34,6 @@ MAPPING = {"grid_mapping_name", "crs_wkt", "spatial_ref"}
 TEXT = {"null_terminated_bytes", "fixed_length_utf32", "string", "variable_length_utf8"}
 READ = {codec.BYTES, codec.TRANSPOSE, *codec.COMPRESSORS, *codec.FILTERS, "crc32c"}
 """Codecs that decode to the same numbers here as where they were written."""
-
-MOST_MISSING = 1 << 24
-"""Chunks of all arrays that may be missing: each takes room, and a header of a hundred bytes can claim any number."""
 
 COORDINATE = 1 << 16
 """Bytes of a coordinate that a manifest holds itself."""
@@ -59,7 +57,9 @@ class Conversion:
 
     left_out: list[str] = field(default_factory=list)
     kept: int = 0
-    _missing: int = 0
+    budget: Budget | None = None
+    """What the source may take; None where nothing is cut into slabs."""
+
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def leave_out(self, path: str, reason: object) -> None:
@@ -113,7 +113,7 @@ class Conversion:
             attributes=self.attributes(attributes, path) | fill,
         )
         is_coordinate = array.dimension_names == (path.rpartition("/")[2],)
-        return self._held(array) if is_coordinate else in_pieces(array)
+        return self._held(array) if is_coordinate else in_pieces(array, self.budget)
 
     def _held(self, array: VirtualArray) -> VirtualArray:
         """Return a short coordinate with its bytes."""
@@ -142,9 +142,6 @@ class Conversion:
         # columns as its own writers take them
         paths, offsets, lengths, held = manifest._paths, manifest._offsets, manifest._lengths, manifest._inlined  # noqa: SLF001
         present = (paths != "").ravel()
-        self._missing += chunks - int(present.sum())
-        if self._missing > MOST_MISSING:
-            raise UnsupportedError(f"{chunks} chunks, more than {MOST_MISSING} of them missing", field=path)
         if not present.any():
             return ChunkRefs.empty(chunks)
         if paths.size != chunks:
@@ -229,7 +226,7 @@ def plain_spelling(spec: CodecSpec, itemsize: int) -> Codec:
     return spec
 
 
-def in_pieces(array: VirtualArray) -> VirtualArray:
+def in_pieces(array: VirtualArray, budget: Budget | None) -> VirtualArray:
     """Return an array that is stored in one plain piece with chunks of about `PIECE` bytes."""
     size = math.prod(array.shape) * array.dtype.itemsize
     is_plain = [spec.name for spec in array.codecs] == [codec.BYTES]
@@ -239,7 +236,11 @@ def in_pieces(array: VirtualArray) -> VirtualArray:
     if stored.length.tolist() != [size]:
         return array
     itemsize = array.dtype.itemsize
+    if budget is not None:  # slabs are larger than `PIECE` where there would be many: these are counted below
+        budget.charge(Kind.CHUNKS, size // LIMIT)
     slabs = cut(array.shape, itemsize, PIECE)
+    if budget is not None:
+        budget.charge(Kind.CHUNKS, slabs.count)
     starts, lengths = slabs.places()
     offsets = stored.offset[0] + starts * itemsize
     refs = ChunkRefs.single(stored.sources[0], offsets, lengths * itemsize)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.limits import DEEPEST, Budget, Kind
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.formats.foreign.groups import MAPPING, MOST_MISSING, Conversion, converted
+from jnrrdz.formats.foreign.groups import MAPPING, Conversion, converted
 from jnrrdz.formats.foreign.parsers import SOURCE, Reader, Store, parsing
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
@@ -24,9 +25,6 @@ from jnrrdz.sources.base import ReadAhead
 
 if TYPE_CHECKING:
     from virtualizarr.manifests import ManifestGroup
-
-DEEPEST = 64
-MOST_NODES = 1 << 17
 
 FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32001: "blosc", 32015: "zstd"}
 """Filters of which a Zarr codec decodes the very bytes, by HDF5's registered numbers."""
@@ -50,10 +48,10 @@ class Folder:
 class Survey:
     """What h5py sees in a file."""
 
+    budget: Budget
     folders: list[Folder] = field(default_factory=list)
     inline: dict[str, bytes] = field(default_factory=dict)
     _seen: set[Any] = field(default_factory=set)
-    _nodes: int = 0
 
     def take(self, group: Any, path: str = "") -> None:
         """Look at a group and at all below it."""
@@ -65,16 +63,14 @@ class Survey:
         if path.count("/") >= DEEPEST:
             raise UnsupportedError(f"groups more than {DEEPEST} deep", field=path)
         for name in group:
-            self._nodes += 1
-            if self._nodes > MOST_NODES:
-                raise UnsupportedError(f"more than {MOST_NODES} groups and data sets")
+            self.budget.charge(Kind.NODES, 1, field=path or "/")
             inner = f"{path}/{name}".lstrip("/")
             link = group.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
                 raise UnsupportedError(f"a link into another file, {link.filename!r:.100}", field=inner)
             node = group.get(name)
             if isinstance(node, h5py.Dataset):
-                reason = _of_type(node) or _of_storage(node, self.inline, inner)
+                reason = _of_type(node) or _of_storage(node, self, inner)
                 if reason is not None:
                     folder.dropped[name] = reason
                 else:
@@ -112,7 +108,7 @@ def _of_type(dataset: Any) -> str | None:
     return None
 
 
-def _of_storage(dataset: Any, inline: dict[str, bytes], path: str) -> str | None:
+def _of_storage(dataset: Any, survey: Survey, path: str) -> str | None:
     """Return what is wrong with where a data set's bytes are; those in its header are put down."""
     import h5py  # noqa: PLC0415  may not be installed
 
@@ -122,23 +118,27 @@ def _of_storage(dataset: Any, inline: dict[str, bytes], path: str) -> str | None
     if plist.get_external_count():
         return "bytes in another file"
     if plist.get_layout() == h5py.h5d.COMPACT and dataset.size:
-        inline[path] = np.asarray(dataset[()]).tobytes()
+        survey.inline[path] = np.asarray(dataset[()]).tobytes()
         return None
     if any(len(axis) > 1 for axis in dataset.dims):
         return "several dimension scales of one axis"
-    return _of_room(dataset) or _of_filters(dataset, plist)
+    return _of_filters(dataset, plist) or _of_room(dataset, survey.budget)
 
 
-def _of_room(dataset: Any) -> str | None:
+def _of_room(dataset: Any, budget: Budget) -> str | None:
     """Return why the parser would need more room than the file's bytes: it makes some for each chunk, or element."""
     steps = dataset.chunks or tuple(max(size, 1) for size in dataset.shape)
-    chunks = math.prod(-(-size // step) for size, step in zip(dataset.shape, steps, strict=True))
-    if not dataset.id.get_storage_size():
-        if dataset.chunks is None and dataset.id.get_offset() is not None:
-            return "no bytes, behind a user block"  # HDF5 gives a place all the same
-        return f"{dataset.shape} values without a byte stored" if dataset.size > MOST_MISSING else None
-    if dataset.chunks is not None and chunks > dataset.id.get_num_chunks() + MOST_MISSING:
-        return f"{chunks} chunks, nearly all of them missing"
+    count = math.prod(-(-size // step) for size, step in zip(dataset.shape, steps, strict=True))
+    if dataset.id.get_storage_size():
+        count -= dataset.id.get_num_chunks() if dataset.chunks is not None else 1
+    elif dataset.chunks is None and dataset.id.get_offset() is not None:
+        return "no bytes, behind a user block"  # HDF5 gives a place all the same
+    else:
+        count = dataset.size
+    try:
+        budget.charge(Kind.MISSING_CHUNKS, count)
+    except UnsupportedError as error:
+        return error.message
     return None
 
 
@@ -162,10 +162,11 @@ def _dimensions(dataset: Any) -> list[str]:
 def scan_hdf5(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
     """Return the virtual group of an HDF5 or netCDF-4 file: its groups, and in each the data sets that can be said."""
     del options, neighbours
-    survey = Survey()
+    budget = Budget(read.size, url)
+    survey = Survey(budget)
     with parsing(read, "HDF5", "hdf") as reader:
         found = _parsed(reader, survey)
-    conversion = Conversion({SOURCE: url}, survey.inline, read)
+    conversion = Conversion({SOURCE: url}, survey.inline, read, budget=budget)
     for folder in survey.folders:
         for name, reason in folder.dropped.items():
             if reason is not None:

@@ -10,19 +10,23 @@ https://developmentseed.org/obspec/latest/ and https://obspec-utils.readthedocs.
 """
 
 import io
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.limits import Budget, Kind
 from jnrrdz.core.xml_tree import MAX_BYTES, parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.foreign.fits_cards import CARD, check_headers
 from jnrrdz.formats.foreign.groups import Conversion, converted
+from jnrrdz.formats.foreign.netcdf3_header import check_header
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import FIRST, MOST, ReadAhead
@@ -192,11 +196,13 @@ def _said(error: Exception) -> str:
 def scan_netcdf3(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup:
     """Return the variables of a netCDF classic file (CDF-1, 2 and 5)."""
     del options, neighbours
+    budget = Budget(read.size, url)
     with parsing(read, "netCDF-3", "netcdf3") as reader:
         from virtualizarr.parsers import NetCDF3Parser  # noqa: PLC0415  may not be installed
 
+        check_header(reader.span, reader.size, budget)
         found = _group_of(NetCDF3Parser(), Store(reader))
-    return converted(found, Conversion({SOURCE: url}, {}, read))
+    return converted(found, Conversion({SOURCE: url}, {}, read, budget=budget))
 
 
 def _group_of(parser: Any, store: Store, name: str = SOURCE) -> "ManifestGroup":
@@ -261,7 +267,7 @@ def scan_fits(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
                     tables.append(name)
         reader.seek(0)
         found = _group_of(FITSParser(skip_variables=tables), store)
-    conversion = _Fits({SOURCE: url})
+    conversion = _Fits({SOURCE: url}, budget=Budget(read.size, url))
     for offset, reason in headers.blanked.items():
         conversion.leave_out(f"card at byte {offset}", reason)
     for name in tables:
@@ -283,13 +289,45 @@ def scan_dmrpp(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
             f"a DMR++ document whose name does not end in {DMRPP}: which file it describes is unknown"
         )
     data = name.removesuffix(DMRPP) + url[len(name) :]
+    budget = Budget(read.size, url)
     with parsing(read, "DMR++", "virtualizarr") as reader:
         if reader.size > MAX_BYTES:
             raise UnsupportedError(f"a document of {reader.size} bytes, more than {MAX_BYTES}")
         parse_xml(reader.span(0, reader.size).decode(), "DMR++")  # bounds, and no entities
-        from virtualizarr.parsers import DMRPPParser  # noqa: PLC0415  may not be installed
-
-        found = _group_of(DMRPPParser(), Store(reader), SOURCE + DMRPP)
+        found = _described(reader, budget)
     if neighbours.open(data) is None:
         raise MalformedError(f"the file that it describes is not there: {data.rpartition('/')[2]}")
-    return converted(found, Conversion({SOURCE: data}))
+    return converted(found, Conversion({SOURCE: data}, budget=budget))
+
+
+def _described(reader: Reader, budget: Budget) -> "ManifestGroup":
+    """Return what a document describes; a grid is charged before the parser makes columns for it."""
+    from virtualizarr.manifests import ChunkManifest  # noqa: PLC0415  may not be installed
+    from virtualizarr.parsers.dmrpp import DMRParser  # noqa: PLC0415  the same
+
+    class Bounded(DMRParser):
+        """VirtualiZarr's parser, which has no other place between a variable's chunks and its columns."""
+
+        def _parse_chunks(self, chunks_tag: Any, chunks_shape: tuple[int, ...]) -> ChunkManifest:
+            budget.charge(Kind.MISSING_CHUNKS, _grid_size(chunks_tag, chunks_shape), field=POSITION)
+            return super()._parse_chunks(chunks_tag, chunks_shape)
+
+    root = ET.fromstring(reader.span(0, reader.size))  # noqa: S314  `parse_xml` has refused entities
+    found: ManifestGroup = Bounded(root, SOURCE).parse_dataset(Store(reader))._group  # type: ignore[arg-type]  # noqa: SLF001
+    return found
+
+
+POSITION = "chunkPositionInArray"
+
+
+def _grid_size(chunks_tag: Any, chunk_shape: tuple[int, ...]) -> int:
+    """Return how many chunks the parser makes room for: up to the last place along each axis."""
+    last = [0] * len(chunk_shape)
+    for tag in chunks_tag:
+        text = tag.attrib.get(POSITION)
+        if text is None:
+            continue
+        places = text[1:-1].split(",")
+        for axis, size in enumerate(chunk_shape):
+            last[axis] = max(last[axis], int(places[axis]) // size)
+    return math.prod(place + 1 for place in last)

@@ -22,7 +22,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.configuration import CodecSpec
-from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, NamedFiles, row_pointers
+from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, NamedFiles, References, refs_of_stored
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, json_object, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -268,7 +268,7 @@ def _array(tree: Tree, path: str, facts: ArrayFacts, chunks: Chunks | None, opti
     if is_listed:
         refs = ChunkRefs.empty(total) if chunks is None else _refs(tree.url, path, facts, grid, chunks)
         if not options.object_versions:
-            refs = ChunkRefs(refs.sources, refs.indptr, refs.source, refs.offset, refs.length)
+            refs = refs.without_versions()
     else:
         every = np.arange(total)
         index = np.column_stack(np.unravel_index(every, grid)) if grid else np.empty((total, 0), np.int64)
@@ -281,15 +281,13 @@ def _array(tree: Tree, path: str, facts: ArrayFacts, chunks: Chunks | None, opti
     )
 
 
-def _refs(url: str, path: str, facts: ArrayFacts, grid: tuple[int, ...], chunks: Chunks) -> ChunkRefs:
+def _refs(url: str, path: str, facts: ArrayFacts, grid: tuple[int, ...], chunks: Chunks) -> References:
     """Return each chunk that is there as the whole of its object."""
     index, sizes, versions = chunks
     inside = (index < np.array(grid, np.int64)).all(axis=1)
     number = np.ravel_multi_index(tuple(index[inside].T), grid) if grid else np.zeros(len(index), np.int64)
     order = np.argsort(number)
     rows = np.flatnonzero(inside)[order]
-    present = np.zeros(math.prod(grid), np.int64)
-    present[number] = 1
     lead = "" if facts.encoding == "v2" else f"c{facts.separator}"
     folder = f"{url}{path}/" if path else url
     if grid:
@@ -298,8 +296,15 @@ def _refs(url: str, path: str, facts: ArrayFacts, grid: tuple[int, ...], chunks:
     else:
         files = NamedFiles(url, (folder + ("0" if facts.encoding == "v2" else "c"),) * len(rows))
     known = versions[rows] if versions[rows].any() else None
-    numbers = np.arange(len(rows), dtype=np.int32)
-    return ChunkRefs(files, row_pointers(present), numbers, np.zeros(len(rows), np.int64), sizes[rows], version=known)
+    stored = ChunkRefs(
+        files,
+        np.arange(len(rows) + 1, dtype=np.int64),
+        np.arange(len(rows), dtype=np.int32),
+        np.zeros(len(rows), np.int64),
+        sizes[rows],
+        version=known,
+    )
+    return refs_of_stored(math.prod(grid), number[order], stored)
 
 
 # The tree of groups

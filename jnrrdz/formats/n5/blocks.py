@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Framing
 from jnrrdz.core.configuration import Codec, CodecSpec
-from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles
+from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, References, refs_of_stored
 from jnrrdz.core.standard import needs_jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
@@ -377,7 +377,7 @@ class Blocks:
     def _key(self, row: int) -> str:
         return self._folder + "/".join(map(str, self.index[row].tolist()))
 
-    def refs(self, *, versions: bool = True, is_behind: bool = False) -> ChunkRefs:
+    def refs(self, *, versions: bool = True, is_behind: bool = False) -> References:
         """Return each block as the whole of its file, or what is behind its header.
 
         With `versions` what tells each file's state stands beside it.
@@ -387,15 +387,20 @@ class Blocks:
                 f"a grid of {self.chunks} blocks, there or not; a manifest takes {MOST_CHUNKS}; index it --in-place",
                 field="blockSize",
             )
-        there = np.zeros(self.chunks, np.int64)
-        there[self._number] = 1
         names = np.column_stack((np.zeros(len(self.index), np.int32), self.index))
         files = GridFiles(self._tree.url, (self._tree.url + self._folder,), names)
-        rows = np.arange(len(self.index), dtype=np.int32)
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(there)))
+        count = len(self.index)
         known = self._versions if versions and self._versions.any() else None
-        offset = header_length(len(self._dataset.dimensions)) if is_behind else 0
-        return ChunkRefs(files, indptr, rows, np.full(len(rows), offset), self.sizes - offset, version=known)
+        header = header_length(len(self._dataset.dimensions)) if is_behind else 0
+        rows = ChunkRefs(
+            files,
+            np.arange(count + 1, dtype=np.int64),
+            np.arange(count, dtype=np.int32),
+            np.full(count, header),
+            self.sizes - header,
+            version=known,
+        )
+        return refs_of_stored(self.chunks, self._number, rows)
 
     def framing(self) -> Framing:
         """Return how LZ4 blocks are framed, as the first of them shows."""
@@ -486,7 +491,7 @@ class GeneratedBlocks:
         self._folder = f"{path}/" if path else ""
         self.chunks = math.prod(dataset.grid)
 
-    def refs(self, *, versions: bool = True, is_behind: bool = False) -> ChunkRefs:  # noqa: ARG002  nothing tells them
+    def refs(self, *, versions: bool = True, is_behind: bool = False) -> References:  # noqa: ARG002  nothing tells them
         """Return each block as the whole of its object."""
         if self.chunks > MOST_BLOCKS:
             raise UnsupportedError(

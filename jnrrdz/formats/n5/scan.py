@@ -23,7 +23,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
-from jnrrdz.core.refs import ChunkRefs, GridFiles
+from jnrrdz.core.refs import ChunkRefs, GridFiles, References, refs_of_stored
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
     LEVEL,
@@ -150,7 +150,7 @@ def _array(
         blocks.refuse_odd(each=frame.in_place)  # in place nothing else knows where a block stands
     names, turned, scale = frame.turned(place.names), frame.turned, place.scale
     if frame.in_place:
-        refs = ChunkRefs.empty(blocks.chunks)
+        refs: References = ChunkRefs.empty(blocks.chunks)
     else:
         refs = blocks.refs(versions=options.object_versions, is_behind=chain == Chain.BEHIND)
     return VirtualArray(
@@ -318,23 +318,35 @@ def _stack(path: str, arrays: Mapping[int, Arrays], url: str) -> VirtualArray:
     ]
     is_block = any(spec.name == N5_DEFAULT for spec in array.codecs)
     dropped = [codec.ReshapeConfig.dropping(1, len(array.shape))] if is_block else []
-    # the chunks of each timepoint stand after those of the one before it
-    by_time = {time: arrays[time][path].refs.columns() for time in times if time in arrays}
-    known = list(by_time.values())
-    counts = [by_time[time].counts if time in by_time else np.zeros(array.refs.chunks, np.int64) for time in times]
-    files = GridFiles.joined([refs.sources for refs in known if isinstance(refs.sources, GridFiles)])
-    offset, length = (np.concatenate([getattr(refs, name) for refs in known]) for name in ("offset", "length"))
-    own = [np.zeros(len(refs.source), np.int64) if refs.version is None else refs.version for refs in known]
-    version = np.concatenate(own) if any(refs.version is not None for refs in known) else None
-    joint = ChunkRefs.from_rows(files, np.concatenate(counts), offset, length, np.arange(len(files), dtype=np.int32))
     return replace(
         array,
         shape=(len(times), *array.shape),
         chunks=(1, *array.chunks),
         codecs=(*longer, *dropped, *array.codecs[len(turned) :]),
-        refs=replace(joint, version=version),
+        refs=_stacked_refs({time: group[path].refs for time, group in arrays.items()}, len(times)),
         dimension_names=(TIME, *array.dimension_names),
     )
+
+
+def _stacked_refs(parts: Mapping[int, References], times: int) -> References:
+    """Return the blocks of all timepoints, those of each one after those of the one before it."""
+    chunks = parts[min(parts)].chunks
+    numbers = np.concatenate([time * chunks + parts[time].present for time in sorted(parts)])
+    stored = [parts[time].stored() for time in sorted(parts)]
+    files = GridFiles.joined([refs.sources for refs in stored if isinstance(refs.sources, GridFiles)])
+    version = None
+    if any(refs.version is not None for refs in stored):
+        versions = [np.zeros(len(refs.source), np.int64) if refs.version is None else refs.version for refs in stored]
+        version = np.concatenate(versions)
+    rows = ChunkRefs(
+        files,
+        np.arange(len(files) + 1, dtype=np.int64),
+        np.arange(len(files), dtype=np.int32),
+        np.concatenate([refs.offset for refs in stored]),
+        np.concatenate([refs.length for refs in stored]),
+        version=version,
+    )
+    return refs_of_stored(times * chunks, numbers, rows)
 
 
 def _structure(array: VirtualArray) -> tuple[Any, ...]:

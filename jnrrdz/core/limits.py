@@ -1,0 +1,112 @@
+"""How much memory a source may take: the numbers, and the budget that counts what it takes.
+
+A few bytes of a header can claim any number of chunks, tiles or records.  A scanner
+makes a `Budget` from the number of bytes that the source has, and charges every count
+before it makes a column, list or buffer of that length.  Memory thereby grows with the
+source, and not with what the source claims.  docs/limits.md has the table of these
+numbers; a test compares them.
+
+Limits of a format's specification, such as 65,535 tiles of JPEG 2000, are in the
+format's folder.
+"""
+
+from collections import Counter
+from enum import Enum
+
+from jnrrdz.errors import UnsupportedError
+from jnrrdz.records import record
+
+
+class Kind(Enum):
+    """What is counted, in the words of messages."""
+
+    CHUNKS = "chunks"
+    MISSING_CHUNKS = "chunks without bytes"
+    TILES = "tiles"
+    PAGES = "pages"
+    CODE_BLOCKS = "code-blocks and precincts"
+    METADATA_BYTES = "bytes of directories and their values"
+    GENERATED_REFERENCES = "generated references"
+    NODES = "groups and arrays"
+    DOCUMENTS = "metadata documents"
+
+
+@record
+class Limit:
+    """The largest count of a source: a number that is free, and more by the bytes of the source."""
+
+    free: int
+    count: int = 0
+    per_bytes: int = 1
+    """The source may have `count` more for each `per_bytes` bytes: 1 for 16, for example."""
+
+    what: str = ""
+    """What takes memory, as docs/limits.md has it."""
+
+    def of_size(self, size: int) -> int:
+        """Return the largest count of a source of `size` bytes."""
+        return self.free + size * self.count // self.per_bytes
+
+
+LIMITS = {
+    Kind.CHUNKS: Limit(1 << 20, 1, 1, "references to bytes: of TIFF, OME-TIFF, netCDF-3, and of arrays cut into slabs"),
+    Kind.MISSING_CHUNKS: Limit(1 << 22, 1, 16, "chunks that no bytes list: HDF5, DMR++, OME-TIFF, N5 and Zarr by HTTP"),
+    Kind.TILES: Limit(1 << 20, 1, 1, "tiles of a JNRRD, and the chunks that they are cut into"),
+    Kind.PAGES: Limit(1 << 20, 0, 1, "directories of a TIFF"),
+    Kind.CODE_BLOCKS: Limit(1 << 20, 1, 1, "parts of a JPEG 2000 tile that a decoder has in memory together"),
+    Kind.METADATA_BYTES: Limit(1 << 26, 8, 1, "directories and values of a TIFF that are read, shared ones again"),
+    Kind.GENERATED_REFERENCES: Limit(1 << 20, 0, 1, "references that `gen` of a kerchunk manifest describes"),
+    Kind.NODES: Limit(1 << 17, 0, 1, "groups and data sets of an HDF5 file"),
+    Kind.DOCUMENTS: Limit(1 << 20, 0, 1, "documents of attributes of an N5 or Zarr store"),
+}
+"""The limit of each kind."""
+
+GRID_CHUNKS = 1 << 27
+"""Chunks of one array's grid, stored or not.  N5, Zarr and manifests keep those that are stored."""
+
+DEEPEST = 64
+"""Groups in groups: HDF5, N5, Zarr."""
+
+DOCUMENT_BYTES = 1 << 26
+"""Bytes of one document of attributes of N5 or Zarr."""
+
+
+FIXED = {
+    "chunks of the grid of an array": GRID_CHUNKS,
+    "groups in groups": DEEPEST,
+    "bytes of a metadata document": DOCUMENT_BYTES,
+}
+"""The numbers that do not depend on the source, as docs/limits.md names them."""
+
+
+class Budget:
+    """What one source may still take."""
+
+    def __init__(self, size: int, source: str | None = None) -> None:
+        """Take the bytes of the source, and its URL for messages."""
+        self.size = size
+        self.source = source
+        self._charged: Counter[Kind] = Counter()
+
+    def most(self, kind: Kind) -> int:
+        """Return the largest count of a kind."""
+        return LIMITS[kind].of_size(self.size)
+
+    def charged(self, kind: Kind) -> int:
+        """Return what has been charged of a kind."""
+        return self._charged[kind]
+
+    def charge(self, kind: Kind, count: int, *, field: str | None = None, offset: int | None = None) -> None:
+        """Count what is about to be made, and refuse what is more than the source may take.
+
+        A refused count is not kept: an array can be left out and another one taken.
+        """
+        total = self._charged[kind] + count
+        most = self.most(kind)
+        if total > most:
+            message = (
+                f"{total} {kind.value}, and a source of {self.size} bytes may have {most}; "
+                "if the source is sound, index parts of it, or convert it with the software that wrote it"
+            )
+            raise UnsupportedError(message, url=self.source, field=field, offset=offset)
+        self._charged[kind] = total
