@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from jnrrdz import manifests, store
 from jnrrdz.core.arrays import VirtualGroup, html_table
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import format_of, write_form
 from jnrrdz.options import (
     Access,
@@ -29,8 +31,17 @@ if TYPE_CHECKING:
     import xarray as xr
     import zarr
 
+    from jnrrdz import engine
+    from jnrrdz.formats import scanning
     from jnrrdz.formats.scanning import Scanned
     from jnrrdz.store.store import ReferenceStore
+else:
+    # more than half of the time that a command starts in, which needs none
+    xr = library("xarray")
+    # the class of the engine: by its name, xarray would import every other engine too
+    engine = library("jnrrdz.engine")
+    # a manifest is opened without
+    scanning = library("jnrrdz.formats.scanning")
 
 
 @dataclass(frozen=True)
@@ -142,8 +153,6 @@ def scan(  # noqa: PLR0913  the signature is the documentation
 
 
 def _scanned(url: str, options: ScanOptions, access: Access) -> "Scanned":
-    from jnrrdz.formats import scanning  # noqa: PLC0415  who opens a manifest scans nothing
-
     return scanning.scan(url, options, access)
 
 
@@ -395,9 +404,6 @@ def index_in_place(  # noqa: PLR0913  the signature is the documentation
     storage_options
         fsspec's options for the source or the manifest that you name.
     """
-    from jnrrdz.formats import scanning  # noqa: PLC0415  as above
-    from jnrrdz.manifests import in_place  # noqa: PLC0415  the same
-
     options = ScanOptions(
         overviews=overviews,
         embedded=embedded,
@@ -415,14 +421,12 @@ def index_in_place(  # noqa: PLR0913  the signature is the documentation
     access = Access(allow=allow, storage_options=storage_options)
     url = os.fspath(src)
     root = scanning.describe_in_place(url, options, access)
-    return in_place.write(root, url, overwrite=overwrite, storage_options=storage_options)
+    return manifests.in_place.write(root, url, overwrite=overwrite, storage_options=storage_options)
 
 
 def remove_in_place(src: str | os.PathLike[str], *, storage_options: StorageOptions = None) -> list[str]:
     """Remove what `index_in_place` wrote, and return the keys removed."""
-    from jnrrdz.manifests import in_place  # noqa: PLC0415  as above
-
-    return in_place.remove(os.fspath(src), storage_options=storage_options)
+    return manifests.in_place.remove(os.fspath(src), storage_options=storage_options)
 
 
 def open_store(  # noqa: PLR0913  the signature is the documentation
@@ -535,9 +539,7 @@ def store_with_levels(
     downsample: str | None = None,
 ) -> "ReferenceStore":
     """Return the store of `open_store`, for functions that have its keywords as records."""
-    from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which no scan needs
-
-    return with_pyramids(opened(refs, options, access).store, virtual_levels, downsample)
+    return store.computed_levels.with_pyramids(opened(refs, options, access).store, virtual_levels, downsample)
 
 
 def open_stored(
@@ -628,8 +630,6 @@ def open_group(  # noqa: PLR0913  the signature is the documentation
         Values for the templates of a manifest's URLs, by their names: `{"base":
         "s3://bucket/scenes/"}` for `{{base}}a.tif`; by default the manifest's own.
     """
-    from jnrrdz.store.group import reference_group  # noqa: PLC0415  zarr, which no scan needs
-
     options = ScanOptions(
         overviews=overviews,
         embedded=embedded,
@@ -650,7 +650,7 @@ def open_group(  # noqa: PLR0913  the signature is the documentation
         source_options=source_options,
         template_overrides=template_overrides,
     )
-    return reference_group(store_with_levels(refs, options, access, virtual_levels, downsample))
+    return store.group.reference_group(store_with_levels(refs, options, access, virtual_levels, downsample))
 
 
 def open_dataset(  # noqa: PLR0913  the signature is the documentation
@@ -738,13 +738,9 @@ def open_dataset(  # noqa: PLR0913  the signature is the documentation
     **xarray_options
         Further keywords of `xarray.open_dataset`, such as `mask_and_scale` and `drop_variables`.
     """
-    import xarray as xr  # noqa: PLC0415  more than half of the time that a command starts in, which needs none
-
-    from jnrrdz.engine import JnrrdzBackend  # noqa: PLC0415  by its name, xarray would import every other engine too
-
     return xr.open_dataset(
         refs,  # type: ignore[arg-type]
-        engine=JnrrdzBackend,
+        engine=engine.JnrrdzBackend,
         group=group,
         chunks=chunks,
         virtual_levels=virtual_levels,
@@ -848,13 +844,9 @@ def open_datatree(  # noqa: PLR0913  the signature is the documentation
     **xarray_options
         Further keywords of `xarray.open_datatree`, such as `group` and `chunks`.
     """
-    import xarray as xr  # noqa: PLC0415  the same
-
-    from jnrrdz.engine import JnrrdzBackend  # noqa: PLC0415  the same
-
     return xr.open_datatree(
         refs,  # type: ignore[arg-type]
-        engine=JnrrdzBackend,
+        engine=engine.JnrrdzBackend,
         virtual_levels=virtual_levels,
         downsample=downsample,
         overviews=overviews,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import xarray as xr
 from xarray.backends import BackendEntrypoint
 
+from jnrrdz import manifests, store
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import Access, ScanOptions
@@ -54,9 +55,8 @@ class JnrrdzBackend(BackendEntrypoint):
             return True
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
-        from jnrrdz.manifests.manifest import is_reference_manifest  # noqa: PLC0415  see the module
 
-        return is_reference_manifest(filename_or_obj)
+        return manifests.manifest.is_reference_manifest(filename_or_obj)
 
     def open_dataset(
         self,
@@ -67,18 +67,16 @@ class JnrrdzBackend(BackendEntrypoint):
         **options: Any,
     ) -> xr.Dataset:
         """Return the full-resolution image, or the group that is named; options are `open_store`'s and xarray's."""
-        from jnrrdz.store.xarray import dataset  # noqa: PLC0415  see the module
-
         opened = _open(filename_or_obj, options)
-        return _named(dataset(opened, group=group, drop_variables=drop_variables, **options), filename_or_obj)
+        return _named(
+            store.xarray.dataset(opened, group=group, drop_variables=drop_variables, **options), filename_or_obj
+        )
 
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, xr.Dataset]:
         """Return the dataset of every group, by path; options are `open_store`'s and xarray's."""
-        from jnrrdz.store.xarray import datasets  # noqa: PLC0415  see the module
-
-        found = datasets(_open(filename_or_obj, options), group=group, **options)
+        found = store.xarray.datasets(_open(filename_or_obj, options), group=group, **options)
         return {path: _named(each, filename_or_obj) for path, each in found.items()}
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
@@ -101,18 +99,14 @@ def _open(filename_or_obj: Any, options: dict[str, Any]) -> "Opened | ReferenceS
     if not isinstance(filename_or_obj, str | os.PathLike | VirtualGroup):
         kind = type(filename_or_obj).__name__
         raise UnsupportedError(f"a {kind} where a path, a URL or a VirtualGroup is read")
-    from jnrrdz.store.opened import opened  # noqa: PLC0415  see the module
-
     scan = ScanOptions(**_taken(options, SCAN))
     access = Access(**_taken(options, ACCESS))
     virtual_levels = options.pop("virtual_levels", 0)
     downsample = options.pop("downsample", None)
-    found = opened(filename_or_obj, scan, access)
+    found = store.opened.opened(filename_or_obj, scan, access)
     if virtual_levels == 0 and downsample is None and found.is_whole:
         return found
-    from jnrrdz.store.computed_levels import with_pyramids  # noqa: PLC0415  zarr, which others do not need
-
-    return with_pyramids(found.store, virtual_levels, downsample)
+    return store.computed_levels.with_pyramids(found.store, virtual_levels, downsample)
 
 
 def _taken(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -15,12 +15,13 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import Opener, literal
+from jnrrdz.lazy import library
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.manifest import split_version
 from jnrrdz.manifests.written_refs import relative
@@ -29,6 +30,16 @@ from jnrrdz.redact import bare, record_repr
 from jnrrdz.sources import faults
 from jnrrdz.sources.base import ByteSource, Validators
 from jnrrdz.sources.url import HTTP, is_absolute, parse, scheme
+
+if TYPE_CHECKING:
+    import fsspec
+
+    from jnrrdz.manifests import icechunk
+else:
+    # a local file needs none of it, see `sources.filesystems`
+    fsspec = library("fsspec")
+    # an extra
+    icechunk = library("jnrrdz.manifests.icechunk")
 
 
 class Found(NamedTuple):
@@ -172,9 +183,7 @@ def _recorded_in_repository(output: str, options: Options) -> Recorded | None:
     """Return how the version on a repository's branch was made; None where there is none of ours."""
     if not exists(split_version(output)[0], options):
         return None
-    from jnrrdz.manifests.icechunk import open_version  # noqa: PLC0415  an extra
-
-    root = open_version(output, options).root_document()
+    root = icechunk.open_version(output, options).root_document()
     if root is None or "jnrrdz" not in json.loads(root).get("attributes", {}):
         return None
     return Recorded(Documents({_ROOT: root}).sources(first=True), _choices(root))
@@ -194,8 +203,6 @@ def exists(output: str, options: Options) -> bool:
     """Whether anything is at an output's place."""
     if output.startswith("/") and "::" not in output:  # as fsspec has it, in a fiftieth of the time
         return os.path.lexists(output.rstrip("/") or "/")
-    import fsspec.core  # noqa: PLC0415  see `sources.filesystems`
-
     with faults.translate_errors(output, "looking for the output"):
         fs, place = fsspec.core.url_to_fs(output, **(options or {}))
         fs.invalidate_cache(fs._parent(place))  # noqa: SLF001  a listing made earlier tells of an earlier state

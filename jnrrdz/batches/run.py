@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from xxhash import xxh3_128_intdigest
 
+from jnrrdz import commands
 from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads, on_cluster
 from jnrrdz.batches.item import Found, Job, Outcome, State, Template, exists
 from jnrrdz.batches.selection import Selection
@@ -82,8 +83,6 @@ class Together:
 
     def merge(self) -> "Merged":
         """Write the one manifest, of the sources in the order in which they were found."""
-        from jnrrdz.commands.merge import merged  # noqa: PLC0415  it brings zarr, which others need not wait for
-
         if not self._urls:
             raise JnrrdzError("no source could be read, so there is nothing to put together", url=self.output)
         numbers = sorted(self._urls)
@@ -91,7 +90,7 @@ class Together:
         source, target = self.plan.work.source_options(first), self.plan.work.output_options(self.output)
         if target is None and origin(first) is None and (self.plan.form.format or format_of(self.output)) == "icechunk":
             target = source  # a repository takes its sources' endpoint too
-        return merged(
+        return commands.merge.merged(
             [self._place(number) for number in numbers],
             self.output,
             # what was just read needs no look; some sources need the query that manifests leave out
@@ -507,12 +506,11 @@ def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, togeth
     if together:
         message = "one output of all has no items; jnrrdz cube --stac-out makes it a collection"
         raise UnsupportedError(message, field="--stac-out")
-    from jnrrdz.commands.stac import check_rules  # noqa: PLC0415  it brings what other batches need not wait for
-    from jnrrdz.commands.stac_collection import Catalog  # noqa: PLC0415  the same
-
-    check_rules(rules)
+    commands.stac.check_rules(rules)
     may_replace = form.overwrite or work.resume
-    return Catalog(os.fspath(work.stac_out), rules.collection, may_replace, form.relative, work.output_options)
+    return commands.stac_collection.Catalog(
+        os.fspath(work.stac_out), rules.collection, may_replace, form.relative, work.output_options
+    )
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
@@ -34,6 +34,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.n5.attributes import ATTRIBUTES
+from jnrrdz.lazy import library
 from jnrrdz.manifests.documents import METADATA
 from jnrrdz.manifests.manifest import ENDINGS, REPOSITORY, is_reference_manifest, is_repository, manifest_form
 from jnrrdz.manifests.trust import check_named
@@ -46,6 +47,12 @@ from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.local import modified_at
 from jnrrdz.sources.tree import entries_of, has_pages, pages_of
 from jnrrdz.sources.url import below, local_path, origin
+
+if TYPE_CHECKING:
+    import fsspec
+else:
+    # a local file needs none of it, see `sources.filesystems`
+    fsspec = library("fsspec")
 
 type Options = Mapping[str, Any] | None
 
@@ -104,15 +111,13 @@ def within(text: str) -> Within:
     if magic is None:
         return Within(text.rstrip("/") or "/")
     folder = text[: magic.start()].rpartition("/")[0]
-    from fsspec.utils import glob_translate  # noqa: PLC0415  see `sources.filesystems`
-
     scheme = text.partition("://")[0] if "://" in text else None
     if scheme is not None and len(folder) <= len(scheme) + 2:
         raise UnsupportedError("a pattern in the bucket's name; name the bucket", url=text)
     rest = text[len(folder) :].lstrip("/") if folder or text.startswith("/") else text
     start = rest[: (MAGIC.search(rest) or magic).start()]
     root = folder or ("/" if text.startswith("/") else ".")
-    return Within(root, start, re.compile(glob_translate(rest)), deep="/" in rest or "**" in rest)
+    return Within(root, start, re.compile(fsspec.utils.glob_translate(rest)), deep="/" in rest or "**" in rest)
 
 
 def listed(wanted: Within, storage_options: Options = None, names: NameCount | None = None) -> Iterator[Found]:
@@ -342,8 +347,6 @@ def lines(
     if origin(name) is not None:
         yield from _lines(io.BytesIO(read_document(name, LARGEST, storage_options=storage_options, guard=guard)), name)
         return
-    import fsspec  # noqa: PLC0415  see `sources.filesystems`
-
     with (
         faults.translate_errors(name, "reading the list"),
         fsspec.open(name, "rb", **(storage_options or {})) as stream,
@@ -426,11 +429,9 @@ class Selection:
 
         `passed_over` counts the files of folders whose names are not those of images, by their ending.
         """
-        from fsspec.utils import glob_translate  # noqa: PLC0415  see `sources.filesystems`
-
         seen: set[int] = set()
-        chosen = [re.compile(glob_translate(pattern)) for pattern in self.include]
-        left_out = [re.compile(glob_translate(pattern)) for pattern in self.exclude]
+        chosen = [re.compile(fsspec.utils.glob_translate(pattern)) for pattern in self.include]
+        left_out = [re.compile(fsspec.utils.glob_translate(pattern)) for pattern in self.exclude]
         for found in self._all(options, allow, Counter() if passed_over is None else passed_over):
             key = found.url.encode("utf-8", "surrogateescape")
             if self.shard is not None and xxh3_64_intdigest(key) % self.shard[1] != self.shard[0] - 1:

@@ -13,7 +13,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from jnrrdz.batches.item import Found
@@ -21,12 +21,23 @@ from jnrrdz.batches.names import NameCount, PageCount
 from jnrrdz.batches.stac_bands import BANDS, bands_of
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
+from jnrrdz.lazy import library
 from jnrrdz.manifests.trust import check_named
 from jnrrdz.records import record
 from jnrrdz.sources import faults
 from jnrrdz.sources.fsspec import open_source, read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of, nearness_of
 from jnrrdz.sources.url import is_absolute, local_path, origin
+
+if TYPE_CHECKING:
+    import fsspec
+    import pyarrow as pa
+    from pyarrow import parquet
+else:
+    # a local file needs none of it, see `sources.filesystems`
+    fsspec = library("fsspec")
+    # an extra, and slow to import
+    pa, parquet = library("pyarrow"), library("pyarrow.parquet")
 
 type Json = Mapping[str, Any]
 
@@ -243,8 +254,6 @@ def found_in_lines(
         if origin(url) is not None:
             stream: Any = io.BytesIO(read_document(url, LARGEST, storage_options=storage_options, guard=guard))
         else:
-            import fsspec  # noqa: PLC0415  see `sources.filesystems`
-
             stack.enter_context(faults.translate_errors(url, "reading STAC items"))
             stream = stack.enter_context(fsspec.open(url, "rb", **(storage_options or {})))
         number = 0
@@ -270,8 +279,6 @@ def found_in_rows(
         raise UnsupportedError("pyarrow is not installed; pip install 'jnrrdz[parquet]'", url=url)
     if origin(url) is not None:
         _ = open_source(url, storage_options=storage_options, guard=guard).validators  # and how near its server is
-    import fsspec.core  # noqa: PLC0415  see `sources.filesystems`
-
     with faults.translate_errors(url, "reading stac-geoparquet"):
         fs, path = fsspec.core.url_to_fs(url, **(storage_options or {}))
         with fs.open(path, "rb") as stream:
@@ -280,11 +287,8 @@ def found_in_rows(
 
 
 def _rows(stream: Any, url: str) -> Iterator[dict[str, Any]]:
-    import pyarrow as pa  # noqa: PLC0415  an extra, and slow to import
-    import pyarrow.parquet as pq  # noqa: PLC0415  the same
-
     try:
-        table = pq.ParquetFile(stream)
+        table = parquet.ParquetFile(stream)
         columns = [name for name in _COLUMNS if name in table.schema_arrow.names]
         if "assets" not in columns:
             raise MalformedError("no column assets; stac-geoparquet has one", url=url, field="assets")

@@ -21,8 +21,10 @@ from typing import Any
 
 import fsspec.asyn
 
+from jnrrdz import commands
 from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Found, Job, Outcome, State, is_since
+from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.errors import JnrrdzError, NoImageError
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
@@ -363,21 +365,17 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
 
 def _item(plan: Plan, job: Job, scanned: Scanned | None) -> dict[str, Any]:
     """Return the STAC item of what was scanned, or of the manifest that is there already."""
-    from jnrrdz.batches.stac import IMAGE  # noqa: PLC0415  the same
-    from jnrrdz.commands import stac  # noqa: PLC0415  it brings what most batches need not wait for
-    from jnrrdz.commands.facts import Opened, opened  # noqa: PLC0415  the same
-
     found, output, work = job.found, job.output, plan.work
     access = Access(work.allow, work.output_options(output), work.source_options(found.url))
     if scanned is None:
         with _waiting(output):
-            whole = opened(output, access)
+            whole = commands.facts.opened(output, access)
     else:
-        whole = Opened(found.url, scanned.format, from_group(scanned.group))
+        whole = commands.facts.Opened(found.url, scanned.format, from_group(scanned.group))
     form = plan.form.format or format_of(output)
     key = dict(found.names).get("asset", IMAGE)
-    parts = stac.ItemParts(job.item, key, output, form, dict(found.told), plan.form.keep_query)
-    return stac.item_of(whole, plan.items or ItemRules(), parts, access)
+    parts = commands.stac.ItemParts(job.item, key, output, form, dict(found.told), plan.form.keep_query)
+    return commands.stac.item_of(whole, plan.items or ItemRules(), parts, access)
 
 
 def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:

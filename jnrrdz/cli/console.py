@@ -14,13 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
 
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.lazy import library
 from jnrrdz.redact import hidden, printable, redacted
+
+if TYPE_CHECKING:
+    import html
+else:
+    # its table of names takes as long as a small scan
+    html = library("html")
 
 FAILURE = 1
 USAGE = 2
@@ -74,21 +81,14 @@ def step_summary(title: str, rows: Iterable[tuple[str, str]]) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path or not in_github():
         return
-    from html import escape  # noqa: PLC0415  its table of names takes as long as a small scan
-
-    shown = [[escape(printable(cell))[:LONGEST_CELL] for cell in row] for row in islice(rows, MOST_ROWS)]
+    shown = [[html.escape(printable(cell))[:LONGEST_CELL] for cell in row] for row in islice(rows, MOST_ROWS)]
     body = "".join(f"<tr><td>{source}</td><td>{what}</td></tr>" for source, what in shown)
     table_of = f"<table><tr><th>source</th><th>what</th></tr>{body}</table>\n" if shown else ""
     with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123  the path is the runner's
-        file.write(f"<p>{escape(printable(title))}</p>\n{table_of}\n")
+        file.write(f"<p>{html.escape(printable(title))}</p>\n{table_of}\n")
 
 
 LONGEST_CELL = 2000
-
-
-def show_picture(commands: str) -> None:
-    """Write what `jnrrdz.cli.pictures` makes of pixels: nothing else may drive a terminal."""
-    click.echo(commands)
 
 
 def say_traceback(error: BaseException) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
+from jnrrdz import batches, formats, manifests
 from jnrrdz.cli import OFTEN
 from jnrrdz.cli.console import (
     ANNOTATED,
@@ -43,11 +44,15 @@ from jnrrdz.cli.options import (
     planned_manifests,
     stac_options,
 )
+from jnrrdz.lazy import library
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
+    from jnrrdz import api
     from jnrrdz.batches.item import Outcome
     from jnrrdz.batches.run import Batch
+else:
+    api = library("jnrrdz.api")
 
 EPILOG = """\b
 Examples:
@@ -97,13 +102,10 @@ def index(console: Console, /, sources: Sequence[str], output: str | None, *, re
 
 def _refuse_directory_options(sources: Sequence[str], options: Mapping[str, Any]) -> None:
     """Refuse options of directories for what is a file: to leave them out of account would look like having obeyed."""
-    from jnrrdz.formats import FORMATS  # noqa: PLC0415  see the package
-    from jnrrdz.formats.scanning import is_tree  # noqa: PLC0415  the same
-
-    for fmt in FORMATS:
+    for fmt in formats.FORMATS:
         flags = [f"--{name.replace('_', '-')}" for name in fmt.options if fmt.is_directory and options[name]]
         for source in sources:
-            if flags and not is_tree(source):
+            if flags and not formats.scanning.is_tree(source):
                 raise click.UsageError(
                     f"{', '.join(flags)}: for {fmt.name} containers, which are directories; {source} is none."
                 )
@@ -119,7 +121,6 @@ def _index_in_place(
 ) -> None:
     """Write the metadata into every source, or remove them."""
     of_scans = {name: value for name, value in options.items() if name not in FORM}
-    from jnrrdz import api  # noqa: PLC0415  see the package
 
     def place(source: str) -> None:
         storage_options = reach.options(source)
@@ -137,12 +138,9 @@ def _index_in_place(
 
 def _index(console: Console, source: str, place: str, options: Mapping[str, Any], reach: Reach) -> None:
     """Index one source, and tell of it."""
-    from jnrrdz import api  # noqa: PLC0415  see the package
-    from jnrrdz.manifests.manifest import format_of  # noqa: PLC0415  the same
-
     with as_file(place) as out:
         storage_options, target_options = reach.options(source), reach.options(place)
-        if not target_options and (options["format"] or format_of(out)) == "icechunk":
+        if not target_options and (options["format"] or manifests.manifest.format_of(out)) == "icechunk":
             # a repository names its sources' endpoint itself, wherever the repository is
             target_options = storage_options
         access: Any = {"allow": reach.allow, "storage_options": storage_options}
@@ -226,21 +224,18 @@ def batch(console: Console, /, sources: Sequence[str], output: str, *, reach: Re
     SRC is an image, a pattern, a prefix (with a slash at its end) or local directory, @FILE or - for a list,
     or a STAC document.  Exit code 3: some sources failed.
     """
-    from jnrrdz.batches import run  # noqa: PLC0415  see the package
-    from jnrrdz.batches.selection import Selection  # noqa: PLC0415  the same
-
     if options["report"] == STDOUT:
         console.as_json, options["report"] = True, None
-    names = [each.name for each in fields(Selection) if each.name != "sources"]
+    names = [each.name for each in fields(batches.selection.Selection) if each.name != "sources"]
     selected = {name: options.pop(name) for name in names}
     if not (sources or selected["lists"] or selected["stac"]):
         raise click.UsageError("Nothing to index: name a SRC, --from-file or --stac.")
     console.hush_icechunk()
     gc.set_threshold(*OFTEN)
-    result = run.batch(
+    result = batches.run.batch(
         (),
         output,
-        selection=Selection(sources, **selected),
+        selection=batches.selection.Selection(sources, **selected),
         on_outcome=_teller(console, dry_run=options["dry_run"]),
         allow=reach.allow,
         storage_options=reach.options,
@@ -276,15 +271,13 @@ def _passed_over(endings: Mapping[str, int]) -> str:
 
 
 def _teller(console: Console, *, dry_run: bool) -> Callable[["Outcome", "Batch"], None]:
-    from jnrrdz.batches.run import redacted_record  # noqa: PLC0415  see the package
-
     start = last = time.monotonic()
 
     def tell(outcome: "Outcome", so_far: "Batch") -> None:
         nonlocal last
         url = hidden(outcome.job.found.url)
         if console.as_json:
-            echo_json(redacted_record(outcome))
+            echo_json(batches.run.redacted_record(outcome))
         elif dry_run:
             say(f"{url} -> {hidden(outcome.job.output)}")
         if outcome.message is not None:

@@ -2,15 +2,15 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jnrrdz import commands
 from jnrrdz.cli import console as text
-from jnrrdz.cli.console import Console, console_of, echo_json, say, show_picture
+from jnrrdz.cli.console import Console, console_of, echo_json, say
 from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, json_option, stac_options
 from jnrrdz.redact import hidden
 
@@ -33,9 +33,6 @@ SOURCES = 5
 IMAGES, BANDS = 12, 16
 """Images, and bands of one, likewise."""
 
-PICTURE = 320
-"""Pixels along a side of the picture that a terminal shows."""
-
 SPLIT_SECOND = re.compile(r"\.\d+(?=Z)")
 """What a time of modification has beyond seconds, which matters to machines."""
 
@@ -45,7 +42,6 @@ type Json = dict[str, Any]
 @click.command(epilog=EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="SRC|REFS...", type=click.Path())
 @click.option("-a", "--all", "every", is_flag=True, help="Show every attribute too.")
-@click.option("--picture", is_flag=True, help="Show a small picture too, in kitty, iTerm2 or a terminal with sixels.")
 @click.option("--stac", is_flag=True, help="Print a STAC item; of several, one on a line.")
 @stac_options
 @json_option
@@ -66,33 +62,23 @@ def info(
     Where it lies, when it was taken, bands, levels, shapes, types, chunks, codecs, nodata; for an image what
     reading its header took, for a manifest the sources as they were when it was made.  No pixel is read.
     """
-    from jnrrdz.commands.facts import opened  # noqa: PLC0415  see the package
-    from jnrrdz.commands.info import summary  # noqa: PLC0415  the same
-
-    if stac and (console.as_json or how["every"] or how["picture"]):
-        raise click.UsageError("--stac prints an item and nothing else; leave out --json, --all and --picture.")
+    if stac and (console.as_json or how["every"]):
+        raise click.UsageError("--stac prints an item and nothing else; leave out --json and --all.")
     rules = {name: how.pop(name) for name in ("datetime", "time_from", "band_from")}
     if any(rules.values()) and not stac:
         raise click.UsageError("--datetime, --time-from and --band-from are for --stac.")
-    shown = _protocol(as_json=console.as_json) if how["picture"] else None
     sources = reach.sources(names, BOTH)
     if stac:
         _print_items(console, sources, reach, rules)
         return
 
     def show(name: str) -> None:
-        found = summary(opened(name, reach.access(name)), attributes=how["every"])
+        found = commands.info.summary(commands.facts.opened(name, reach.access(name)), attributes=how["every"])
         if console.as_json:
             console.tell_json(name, found)
             return
         for line in _lines(found):
             say(line)
-        if shown is not None:
-            from jnrrdz.cli import pictures  # noqa: PLC0415  it brings numpy
-            from jnrrdz.commands.preview import preview  # noqa: PLC0415  the same
-
-            picture = preview(name, size=PICTURE, **reach.keywords(name))
-            show_picture(pictures.shown(shown, picture.png, picture.rgba))
         if name != sources[-1]:
             say("")
 
@@ -100,23 +86,11 @@ def info(
 
 
 def _print_items(console: Console, sources: Sequence[str], reach: Reach, rules: Mapping[str, Any]) -> None:
-    from jnrrdz.commands.stac import stac_item  # noqa: PLC0415  see the package
-
     def show(name: str) -> None:
-        item = stac_item(name, **rules, **reach.keywords(name))
+        item = commands.stac.stac_item(name, **rules, **reach.keywords(name))
         echo_json(item, None if len(sources) > 1 else 2)
 
     console.end_each(sources, show)
-
-
-def _protocol(*, as_json: bool) -> str:
-    """Return how the terminal shows pictures; wrong usage where it shows none."""
-    from jnrrdz.cli.pictures import protocol  # noqa: PLC0415  it brings numpy
-
-    shown = protocol() if sys.stdout.isatty() and not as_json else None
-    if shown is None:
-        raise click.UsageError("--picture needs a terminal that shows some; jnrrdz preview SRC -o OUT writes a PNG.")
-    return shown
 
 
 # For people
@@ -351,12 +325,10 @@ def ls(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool) 
 
     Groups end in a slash.  With --json everything that -l shows.
     """
-    from jnrrdz.commands.facts import Facts, opened  # noqa: PLC0415  imported where it is needed
-
     sources = reach.sources(names, BOTH)
 
     def show(name: str) -> None:
-        facts = Facts(opened(name, reach.access(name)).manifest)
+        facts = commands.facts.Facts(commands.facts.opened(name, reach.access(name)).manifest)
         nodes = [node for node in facts.nodes.values() if node.path and (how["recursive"] or "/" not in node.path)]
         if console.as_json:
             console.tell_json(name, {"nodes": [_listed(facts, node) for node in nodes]})
@@ -372,11 +344,9 @@ def ls(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool) 
 
 
 def _listed(facts: "Facts", node: "Node") -> Json:
-    from jnrrdz.commands.info import array_facts  # noqa: PLC0415  see the package
-
     if node.refs is None:
         return {"path": node.path, "kind": "group"}
-    row = array_facts(facts, node)
+    row = commands.info.array_facts(facts, node)
     shown = ("data_type", "shape", "chunk_shape", "chunks", "missing", "stored_bytes")
     return {"path": node.path, "kind": "array"} | {name: row[name] for name in shown}
 

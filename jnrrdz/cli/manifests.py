@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
+from jnrrdz import commands, manifests
 from jnrrdz.cli.console import (
     ANNOTATED,
     FAILURE,
@@ -80,14 +81,12 @@ def merge(console: Console, /, refs: Sequence[str], output: str, *, reach: Reach
     REFS are manifests (JSON or Parquet) or images, which are scanned.  The values along the axis order
     them.  Most of REFS agree in shape, type, codecs, CRS and names; what differs from them is refused.
     """
-    from jnrrdz.commands.merge import merge as run  # noqa: PLC0415  see the package
-
     refs = reach.sources(refs, MANIFESTS_FIRST)
     check_form(output, format=options["format"], relative=options["relative"], as_json=console.as_json)
     options |= {**reach.keywords(*refs), "target_options": reach.options(output)}
     with console.warnings_told(output):
         with as_file(output) as out:
-            made = run(refs, out, **options)
+            made = commands.merge.merge(refs, out, **options)
         for reason in made.left_out:
             warnings.warn(f"left out {reason}", stacklevel=1)
     if console.as_json:
@@ -137,22 +136,18 @@ def convert(
     With several, OUT is a directory and gets one manifest for each.  Sources that moved keep their size in the
     table of sources, which reading compares.  With --no-check no source is opened.
     """
-    from jnrrdz.commands.convert import convert as run  # noqa: PLC0415  see the package
-    from jnrrdz.commands.convert import prefix_of  # noqa: PLC0415  the same
-    from jnrrdz.manifests.manifest import manifest_form  # noqa: PLC0415  the same
-
-    options["rewrite_prefix"] = dict(map(prefix_of, rules))
+    options["rewrite_prefix"] = dict(map(commands.convert.prefix_of, rules))
     found = reach.sources(names, MANIFESTS)
     form = {name: options[name] for name in ("format", "relative")}
     places = dict(planned_manifests(found, output, **form, as_json=console.as_json))
 
     def rewrite(name: str) -> None:
-        if manifest_form(name) is None:
+        if manifests.manifest.manifest_form(name) is None:
             raise UnsupportedError(f"this is not a manifest; jnrrdz index {name} -o OUT writes one", url=name)
         place = places[name]
         access = {**reach.keywords(name), "target_options": reach.options(place)}
         with as_file(place) as out:
-            group = run(name, out, **access, **options)
+            group = commands.convert.convert(name, out, **access, **options)
         arrays = [array for _, array in group.arrays() if array.shape]
         chunks = sum(array.refs.chunks for array in arrays)
         if console.as_json:
@@ -190,10 +185,9 @@ def refresh(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: 
     scanned, and each must have kept its form.  A source that is gone is an error without --prune.
     Other runs that write the manifest wait meanwhile, or are refused.
     """
-    from jnrrdz.commands.refresh import refresh as run  # noqa: PLC0415  see the package
 
     def renew(name: str) -> None:
-        made = run(name, **reach.keywords(name), **options)
+        made = commands.refresh.refresh(name, **reach.keywords(name), **options)
         if console.as_json:
             changed = [hidden(url) for url in made.changed]
             gone = [hidden(url) for url in made.gone]
@@ -251,12 +245,10 @@ def verify(console: Console, /, names: Sequence[str], *, reach: Reach, if_any: b
     """
     if options["deep"] and options["drift"]:
         raise click.UsageError("--drift looks at no chunk; leave out --deep.")
-    from jnrrdz.commands.verify import verify as run  # noqa: PLC0415  see the package
-
     results: list[Verification] = []
 
     def look(name: str) -> None:
-        result = run(name, **reach.keywords(name), **options)
+        result = commands.verify.verify(name, **reach.keywords(name), **options)
         results.append(result)
         parts = [counted(result.sources, "source")]
         parts += [counted(result.ranges, "range")] if result.ranges else []
@@ -335,8 +327,6 @@ def cube(  # noqa: PLR0913  an option each
     SRC are images or manifests.  Bands of several resolutions become a group for each; files that are not there
     leave their chunks missing; neighbours on one grid become one mosaic.
     """
-    from jnrrdz.commands.cube import cube as run  # noqa: PLC0415  see the package
-
     if not refs and not stac:
         raise click.UsageError("Name files, manifests, or a STAC document with --stac.")
     if latest and by:
@@ -350,7 +340,7 @@ def cube(  # noqa: PLR0913  an option each
         options["by"] = tuple(by.split(","))
     options |= {**reach.keywords(*found, *stac), "target_options": reach.options(output)}
     with console.warnings_told(output):
-        made = run(found, output, stac=stac, assets=assets, **options)
+        made = commands.cube.cube(found, output, stac=stac, assets=assets, **options)
     for name, files in (("not there", made.absent), ("with the pixels of another", made.twins)):
         if files:
             console.note(

@@ -9,24 +9,34 @@ The S3 options become fsspec's storage options, for `s3://` URLs only, and are i
 
 import functools
 import os
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, fields
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
+from jnrrdz.lazy import library
 from jnrrdz.options import Access
 from jnrrdz.records import record
 from jnrrdz.sources.url import local_path, origin
+
+if TYPE_CHECKING:
+    import shutil
+    import tempfile
+
+    from jnrrdz.batches import selection
+else:
+    # patterns, folders and lists are resolved by it
+    selection = library("jnrrdz.batches.selection")
+    # what is written to stdout needs them, and nothing else
+    shutil, tempfile = library("shutil"), library("tempfile")
 
 S3 = ("s3://", "s3a://")
 
@@ -74,9 +84,8 @@ class Reach:
             names = [name for name in names if _may_be_there(name)]
         if wanted in {IMAGES, BOTH} and all(map(_is_one_image, names)):
             return list(dict.fromkeys(names))
-        from jnrrdz.batches.selection import Wanted, resolve  # noqa: PLC0415  see the package
 
-        found = resolve(names, Wanted(wanted), self.options, may_be_empty=may_be_empty)
+        found = selection.resolve(names, selection.Wanted(wanted), self.options, may_be_empty=may_be_empty)
         return [each.url for each in found]
 
     def source(self, name: str) -> str:
@@ -179,7 +188,7 @@ def console_options(command: Command) -> Command:
 
 IMAGES, MANIFESTS, BOTH = "images", "manifests", "images and manifests"
 MANIFESTS_FIRST = "manifests, or images where there are none"
-"""What a command takes of a folder: `jnrrdz.batches.selection.Wanted`."""
+"""What a command takes of a folder: `jnrrdz.selection.Wanted`."""
 
 STDOUT = "-"
 

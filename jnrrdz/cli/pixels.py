@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from jnrrdz import commands, manifests
 from jnrrdz.cli.console import Console, console_of, counts
 from jnrrdz.cli.options import BOTH, STDOUT, Reach, access_options, console_options, folder_made, json_option, planned
 from jnrrdz.errors import JnrrdzError
@@ -94,9 +95,6 @@ def preview(
     The picture is read from the coarsest level that suffices, and shown in its own colours.  What has no data is
     transparent.
     """
-    from jnrrdz.commands import preview as pictures  # noqa: PLC0415  see the package
-    from jnrrdz.manifests.atomic import new_file  # noqa: PLC0415  the same
-
     sources = reach.sources(sources, BOTH)
     if output == STDOUT and console.as_json:
         raise click.UsageError("--json and -o - would both write to stdout; name a file for OUT.")
@@ -105,16 +103,16 @@ def preview(
     places = {sources[0]: STDOUT} if output == STDOUT else dict(planned(sources, output, PNG[0], PNG))
     if not all(place == STDOUT or place.lower().endswith(PNG) for place in places.values()):
         raise click.UsageError(f"{output}: a picture is a PNG; let OUT end in .png, or in a slash.")
-    replaces = pictures.is_picture if overwrite else None
+    replaces = commands.preview.is_picture if overwrite else None
 
     def draw(source: str) -> None:
         place = places[source]
         with usage_of(("size", "bands", "stretch", "at")):
-            picture = pictures.preview(source, **how, **reach.keywords(source))
+            picture = commands.preview.preview(source, **how, **reach.keywords(source))
         if place == STDOUT:
             sys.stdout.buffer.write(picture.png)
             return
-        with new_file(place, replaces=replaces, storage_options=reach.options(place)) as file:
+        with manifests.atomic.new_file(place, replaces=replaces, storage_options=reach.options(place)) as file:
             file.write(picture.png)
         height, width, _ = picture.rgba.shape
         if console.as_json:
@@ -179,14 +177,12 @@ def tile(
 
     SRC is a manifest, an image that jnrrdz opens, or a .npy file.  Each level is made from the one before.
     """
-    from jnrrdz.commands.tile import tile as run  # noqa: PLC0415  see the package
-
     if not output.lower().endswith(".jnrrd"):
         raise click.UsageError(f"{output}: a JNRRD is written; let OUT end in .jnrrd.")
     src = reach.source(src)
     options |= {**reach.keywords(src), "target_options": reach.options(output)}
     with usage_of(("tile", "factors", "levels")), console.warnings_told(src), _progress(console) as progress:
-        made = run(src, output, tile=tile_sizes, progress=progress, **options)
+        made = commands.tile.tile(src, output, tile=tile_sizes, progress=progress, **options)
     if console.as_json:
         told = {"output": hidden(output), "sizes": list(made.sizes), "levels": made.levels}
         console.tell_json(src, told | {"tiles": made.tiles, "nbytes": made.nbytes})

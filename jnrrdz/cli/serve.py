@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
+from jnrrdz import manifests
 from jnrrdz.cli.console import Console, console_of, say
 from jnrrdz.cli.options import Reach, access_options, console_options
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -70,8 +71,6 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
 
     Readers need only the codecs bytes and zstd (or gzip), which zarr-python, tensorstore and others have.
     """
-    from jnrrdz.manifests.manifest import split_version  # noqa: PLC0415  see the package
-
     try:
         importlib.import_module("uvicorn")
         running = importlib.import_module("jnrrdz.server.running")
@@ -85,7 +84,7 @@ def serve(console: Console, /, sources: tuple[str, ...], *, reach: Reach, **opti
     catalog = importlib.import_module("jnrrdz.server.catalog").Catalog(sources, wanted)
     catalog.refresh()
     for entry in catalog.listed.values():
-        path = local_path(split_version(entry.source)[0])
+        path = local_path(manifests.manifest.split_version(entry.source)[0])
         if path is not None and not Path(path).exists():
             raise JnrrdzError("not found", url=path)
     listening = running.listening_socket(host, port)

@@ -8,13 +8,12 @@ https://docs.ogc.org/is/18-010r7/18-010r7.html.  pyproj is imported only when a 
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core import crs_table
-from jnrrdz.core.crs_geographic import angular_unit, conversion, geocentric, geographic, shift_to_wgs84, with_ellipsoid
 from jnrrdz.core.crs_geokeys import (
     USER_DEFINED,
     Affine,
@@ -32,6 +31,7 @@ from jnrrdz.core.crs_geokeys import (
     with_unit,
 )
 from jnrrdz.errors import UnsupportedError
+from jnrrdz.lazy import library
 from jnrrdz.records import record
 
 _MODEL = "GTModelTypeGeoKey"
@@ -43,6 +43,14 @@ _HEIGHT, _HEIGHT_DATUM, _HEIGHT_UNITS = "VerticalGeoKey", "VerticalDatumGeoKey",
 _HEIGHT_CITATION = "VerticalCitationGeoKey"
 _ELLIPSOIDAL_HEIGHTS = range(5001, 5034)
 """GeoTIFF 1.0's codes for heights above an ellipsoid, which 1.1 files still have."""
+
+if TYPE_CHECKING:
+    import pyproj
+
+    from jnrrdz.core import crs_geographic
+else:
+    # 0.1 s, of no use to images without a CRS, or with one of the table
+    pyproj, crs_geographic = library("pyproj"), library("jnrrdz.core.crs_geographic")
 
 KEPT = 256
 """CRS that are remembered: a batch has thousands of files and few CRS, each of which takes PROJ half a millisecond."""
@@ -87,16 +95,13 @@ def with_height(horizontal: Json, keys: Keys) -> Json:
 
 def _height_user_defined(keys: Keys) -> Json:
     """Return the vertical CRS that the keys describe, on the datum of the registered one of exactly its name."""
-    from pyproj.database import query_crs_info  # noqa: PLC0415  # see registered()
-    from pyproj.enums import PJType  # noqa: PLC0415
-
     said = citation(text(keys, _HEIGHT_CITATION))
     name = said.get("VCS Name") or said.get("Name") or "unknown"
     datum: Json | None = None
     if epsg := code(keys, _HEIGHT_DATUM):
         datum = registered("datum", epsg, _HEIGHT_DATUM)
     else:
-        heights = query_crs_info(auth_name="EPSG", pj_types=PJType.VERTICAL_CRS)
+        heights = pyproj.database.query_crs_info(auth_name="EPSG", pj_types=pyproj.enums.PJType.VERTICAL_CRS)
         epsg = next((int(info.code) for info in heights if info.name == name), None)
         datum = registered("crs", epsg, _HEIGHT_CITATION).get("datum") if epsg else None
     length = unit(keys, "LinearUnit", _HEIGHT_UNITS) or "metre"
@@ -132,17 +137,17 @@ def crs_from_geokeys(keys: Keys) -> Crs | None:
             horizontal = _projected(keys)
         case 2:
             epsg = code(keys, _GEODETIC)
-            horizontal = geographic(keys) if epsg is None else _horizontal_crs(epsg, _GEODETIC)
+            horizontal = crs_geographic.geographic(keys) if epsg is None else _horizontal_crs(epsg, _GEODETIC)
         case 3:
-            horizontal = geographic(keys)
+            horizontal = crs_geographic.geographic(keys)
             axes = horizontal["coordinate_system"]["axis"]
             if horizontal["type"] != "GeodeticCRS" or len(axes) != 3:  # noqa: PLR2004  # X, Y, Z
                 # files written before GeoTIFF 1.1 name the geographic CRS on the same datum
-                horizontal = geocentric(horizontal, _linear_unit(keys) or "metre")
+                horizontal = crs_geographic.geocentric(horizontal, _linear_unit(keys) or "metre")
         case model:
             known = "1 (projected), 2 (geographic), 3 (geocentric)"
             raise UnsupportedError(f"model {model}, known are {known}", field=_MODEL)
-    return None if horizontal is None else _crs(with_height(horizontal, keys), shift_to_wgs84(keys))
+    return None if horizontal is None else _crs(with_height(horizontal, keys), crs_geographic.shift_to_wgs84(keys))
 
 
 _BESIDE = (_HEIGHT, _HEIGHT_DATUM, _HEIGHT_UNITS, "GeogTOWGS84GeoKey")
@@ -184,14 +189,15 @@ def _horizontal_crs(epsg: int, field: str) -> Json:
 
 
 def _projected_user_defined(keys: Keys) -> Json:
-    base = with_ellipsoid(geographic(keys), keys)
+    base = crs_geographic.with_ellipsoid(crs_geographic.geographic(keys), keys)
     length = _linear_unit(keys) or "metre"
     epsg = code(keys, "ProjectionGeoKey")
     if epsg is not None:
         projection, directions = registered("operation", epsg, "ProjectionGeoKey"), ("east", "north")
     elif (method := code(keys, "ProjMethodGeoKey")) is not None:
-        angle = angular_unit(keys) or base["coordinate_system"]["axis"][0]["unit"]
-        projection, directions = conversion(method, keys, {"angle": angle, "length": length, "scale": "unity"})
+        angle = crs_geographic.angular_unit(keys) or base["coordinate_system"]["axis"][0]["unit"]
+        units = {"angle": angle, "length": length, "scale": "unity"}
+        projection, directions = crs_geographic.conversion(method, keys, units)
     else:
         raise UnsupportedError(f"a projected CRS with neither {_PROJECTED}, ProjectionGeoKey nor method", field=_MODEL)
     axes = [
@@ -248,12 +254,10 @@ def _esri(keys: Keys) -> Json | None:
 
 
 def _crs(node: Json, shift: tuple[float, ...]) -> Crs:
-    from pyproj.crs import BoundCRS  # noqa: PLC0415  # see registered()
-    from pyproj.crs.coordinate_operation import ToWGS84Transformation  # noqa: PLC0415
-
     crs = made(node, _MODEL)
     if shift:
-        crs = BoundCRS(crs, "EPSG:4326", ToWGS84Transformation(crs.geodetic_crs, *shift))
+        operation = pyproj.crs.coordinate_operation.ToWGS84Transformation(crs.geodetic_crs, *shift)
+        crs = pyproj.crs.BoundCRS(crs, "EPSG:4326", operation)
     name = None
     if "id" in node:
         name = f"{node['id']['authority']}:{node['id']['code']}"
@@ -332,8 +336,6 @@ EDGE = 21
 @lru_cache(KEPT)
 def _to_degrees(text: str) -> tuple[Any, Any] | None:
     """Return a CRS and what takes its x and y to longitude and latitude; None where it is not on the earth."""
-    import pyproj  # noqa: PLC0415  see registered()
-
     crs = pyproj.CRS.from_authority(*text.split(":")) if CODE.fullmatch(text) else pyproj.CRS.from_wkt(text)
     if not (crs.is_geographic or crs.is_projected):
         return None
@@ -346,22 +348,18 @@ def to_degrees(text: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDA
 
     None where that is not on the earth, or no CRS.
     """
-    from pyproj.exceptions import CRSError, ProjError  # noqa: PLC0415  see registered()
-
     try:
         known = _to_degrees(text)
         return None if known is None else np.column_stack(known[1].transform(x, y))
-    except (CRSError, ProjError):
+    except (pyproj.exceptions.CRSError, pyproj.exceptions.ProjError):
         return None
 
 
 def metres(text: str) -> float | None:
     """Return how many metres the unit of a projected CRS has; None of others."""
-    from pyproj.exceptions import CRSError  # noqa: PLC0415  see registered()
-
     try:
         known = _to_degrees(text)
-    except CRSError:
+    except pyproj.exceptions.CRSError:
         return None
     return float(known[0].axis_info[0].unit_conversion_factor) if known is not None and known[0].is_projected else None
 
@@ -372,8 +370,6 @@ def ground(text: str, affine: Affine, shape: tuple[int, int]) -> dict[str, list[
     Corners go round from the upper left one by the lower left one.  An image across the antimeridian has a western
     bound that is larger than the eastern one.  None where the CRS is not on the earth, or reaches nowhere there.
     """
-    from pyproj.exceptions import CRSError, ProjError  # noqa: PLC0415  see registered()
-
     try:
         known = _to_degrees(text)
         if known is None:
@@ -391,7 +387,7 @@ def ground(text: str, affine: Affine, shape: tuple[int, int]) -> dict[str, list[
         bounds = [longitude.min(), latitude.min(), longitude.max(), latitude.max()]
         if not b and not d and crs.is_projected:  # which looks at poles and at the antimeridian too
             bounds = list(transformer.transform_bounds(x.min(), y.min(), x.max(), y.max(), densify_pts=EDGE))
-    except (CRSError, ProjError):
+    except (pyproj.exceptions.CRSError, pyproj.exceptions.ProjError):
         return None
     found = {"corners": corners.tolist(), "bounds": [float(one) for one in bounds], "center": list(map(float, center))}
     return found if all(np.isfinite(each).all() for each in found.values()) else None

@@ -14,10 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.lazy import library
 from jnrrdz.records import record
+
+if TYPE_CHECKING:
+    import pyproj
+else:
+    pyproj = library("pyproj")  # 0.1 s, of no use to images without a CRS
 
 type Affine = tuple[float, float, float, float, float, float]
 """a, b, c, d, e, f with x = a*column + b*row + c and y = d*column + e*row + f, pixel corners."""
@@ -302,24 +308,20 @@ def registered(kind: str, epsg: int, field: str) -> Json:
 
     CRS codes that EPSG does not know are looked up under ESRI, whose numbers stand in the same key.
     """
-    from pyproj import crs, exceptions  # noqa: PLC0415  # 0.1 s, of no use to images without a CRS
-
-    maker = getattr(crs, _MAKERS[kind])
+    maker = getattr(pyproj.crs, _MAKERS[kind])
     for authority in ("EPSG", "ESRI") if kind == "crs" else ("EPSG",):
         try:
             return json_of(maker.from_authority(authority, epsg))
-        except exceptions.CRSError:
+        except pyproj.exceptions.CRSError:
             continue
     raise UnsupportedError(f"EPSG code {epsg}, which is no {kind.replace('_', ' ')} that PROJ knows", field=field)
 
 
 def made(definition: str | Json, field: str) -> Any:
     """Return pyproj's CRS of a WKT or PROJJSON definition."""
-    from pyproj import CRS, exceptions  # noqa: PLC0415  # see registered()
-
     try:
-        return CRS.from_wkt(definition) if isinstance(definition, str) else CRS.from_json_dict(definition)
-    except exceptions.CRSError as error:
+        return pyproj.CRS.from_wkt(definition) if isinstance(definition, str) else pyproj.CRS.from_json_dict(definition)
+    except pyproj.exceptions.CRSError as error:
         raise UnsupportedError(f"a CRS that PROJ refuses: {error}", field=field) from error
 
 
@@ -352,10 +354,8 @@ def _unit(epsg: int) -> Json | None:
 
 @functools.cache
 def _units() -> dict[str, Json]:
-    from pyproj.database import get_units_map  # noqa: PLC0415  # see registered()
-
     kinds = {"linear": "LinearUnit", "angular": "AngularUnit"}
-    found = get_units_map(auth_name="EPSG", allow_deprecated=True).values()
+    found = pyproj.database.get_units_map(auth_name="EPSG", allow_deprecated=True).values()
     return {
         unit.code: {
             "type": kinds[unit.category],

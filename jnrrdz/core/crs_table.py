@@ -10,7 +10,15 @@ import json
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jnrrdz.lazy import library
+
+if TYPE_CHECKING:
+    import pyproj
+else:
+    pyproj = library("pyproj")  # the table spares it
+
 
 TABLE = Path(__file__).with_name("crs_table.zlib")
 
@@ -60,10 +68,7 @@ def _lines() -> dict[int, bytes]:
 
 def made() -> bytes:
     """Return the text of the table as the PROJ that is installed has it."""
-    import pyproj  # noqa: PLC0415  what the table spares
-    from pyproj.database import get_database_metadata  # noqa: PLC0415  the same
-
-    lines = [f"PROJ {pyproj.proj_version_str}, EPSG {get_database_metadata('EPSG.VERSION')}"]
+    lines = [f"PROJ {pyproj.proj_version_str}, EPSG {pyproj.database.get_database_metadata('EPSG.VERSION')}"]
     for code in CODES:
         node = {name: value for name, value in pyproj.CRS.from_epsg(code).to_json_dict().items() if name != "$schema"}
         wkt = pyproj.CRS.from_json_dict(node).to_wkt(version="WKT2_2019")

@@ -3,6 +3,8 @@
 A format of your own is a `Format` in a module of your own and `FORMATS.append(MINE)`.
 """
 
+from typing import TYPE_CHECKING
+
 from jnrrdz.formats.foreign import DMRPP, FITS, HDF5, NETCDF3, ZARR
 from jnrrdz.formats.format import Format
 from jnrrdz.formats.jpeg2000 import JPEG2000
@@ -10,6 +12,10 @@ from jnrrdz.formats.n5 import N5
 from jnrrdz.formats.nitf import NITF
 from jnrrdz.formats.nrrd import JNRRD, NRRD
 from jnrrdz.formats.tiff import TIFF
+from jnrrdz.lazy import modules
+
+if TYPE_CHECKING:
+    from jnrrdz.formats import scanning
 
 FORMATS: list[Format] = [
     TIFF,
@@ -26,4 +32,6 @@ FORMATS: list[Format] = [
 ]
 """In the order in which a file's head is compared with their magic."""
 
-__all__ = ["FORMATS", "Format"]
+__all__ = ["FORMATS", "Format", "scanning"]
+
+__getattr__ = modules(__name__, ["scanning"])

@@ -15,12 +15,21 @@ from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from pkgutil import resolve_name
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats import FORMATS
+from jnrrdz.lazy import library
 from jnrrdz.options import CACHE_BYTES, LOCAL, Access, Packing, ServeOptions, StorageOptions
 from jnrrdz.server.app import App
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from jnrrdz.server import connections
+else:
+    # an application that is mounted in another one needs none
+    uvicorn, connections = library("uvicorn"), library("jnrrdz.server.connections")
 
 VARIABLES = {
     "JNRRDZ_SERVE": "sources, manifests and folders, one a line, or with spaces between",
@@ -141,22 +150,18 @@ def serve(  # noqa: PLR0913  the signature is the documentation
 
 def http_server(app: App) -> Any:
     """Return uvicorn's server of the application."""
-    import uvicorn  # noqa: PLC0415  an application that is mounted elsewhere needs none
-
-    from jnrrdz.server.connections import KEEP_ALIVE, BoundedProtocol  # noqa: PLC0415  the same
-
     kinds = {entry.kind for entry in app.catalog.listed.values()}
     threading.Thread(target=_import_readers, args=(kinds,), name="jnrrdz-imports", daemon=True).start()
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=connections.BoundedProtocol,
         log_level="error",
         access_log=False,
         lifespan="off",
         ws="none",
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=int(KEEP_ALIVE),
+        timeout_keep_alive=int(connections.KEEP_ALIVE),
         timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)

@@ -16,8 +16,16 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from jnrrdz.lazy import library
+
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+    import fsspec
+    from fsspec import asyn
+else:
+    # see the module
+    fsspec, asyn = library("fsspec"), library("fsspec.asyn")
 
 _S3 = ("s3", "s3a")
 _AWS = tuple(
@@ -56,7 +64,6 @@ class _Local:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what pickle and copy ask for
             raise AttributeError(name)
-        import fsspec  # noqa: PLC0415  see the module
 
         return getattr(fsspec.filesystem("file"), name)
 
@@ -72,17 +79,12 @@ def is_local(fs: Any) -> bool:
 
 def loop() -> "AbstractEventLoop":
     """Return fsspec's event loop, on which its sessions live."""
-    from fsspec.asyn import get_loop  # noqa: PLC0415  see the module
-
-    running: AbstractEventLoop = get_loop()
+    running: AbstractEventLoop = asyn.get_loop()
     return running
 
 
 def of(protocol: str, options: Mapping[str, Any]) -> Any:
     """Return the file system of a protocol with these options."""
-    import fsspec  # noqa: PLC0415  see the module
-    from fsspec.utils import tokenize  # noqa: PLC0415  the same
-
     # fsspec's own cache knows neither threads other than its own nor what AWS_* variables say now
     options = without_loop(options)
     fresh = {**options, "skip_instance_cache": True}
@@ -91,7 +93,7 @@ def of(protocol: str, options: Mapping[str, Any]) -> Any:
     environment = tuple(map(os.environ.get, _AWS)) if protocol in _S3 else ()
     token: object = os.getpid(), protocol, environment, tuple(options.items())
     if any(type(value) is not str for value in options.values()):
-        token = tokenize(token, **options)
+        token = fsspec.utils.tokenize(token, **options)
     with _LOCK:
         if token not in _KEPT:
             _KEPT[token] = fsspec.filesystem(protocol, **fresh)
@@ -109,14 +111,11 @@ def opened(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str]:
     if not own and os.sep == "/" and _PLAIN_PATH.fullmatch(url):
         path = url if url.startswith("/") else f"{os.getcwd()}/{'' if url == '.' else url.removeprefix('./')}"  # noqa: PTH109  as fsspec has it
         return LOCAL, path.rstrip("/") or "/"
-    import fsspec.asyn  # noqa: PLC0415  see the module
-    import fsspec.core  # noqa: PLC0415  the same
-
     protocol = fsspec.core.split_protocol(url)[0] or "file"
     kind = None if "::" in url else fsspec.get_filesystem_class(protocol)
     # how fsspec itself reads a host, a project or a version out of a URL; of S3 there is no more than the version
     says_more = kind is not None and (protocol not in _S3 or "?" in url) and kind._get_kwargs_from_urls(url)  # noqa: SLF001
-    if kind is None or not issubclass(kind, fsspec.asyn.AsyncFileSystem) or says_more:
+    if kind is None or not issubclass(kind, asyn.AsyncFileSystem) or says_more:
         fs, path = fsspec.core.url_to_fs(url, **own)
         return fs, str(path)
     return of(protocol, own), str(kind._strip_protocol(url))  # noqa: SLF001  the same

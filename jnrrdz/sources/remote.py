@@ -11,15 +11,22 @@ from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.lazy import library
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import faults, filesystems, retry
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import Span, State, Validators, validators_of
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.retry import Transient, broken, persistently
+
+if TYPE_CHECKING:
+    from fsspec import asyn
+else:
+    # a local file needs none of it, see `sources.filesystems`
+    asyn = library("fsspec.asyn")
 
 _REQUESTS = 64
 """Requests of one `read` under way at once; more only wait for sockets."""
@@ -135,9 +142,8 @@ class FsspecSource:
             plain = s3.transport(fs, path)
             if plain is not None:
                 return plain
-        from fsspec.asyn import AsyncFileSystem  # noqa: PLC0415  see `filesystems`
 
-        kind = _AsyncTransport if isinstance(fs, AsyncFileSystem) else _ThreadTransport
+        kind = _AsyncTransport if isinstance(fs, asyn.AsyncFileSystem) else _ThreadTransport
         return kind(fs, path)
 
     def _http(self) -> Transport:

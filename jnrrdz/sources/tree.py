@@ -10,15 +10,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import batched, takewhile
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.lazy import library
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.base import ByteSource, Mark, Validators, is_absent, nanoseconds, validators_of
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import READING, read_at
+
+if TYPE_CHECKING:
+    from fsspec import asyn
+else:
+    # a local file needs none of it, see `sources.filesystems`
+    asyn = library("fsspec.asyn")
 
 type Page = tuple[list[str], list[int], list[Mark]]
 """Keys relative to the tree, the size of each object, and what tells its state."""
@@ -213,7 +220,6 @@ def pages_of(
     """
     bucket, key, _ = fs.split_path(path)
     prefix = f"{key.rstrip('/')}/" if key else ""
-    from fsspec.asyn import sync  # noqa: PLC0415  see `filesystems`
 
     # s3fs offers pages only here; `find` would hold a dictionary for every object
     entries = fs._iterdir(bucket, delimiter=delimiter, prefix=prefix + start)  # noqa: SLF001
@@ -230,7 +236,7 @@ def pages_of(
     is_first = True
     while True:
         with faults.translate_errors(url, "listing", fs):
-            page = sync(filesystems.loop(), next_page, timeout=LONGEST_PAGE)
+            page = asyn.sync(filesystems.loop(), next_page, timeout=LONGEST_PAGE)
         if page or is_first:
             yield page
         is_first = False

@@ -1,24 +1,15 @@
 """`jnrrdz info`: what it says is what tifffile and rasterio see."""
 
-import base64
 import json
-import os
 import re
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
-import imagecodecs
 import jsonschema
-import numpy as np
 import pytest
 import rasterio
 import rasterio.warp
 import tifffile
 
-import jnrrdz
-from jnrrdz.cli import pictures
 from jnrrdz.cli.info import SOURCES
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -265,75 +256,6 @@ def test_all_attributes_are_shown_on_demand(cog, run):
 
 def test_json_is_as_the_schema_says(cog, run):
     jsonschema.validate(translate_errors(run, cog), SCHEMA)
-
-
-def test_a_picture_needs_a_terminal_that_shows_some(cog, run):
-    assert "jnrrdz preview SRC -o OUT" in run("info", "--picture", cog, code=2).stderr
-
-
-def on_terminal(cog, tmp_path, **environment):
-    """Return what a terminal that says of itself what it is gets."""
-    leader, follower = os.openpty()
-    own = {key: value for key, value in os.environ.items() if key not in {"TMUX", "STY", "TERM_PROGRAM"}}
-    words = [sys.executable, "-m", "jnrrdz", "info", "--picture", str(cog)]
-    # what it prints is more than a terminal holds unread
-    with subprocess.Popen(words, stdout=follower, stderr=subprocess.PIPE, cwd=tmp_path, env=own | environment) as child:
-        os.close(follower)
-        parts = []
-        with suppress(OSError):  # the end, on Linux
-            while part := os.read(leader, 1 << 16):
-                parts.append(part)
-        told = child.stderr.read().decode()
-    os.close(leader)
-    return child.returncode, b"".join(parts).replace(b"\r\n", b"\n"), told
-
-
-def test_kitty_and_iterm_show_a_picture(cog, tmp_path):
-    code, shown, _ = on_terminal(cog, tmp_path, TERM="xterm-kitty")
-    assert code == 0
-    pieces = re.findall(rb"\x1b_G([^;]*);([^\x1b]*)\x1b\\", shown)
-    assert pieces[0][0].startswith(b"a=T,f=100,")
-    assert [keys.endswith(b"m=1") for keys, _ in pieces] == [True] * (len(pieces) - 1) + [False]
-    picture = imagecodecs.png_decode(base64.b64decode(b"".join(text for _, text in pieces)))
-    np.testing.assert_array_equal(picture, jnrrdz.preview(cog, size=320).rgba)
-    code, shown, _ = on_terminal(cog, tmp_path, TERM="xterm", TERM_PROGRAM="iTerm.app")
-    found = re.search(rb"\x1b]1337;File=inline=1;size=(\d+):([^\x07]*)\x07", shown)
-    assert imagecodecs.png_decode(base64.b64decode(found[2])).shape == picture.shape
-    assert len(base64.b64decode(found[2])) == int(found[1])
-
-
-def test_a_terminal_that_shows_none_is_told(cog, tmp_path):
-    code, _, told = on_terminal(cog, tmp_path, TERM="xterm")
-    assert code == 2
-    assert "--picture needs a terminal" in told
-
-
-def test_sixels_are_the_pixels():
-    """Decoded by DEC's rules: a colour is chosen, repeated, six rows are drawn, `$` returns, `-` goes on."""
-    rgba = np.random.default_rng(0).integers(0, 256, (14, 9, 4), "u1")
-    rgba[..., 3] = np.where(rgba[..., 3] < 100, 0, 255)
-    text = pictures.shown("sixel", b"", rgba)
-    assert text.startswith('\x1bP0;1q"1;1;9;14')
-    assert text.endswith("\x1b\\")
-    canvas, colours, colour, row, column = np.zeros((18, 9, 4), "u1"), {}, None, 0, 0
-    for token in re.finditer(
-        r"#(\d+);2;(\d+);(\d+);(\d+)|#(\d+)|!(\d+)([?-~])|([?-~])|([$-])", text[text.index("14") + 2 : -2]
-    ):
-        if token[1]:
-            colours[int(token[1])] = [int(token[part]) * 255 / 100 for part in (2, 3, 4)]
-        elif token[5]:
-            colour = int(token[5])
-        elif token[9]:
-            row, column = row + (6 if token[9] == "-" else 0), 0
-        else:
-            count, bits = int(token[6] or 1), ord(token[7] or token[8]) - 63
-            for bit in range(6):
-                if bits >> bit & 1:
-                    canvas[row + bit, column : column + count] = [*colours[colour], 255]
-            column += count
-    there = rgba[..., 3] > 0
-    np.testing.assert_array_equal(canvas[:14, :, 3] > 0, there)
-    assert np.abs(canvas[:14][there].astype(int) - rgba[there]).max() <= 26
 
 
 def test_who_reads_it_and_what_helps_the_others(run, tmp_path, pixels):

@@ -74,7 +74,6 @@ OTHER_FUNCTIONS = {
 }
 
 FOR_TERMINALS = {
-    "info": {"picture"},
     "preview": {"output", "overwrite"},  # Picture.save
     "refresh": {"if_any"},
     "verify": {"if_any"},

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,12 @@ from jnrrdz.formats.nitf.header import ReadRange
 from jnrrdz.formats.nitf.image import NitfImage
 from jnrrdz.formats.nitf.tre import Tre, field_bytes, find_tre
 from jnrrdz.formats.nitf.tre_tables import STRICT, TRES
+from jnrrdz.lazy import library
+
+if TYPE_CHECKING:
+    import pyproj
+else:
+    pyproj = library("pyproj")  # 0.1 s, of no use to most images
 
 GEOPSB, PRJPSB, MAPLOB = "GEOPSB", "PRJPSB", "MAPLOB"
 DATUM, METRES = b"WGE", b"M"
@@ -109,11 +115,9 @@ def _proj(data: bytes) -> str:
 @lru_cache(KEPT)
 def crs_in_words(proj: str) -> Crs:
     """Return the CRS that PROJ's words mean."""
-    from pyproj import CRS, exceptions  # noqa: PLC0415  0.1 s, of no use to most images
-
     try:
-        return Crs(CRS.from_user_input(proj).to_wkt(version="WKT2_2019"))
-    except exceptions.CRSError as error:
+        return Crs(pyproj.CRS.from_user_input(proj).to_wkt(version="WKT2_2019"))
+    except pyproj.exceptions.CRSError as error:
         raise MalformedError(f"{proj!r} is no CRS: {error}", field="PRJPSB") from error
 
 

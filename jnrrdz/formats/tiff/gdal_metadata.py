@@ -8,12 +8,18 @@ https://gdal.org/en/stable/user/raster_data_model.html#pam-gdal-persistent-auxil
 import math
 import re
 from dataclasses import dataclass, field, replace
-from html import unescape
+from typing import TYPE_CHECKING
 
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
 from jnrrdz.core.georeference import AFFINE_NUMBERS
 from jnrrdz.core.xml_tree import Element, parse_xml
 from jnrrdz.errors import MalformedError
+from jnrrdz.lazy import library
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = library("html")  # few texts have references to characters
 
 TAG = "GDAL_METADATA"
 PAM = ".aux.xml"
@@ -89,7 +95,9 @@ def parse_gdal_metadata(text: str) -> GdalMetadata:
     metadata = GdalMetadata()
     for element in root.named("Item"):
         # GDAL escapes twice when it writes, and undoes it twice
-        name, value = element.attributes.get("name"), element.markup or unescape(element.text)
+        name, value = element.attributes.get("name"), element.markup or element.text
+        if not element.markup and "&" in value:
+            value = html.unescape(value)
         if name is None or not value:
             continue
         sample = element.attributes.get("sample", "-1").strip()
