@@ -39,7 +39,7 @@ def test_a_library_is_imported_with_its_first_member():
         "import sys; from jnrrdz.lazy import library; colours = library('colorsys'); "
         "print('colorsys' in sys.modules); print(colours.rgb_to_hsv(1, 0, 0), 'colorsys' in sys.modules)"
     )
-    assert printed(code) == "False\n(0.0, 1.0, 1.0) True\n"
+    assert printed(code) == "False\n(0.0, 1.0, 1) True\n"
 
 
 def test_a_library_that_is_missing_is_an_import_error_where_it_is_used():
