@@ -9,10 +9,13 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -46,7 +49,98 @@ def sources(folder: Path) -> dict[str, str]:
     jnrrdz.tile(str(folder / "volume.npy"), str(volume), tile=(64, 64, 32))
     for number in range(100):
         (folder / f"many_{number:03}.tif").write_bytes(paths["small COG"].read_bytes())
-    return {name: str(path) for name, path in paths.items()} | {"JNRRD": str(volume), "folder": str(folder)}
+    return {
+        **{name: str(path) for name, path in paths.items()},
+        "JNRRD": str(volume),
+        "folder": str(folder),
+        **formats(folder),
+    }
+
+
+FORMATS = ("COG", "NITF", "J2K", "N5", "NRRD", "HDF5")
+"""Formats of which a file each is scanned, taken by a batch and served."""
+
+COPIES = 40
+"""Files of a batch."""
+
+
+def formats(folder: Path) -> dict[str, str]:
+    """Return folders with copies of a file of each format."""
+    import glymur
+    import h5py
+    import nrrd
+    import numpy as np
+    import rasterio
+
+    pixels = (np.add.outer(np.arange(1024), 3 * np.arange(1024)) // 8).astype("u2")
+    first = folder / "first"
+    first.mkdir()
+    names = {"COG": "a.tif", "NITF": "a.ntf", "J2K": "a.j2k", "N5": "a.n5"}
+    names |= {"NRRD": "a.nrrd", "HDF5": "a.h5"}
+    paths = {name: first / file for name, file in names.items()}
+    (paths["COG"]).write_bytes(data.deflate_cog(1024).read_bytes())
+    profile = {"height": 1024, "width": 1024, "count": 1, "dtype": "uint16"}
+    nitf = {"driver": "NITF", "BLOCKSIZE": 256, **profile}
+    with rasterio.open(paths["NITF"], "w", **nitf) as target:
+        target.write(pixels, 1)
+    glymur.Jp2k(paths["J2K"], data=pixels, tilesize=(256, 256))
+    nrrd.write(str(paths["NRRD"]), pixels, {"encoding": "raw"})
+    with h5py.File(paths["HDF5"], "w") as file:
+        file.create_dataset("data", data=pixels, chunks=(256, 256), compression="gzip")
+    write_n5(paths["N5"], pixels)
+    for name, path in paths.items():
+        (folder / name).mkdir()
+        for number in range(COPIES):
+            copy = folder / name / f"{number:03}{path.suffix}"
+            if path.is_dir():
+                shutil.copytree(path, copy)
+            else:
+                shutil.copy(path, copy)
+    return {f"format {name}": str(folder / name) for name in FORMATS}
+
+
+def write_n5(folder: Path, pixels: object) -> None:
+    """Write a data set of N5 in blocks of 256 x 256."""
+    import tensorstore
+
+    schema = {"dimensions": [1024, 1024], "blockSize": [256, 256]}
+    schema |= {"dataType": "uint16", "compression": {"type": "gzip"}}
+    place = {"driver": "file", "path": str(folder)}
+    target = tensorstore.open({"driver": "n5", "kvstore": place, "metadata": schema}, create=True).result()
+    target.write(pixels).result()
+
+
+def format_tasks(paths: dict[str, str], work: Path) -> dict[str, Callable[[], object]]:
+    """Return what is measured of each format, by its name."""
+    import jnrrdz
+
+    kinds = {name: sorted(map(str, Path(paths[f"format {name}"]).iterdir())) for name in FORMATS}
+
+    def scan(files: list[str]) -> object:
+        return [jnrrdz.scan(file) for file in files]
+
+    def batch(files: list[str]) -> object:
+        out = str(work / "{stem}.json")
+        done = jnrrdz.batch(files, out, processes=1, overwrite=True)
+        assert done.ok == len(files), done
+        return done
+
+    def serve(file: str) -> object:
+        with jnrrdz.serve(file) as server:
+            base = f"{server.url}{server.names[0]}"
+            with urllib.request.urlopen(f"{base}/zarr.json") as answer:
+                document = json.load(answer)
+            arrays = document["consolidated_metadata"]["metadata"]
+            for name, array in arrays.items():
+                if array["node_type"] == "array" and len(array["shape"]) > 1:
+                    fetch(f"{base}/{name}", array)
+
+    measured: dict[str, Callable[[], object]] = {}
+    for name, files in kinds.items():
+        measured[f"scan {COPIES} files: {name}"] = partial(scan, files)
+        measured[f"batch of {COPIES} files: {name}"] = partial(batch, files)
+        measured[f"serve a file: {name}"] = partial(serve, files[0])
+    return measured
 
 
 def tasks(paths: dict[str, str], work: Path) -> dict[str, Callable[[], object]]:
@@ -56,7 +150,7 @@ def tasks(paths: dict[str, str], work: Path) -> dict[str, Callable[[], object]]:
     import jnrrdz
 
     manifests = {}
-    for name in sorted(paths.keys() - {"folder"}):
+    for name in sorted(paths.keys() - {"folder"} - {f"format {name}" for name in FORMATS}):
         manifests[name] = str(work / f"{name.replace(' ', '_')}.json")
         jnrrdz.index(paths[name], manifests[name], overwrite=True)
     groups = {name: jnrrdz.open_group(manifest) for name, manifest in manifests.items()}
@@ -89,8 +183,22 @@ def tasks(paths: dict[str, str], work: Path) -> dict[str, Callable[[], object]]:
         "open 250,000 references": lambda: jnrrdz.open_group(manifests["tiles"]),
         **read,
         "windows of the deflate COG": lambda: windows("deflate COG"),
+        **format_tasks(paths, work),
         "batch of 100 COGs": lambda: jnrrdz.batch(many, str(work / "{stem}.json"), processes=1, overwrite=True),
     }
+
+
+def fetch(url: str, array: dict[str, object]) -> None:
+    """Read all chunks of an array from a server."""
+    import itertools
+
+    shape = array["shape"]
+    chunks = array["chunk_grid"]["configuration"]["chunk_shape"]
+    sides = [range(-(-size // chunk)) for size, chunk in zip(shape, chunks, strict=True)]
+    for place in itertools.product(*sides):
+        key = "/".join(map(str, place))
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(f"{url}/c/{key}") as answer:
+            answer.read()
 
 
 def work_on_request(folder: Path, own: Path) -> None:
