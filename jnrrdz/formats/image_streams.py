@@ -11,19 +11,16 @@ lowest byte, which costs half of that, and puts the plane where it belongs.
 Spec: https://github.com/Esri/lerc; ITU-T T.800, A.5.1; ISO/IEC 18181-1, SizeHeader; ITU-T T.832, 8.3
 """
 
-import re
 import struct
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.formats.jpeg2000.boxes import parse_boxes
-
-type Size = tuple[int, int, int]
-"""Height, width, samples."""
+from jnrrdz.formats.jpeg_markers import SEQUENTIAL, Size, jpeg_markers
 
 J2K_SIZ = b"\xff\x4f\xff\x51"
 JXL_CODESTREAM = b"\xff\x0a"
@@ -110,71 +107,6 @@ def jpegxr_size(data: bytes | memoryview) -> Size | None:
     return height + 1, width + 1, 1
 
 
-MARK = 0xFF
-LOSSLESS = 0xC3
-SOF = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
-SEQUENTIAL = {0xC0, 0xC1}
-EOI = 0xD9
-SOS = 0xDA
-STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
-FRAME_BYTES = 10  # marker, length, precision, height, width, components
-AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
-"""The marker behind the data of a scan, which have zeros stuffed in, and restarts."""
-
-
-class JpegMarkers(NamedTuple):
-    """Positions of the markers of a JPEG, None for those that it lacks."""
-
-    frame: int | None
-    scan: int | None
-    end: int | None
-
-    def frame_kind(self, data: bytes | memoryview) -> int | None:
-        """Return the marker of the frame header, which names the process: SOF0, SOF3, ..."""
-        return None if self.frame is None else data[self.frame + 1]
-
-    def size(self, data: bytes | memoryview) -> Size | None:
-        """Return what the frame header declares."""
-        if self.frame is None:
-            return None
-        height = int.from_bytes(data[self.frame + 5 : self.frame + 7], "big")
-        width = int.from_bytes(data[self.frame + 7 : self.frame + 9], "big")
-        return height, width, data[self.frame + 9]
-
-
-def jpeg_markers(data: bytes | memoryview) -> JpegMarkers:
-    """Return the positions of the first frame header, the first scan and the end."""
-    frame = scan = None
-    at = 0
-    while at + 1 < len(data) and data[at] == MARK:
-        marker = data[at + 1]
-        if marker == MARK:  # bytes that fill
-            at += 1
-            continue
-        if marker in STANDALONE:
-            at += 2
-            continue
-        if marker == EOI:
-            return JpegMarkers(frame, scan, at)
-        if marker in SOF and frame is None and at + FRAME_BYTES <= len(data):
-            frame = at
-        stop = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        if marker == SOS:
-            if scan is None:
-                scan = at
-            following = AFTER_SCAN.search(data, stop)
-            if following is None:
-                break
-            stop = following.start()
-        at = stop
-    return JpegMarkers(frame, scan, None)
-
-
-def jpeg_size(data: bytes | memoryview) -> Size | None:
-    """Return what a JPEG's frame header declares; None where there is no frame header."""
-    return jpeg_markers(data).size(data)
-
-
 def png_size(data: bytes | memoryview) -> Size | None:
     """Return what a PNG's IHDR declares."""
     if bytes(data[12:16]) != b"IHDR":
@@ -194,11 +126,6 @@ def webp_size(data: bytes | memoryview) -> Size | None:
     if kind == b"VP8 ":
         return int.from_bytes(head[28:30], "little") & 0x3FFF, int.from_bytes(head[26:28], "little") & 0x3FFF, 3
     return None
-
-
-def is_lossless_jpeg(data: bytes | memoryview) -> bool:
-    """Return whether a JPEG is of the lossless process, of which no decoder turns colours."""
-    return jpeg_markers(data).frame_kind(data) == LOSSLESS
 
 
 WORD = 4

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.image_streams import jpeg_size, png_size, webp_size
+from jnrrdz.formats.image_streams import png_size, webp_size
+from jnrrdz.formats.jpeg_markers import jpeg_size
 from jnrrdz.formats.tiff.declared import check_declared, check_possible
 from jnrrdz.formats.tiff.schemes import Compression
 

@@ -25,6 +25,7 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.core.standard import check_lengths, refuse, stored_bytes, stored_order
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.jpeg_markers import SOS, jpeg_segments
 from jnrrdz.formats.nitf.codecs import NITF_KINDS, NITF_ORDERS, JbpBlockConfig
 from jnrrdz.formats.nitf.header import BYTE, NitfLayout, ReadRange
 from jnrrdz.formats.nitf.image import Mask, NitfImage
@@ -231,7 +232,6 @@ def whole_block_chunks(image: NitfImage, mask: Mask | None) -> Chunks:
 FIRST_PIECE = 1 << 12
 PIECE = 1 << 20
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
-MARK, SOS = 0xFF, 0xDA
 SEGMENT_HEAD = 4
 FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 FRAME_HEAD = 5
@@ -334,18 +334,14 @@ def _marker_segments(read: ReadRange, begin: int, stop: int) -> Iterator[tuple[i
     head = read(begin, min(begin + MAX_SEGMENTS, stop))
     fill = len(head) - len(head.lstrip(SOI[:1]))  # of FF any number may stand before a marker (T.81, B.1.1.2)
     at = begin + max(fill - 1, 0) + len(SOI)
-    for _ in range(MAX_SEGMENTS):
-        head = read(at, min(at + SEGMENT_HEAD, stop))
-        if len(head) < SEGMENT_HEAD or head[0] != MARK:
-            raise MalformedError(f"{head.hex(' ')} where a marker belongs", offset=at, field=JPEG_STREAM)
-        if head[1] == MARK:  # fill
-            at += 1
-            continue
-        end = at + 2 + int.from_bytes(head[2:], "big")
-        yield head[1], at, end
-        if head[1] == SOS:
+    walk = jpeg_segments(lambda place: read(place, min(place + SEGMENT_HEAD, stop)), at, MAX_SEGMENTS)
+    for marker, start, end in walk:
+        if marker in {0, EOI[1]} or start + SEGMENT_HEAD > stop:
+            four = read(start, min(start + SEGMENT_HEAD, stop))
+            raise MalformedError(f"{four.hex(' ')} where a marker belongs", offset=start, field=JPEG_STREAM)
+        yield marker, start, end
+        if marker == SOS:
             return
-        at = end
     raise MalformedError(f"more than {MAX_SEGMENTS} segments before the first scan", offset=begin, field=JPEG_STREAM)
 
 

@@ -24,7 +24,8 @@ from jnrrdz.core.configuration import Samples, check_type, in_type
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.colours import ColourDecoder, IndexDecoder, Palette
 from jnrrdz.formats.format import DecoderState
-from jnrrdz.formats.image_streams import COLOURS, jpeg_planes, jpeg_size
+from jnrrdz.formats.image_streams import COLOURS, jpeg_planes
+from jnrrdz.formats.jpeg_markers import jpeg_segments, jpeg_size
 from jnrrdz.formats.nitf.blocks import CODE_BITS, CODES, SIDE, find_streams
 from jnrrdz.formats.nitf.codecs import (
     JBP_BLOCK,
@@ -200,7 +201,7 @@ def unpack_codes(data: bytes | memoryview, count: int) -> NDArray[np.uint16]:
 
 
 SOI = b"\xff\xd8"
-MARK, DQT, DHT, SOS = 0xFF, 0xDB, 0xC4, 0xDA
+MARK, DQT, DHT = 0xFF, 0xDB, 0xC4
 BASELINE = 0xC0
 TABLES = 4
 HUFFMAN_TABLES = 2
@@ -270,15 +271,9 @@ def list_markers(data: bytes) -> set[int]:
 
 def segments_of(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield marker and content of each segment up to the first scan's header."""
-    at, marker = len(SOI), 0
-    while at + 4 <= len(data) and data[at] == MARK and marker != SOS:
-        if data[at + 1] == MARK:
-            at += 1
-            continue
-        marker = data[at + 1]
-        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        yield marker, data[at + 4 : end]
-        at = end
+    for marker, start, stop in jpeg_segments(lambda at: data[at : at + 4], len(SOI)):
+        if marker and start + 4 <= len(data):
+            yield marker, data[start + 4 : stop]
 
 
 APP0, APP6, APP14 = 0xE0, 0xE6, 0xEE

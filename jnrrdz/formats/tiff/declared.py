@@ -5,7 +5,7 @@ there by themselves; of some is known how many bytes they can become.
 """
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.image_streams import LOSSLESS, Size, jpeg_markers
+from jnrrdz.formats.jpeg_markers import LOSSLESS, Size, jpeg_markers
 from jnrrdz.formats.tiff.schemes import BY_NUMBER, SCHEMES, Kind
 from jnrrdz.records import resolved
 

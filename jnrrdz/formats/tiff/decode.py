@@ -28,18 +28,11 @@ from jnrrdz.core.configuration import BYTE_BITS, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.colours import Palette
 from jnrrdz.formats.format import DecoderState
-from jnrrdz.formats.image_streams import (
-    COLOURS,
-    Size,
-    is_lossless_jpeg,
-    jpeg_markers,
-    jpeg_words,
-    lerc_size,
-    scratch,
-    webp_words,
-)
+from jnrrdz.formats.image_streams import COLOURS, jpeg_words, lerc_size, scratch, webp_words
+from jnrrdz.formats.jpeg_markers import Size, is_lossless_jpeg, jpeg_markers
 from jnrrdz.formats.tiff.codecs import TIFF_TILE, TiffTileConfig
 from jnrrdz.formats.tiff.declared import check_declared, check_possible
+from jnrrdz.formats.tiff.directory import assemble
 from jnrrdz.formats.tiff.fax import Rows, rows_held
 from jnrrdz.formats.tiff.schemes import (
     BY_NUMBER,
@@ -68,7 +61,7 @@ JPEG_COLOURS = 3
 ALWAYS = {Tag.BitsPerSample, Tag.SampleFormat}
 """Tags that are written even without values."""
 
-type TagValues = tuple[int, int, tuple[int, ...] | bytes]
+POINTERS = {Tag.StripOffsets, Tag.JPEGInterchangeFormat}
 
 
 def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes) -> bytes:
@@ -96,7 +89,7 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
         formats = (SampleFormat.UINT,) * len(formats)  # whose signs are extended later
     is_old = config.compression == Compression.OLD_JPEG
     has_palette = config.photometric == Photometric.PALETTE
-    tags: list[TagValues] = [
+    tags: list[tuple[int, int, tuple[int, ...] | bytes]] = [
         (Tag.ImageWidth, long, (width,)),
         (Tag.ImageLength, long, (height,)),
         (Tag.BitsPerSample, short, config.bits_per_sample[:samples]),
@@ -122,31 +115,8 @@ def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes)
         (Tag.ColorMap, short, (0,) * (3 << min(config.bits_per_sample[0], 16)) if has_palette else ()),
         (Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables or b""),
     ]
-    return _assembled(order, sorted(entry for entry in tags if entry[2] or entry[0] in ALWAYS), data)
-
-
-def _assembled(order: str, tags: list[TagValues], data: bytes) -> bytes:
-    """Return header, one IFD, the values that do not fit in it, and the data."""
-    codes = {FieldType.SHORT: "H", FieldType.LONG: "I", FieldType.RATIONAL: "I"}
-    values = [
-        value if isinstance(value, bytes) else struct.pack(f"{order}{len(value)}{codes[FieldType(kind)]}", *value)
-        for _, kind, value in tags
-    ]
-    end = 8 + 2 + 12 * len(tags) + 4
-    loose = [len(value) + len(value) % 2 if len(value) > 4 else 0 for value in values]  # noqa: PLR2004  a field's room
-    start = end + sum(loose)
-    ifd, heap = struct.pack(order + "H", len(tags)), b""
-    for (tag, kind, value), packed, room in zip(tags, values, loose, strict=True):
-        field = packed.ljust(4, b"\0")
-        if room:
-            field = struct.pack(order + "I", end + len(heap))
-            heap += packed.ljust(room, b"\0")
-        if tag in {Tag.StripOffsets, Tag.JPEGInterchangeFormat}:
-            field = struct.pack(order + "I", start)
-        count = len(value) // 2 if kind == FieldType.RATIONAL else len(value)
-        ifd += struct.pack(order + "HHI", tag, kind, count) + field
-    magic = b"II*\0" if order == "<" else b"MM\0*"
-    return magic + struct.pack(order + "I", 8) + ifd + bytes(4) + heap + data
+    present = sorted(entry for entry in tags if entry[2] or entry[0] in ALWAYS)
+    return assemble(order, present, POINTERS) + data
 
 
 REVERSED = 2

@@ -6,7 +6,6 @@ Spec: https://www.itu.int/itudoc/itu-t/com16/tiff-fx/docs/tiff6.pdf
 """
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.tiff.directory import assemble
 from jnrrdz.formats.tiff.schemes import Compression
 from jnrrdz.formats.tiff.tags import DTYPE, ExtraSample, FieldType, Photometric, Planar, SampleFormat, Tag
 from jnrrdz.records import record
@@ -35,9 +35,6 @@ MOST = (1 << 32) - 1
 """Bytes of a TIFF whose offsets are 32 bits."""
 
 COLOURS = 3
-HEAD = struct.Struct("2sHI")
-ENTRY = struct.Struct("HHI")
-SHORT, LONG = 2, 4
 MOST_SHORT = (1 << 16) - 1
 LONGS = {Tag.StripOffsets, Tag.StripByteCounts}
 
@@ -60,7 +57,7 @@ class TiffHeader:
     rgb: bool
 
     def __len__(self) -> int:
-        return len(self._laid_out(0, 0))
+        return len(self._laid_out(0))
 
     def __bytes__(self) -> bytes:
         if self.compressor is not None:
@@ -68,7 +65,7 @@ class TiffHeader:
                 f"each chunk has its own header behind {self.compressor}; give the header as a function, not its bytes",
                 field="compressor",
             )
-        return self._laid_out(self._pixel_bytes, len(self))
+        return self._laid_out(self._pixel_bytes)
 
     def __call__(self, chunk: bytes) -> bytes:
         """Return the header of an encoded chunk."""
@@ -80,30 +77,22 @@ class TiffHeader:
             )
         if len(self) + len(chunk) > MOST:
             raise UnsupportedError(f"a chunk of {len(chunk)} bytes; a TIFF holds 4 GiB", field="chunk")
-        return self._laid_out(len(chunk), len(self))
+        return self._laid_out(len(chunk))
 
     @property
     def _pixel_bytes(self) -> int:
         return self.rows * self.columns * self.samples * self.dtype.itemsize
 
-    def _laid_out(self, nbytes: int, start: int) -> bytes:
-        """Return the header of pixels that take so many bytes and begin at `start`."""
-        entries = self._entries(nbytes, start)
-        order = "<" if self.endian == "little" else ">"
-        directory, beyond = b"", b""
-        behind = HEAD.size + SHORT + len(entries) * (ENTRY.size + LONG) + LONG
-        for tag, values in sorted(entries.items()):
-            kind = FieldType.LONG if tag in LONGS or max(values) > MOST_SHORT else FieldType.SHORT
-            data = struct.pack(f"{order}{len(values)}{'I' if kind == FieldType.LONG else 'H'}", *values)
-            place = data.ljust(LONG, b"\0")
-            if len(data) > LONG:  # values that do not fit stand behind the directory, on even bytes
-                place = struct.pack(f"{order}I", behind + len(beyond))
-                beyond += data + b"\0" * (len(data) % 2)
-            directory += struct.pack(f"{order}{ENTRY.format}", tag, kind, len(values)) + place
-        head = struct.pack(f"{order}{HEAD.format}", b"II" if order == "<" else b"MM", 42, HEAD.size)
-        return head + struct.pack(f"{order}H", len(entries)) + directory + bytes(LONG) + beyond
+    def _laid_out(self, nbytes: int) -> bytes:
+        """Return the header of pixels that take so many bytes and follow it."""
+        tags = []
+        for tag, values in sorted(self._entries(nbytes).items()):
+            is_long = tag in LONGS or max(values) > MOST_SHORT
+            kind = FieldType.LONG if is_long else FieldType.SHORT
+            tags.append((tag, kind, values))
+        return assemble("<" if self.endian == "little" else ">", tags, {Tag.StripOffsets})
 
-    def _entries(self, nbytes: int, start: int) -> dict[Tag, list[int]]:
+    def _entries(self, nbytes: int) -> dict[Tag, list[int]]:
         """Return the values of each tag that is not at its default."""
         strips = self.samples if self.planar == Planar.SEPARATE else 1
         each = nbytes // strips
@@ -113,7 +102,7 @@ class TiffHeader:
             Tag.BitsPerSample: [self.dtype.itemsize * 8] * self.samples,
             Tag.Compression: [SCHEMES[self.compressor]],
             Tag.PhotometricInterpretation: [Photometric.RGB if self.rgb else Photometric.MINISBLACK],
-            Tag.StripOffsets: [start + each * number for number in range(strips)],
+            Tag.StripOffsets: [each * number for number in range(strips)],
             Tag.RowsPerStrip: [self.rows],
             Tag.StripByteCounts: [each] * strips,
         }
