@@ -17,7 +17,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.images import ImageTree
+from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import scan
@@ -115,7 +115,7 @@ class Parser:
         ).whole_tiles()
         root = scan(url, options, Access(storage_options=self.storage_options)).group
         if self.group is None:
-            choice = ImageTree.of_group(root).choice()
+            choice = Hierarchy.of_group(root).choice()
             choice.warn((str(Path(__file__).parent),))
             chosen = root.at(choice.path)
         else:

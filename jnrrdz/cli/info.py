@@ -15,7 +15,8 @@ from jnrrdz.cli.options import BOTH, Reach, access_options, console_options, jso
 from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
-    from jnrrdz.commands.facts import Facts, Node
+    from jnrrdz.commands.facts import Facts
+    from jnrrdz.core.hierarchy import HierarchyNode
 
 EPILOG = """\b
 Examples:
@@ -343,22 +344,22 @@ def ls(console: Console, /, names: Sequence[str], *, reach: Reach, **how: bool) 
     console.end_each(sources, show)
 
 
-def _listed(facts: "Facts", node: "Node") -> Json:
-    if node.refs is None:
+def _listed(facts: "Facts", node: "HierarchyNode") -> Json:
+    if not node.is_array:
         return {"path": node.path, "kind": "group"}
     row = commands.info.array_facts(facts, node)
     shown = ("data_type", "shape", "chunk_shape", "chunks", "missing", "stored_bytes")
     return {"path": node.path, "kind": "array"} | {name: row[name] for name in shown}
 
 
-def _name(node: "Node") -> str:
-    return node.path + ("/" if node.refs is None else "")
+def _name(node: "HierarchyNode") -> str:
+    return node.path + ("/" if not node.is_array else "")
 
 
-def _long(facts: "Facts", nodes: Sequence["Node"]) -> list[str]:
+def _long(facts: "Facts", nodes: Sequence["HierarchyNode"]) -> list[str]:
     rows = [
         ("group", "", "", "", _name(node))
-        if node.refs is None
+        if not node.is_array
         else (
             node.data_type,
             text.sides(node.shape),

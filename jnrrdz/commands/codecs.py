@@ -101,7 +101,7 @@ def verdicts(facts: Facts) -> list[Verdict]:
     """Return for every codec of a manifest, in each configuration, whether it can be read."""
     by_codec: dict[str, Verdict] = {}
     for node in facts.nodes.values():
-        if node.refs is None:
+        if not node.is_array:
             continue
         for entry in node.codecs:
             verdict = by_codec.setdefault(repr(_essence(entry)), Verdict(_essence(entry)))

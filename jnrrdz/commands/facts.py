@@ -15,10 +15,9 @@ import numpy as np
 from jnrrdz import api
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.georeference import AFFINE_NUMBERS, geo_transform
-from jnrrdz.core.refs import WHOLE, ChunkRefs, References
+from jnrrdz.core.hierarchy import HierarchyNode, paths_above
+from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import Verdict, of_all, verdicts
-from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
-from jnrrdz.errors import MalformedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.manifest import Manifest, from_group, manifest_form
 from jnrrdz.options import Access, ScanOptions
@@ -26,7 +25,6 @@ from jnrrdz.sources.url import is_chained
 
 type Json = dict[str, Any]
 
-PLANE = ("y", "x")
 BANDS = ("band", "c")
 
 FORMS = {"json": "JSON manifest", "parquet": "Parquet manifest", "icechunk": "Icechunk repository"}
@@ -56,76 +54,6 @@ class Stored:
     """Whether every chunk is one range."""
 
 
-@dataclass(frozen=True)
-class Node:
-    """A group or an array of a manifest."""
-
-    path: str
-    document: Json
-    refs: References | None = None
-    """None for a group."""
-
-    @property
-    def attributes(self) -> Json:
-        """What `attributes` holds."""
-        return as_object(self.document.get("attributes"))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The array's shape; reading the manifest has checked that these are integers."""
-        return tuple(self.document["shape"])
-
-    @property
-    def chunk_shape(self) -> tuple[int, ...]:
-        """The chunks' shape, checked likewise."""
-        return tuple(self.document["chunk_grid"]["configuration"]["chunk_shape"])
-
-    @property
-    def data_type(self) -> str:
-        """The data type's name."""
-        found = self.document.get("data_type")
-        return str(found.get("name") if isinstance(found, dict) else found)
-
-    @property
-    def dimension_names(self) -> list[str | None]:
-        """A name or None for every axis."""
-        found = self.document.get("dimension_names")
-        return list(found) if isinstance(found, list) else [None] * len(self.shape)
-
-    @property
-    def plane(self) -> tuple[int, int]:
-        """Which axes are rows and columns: the last two where none are called y and x."""
-        names = self.dimension_names
-        return (names.index("y"), names.index("x")) if set(PLANE) <= set(names) else (len(names) - 2, len(names) - 1)
-
-    @property
-    def codecs(self) -> list[Json]:
-        """The codecs' entries, each with its name."""
-        found = self.document.get("codecs")
-        entries = found if isinstance(found, list) else []
-        named = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
-        if not named or not all(
-            isinstance(entry, dict)
-            and isinstance(entry.get("name"), str)
-            and isinstance(entry.get("configuration", {}), dict)
-            for entry in named
-        ):
-            raise MalformedError("no list of codecs with names", field=f"{self.path}/{ZARR_JSON}, codecs".lstrip("/"))
-        return named
-
-    @property
-    def nodata(self) -> Any:
-        """The value of missing pixels, None where there is none."""
-        if self.data_type not in DATA_TYPES:
-            return self.attributes.get("_FillValue")
-        dtype = np.dtype(self.data_type)
-        try:
-            missing = missing_value(self.attributes, dtype)
-        except MalformedError:
-            return None
-        return self.attributes.get("nodata") if missing is None else encode_fill(missing, dtype)
-
-
 def as_object(value: Any) -> Json:
     """Return an object of JSON; an empty one for what is none."""
     return value if isinstance(value, dict) else {}
@@ -136,47 +64,45 @@ class Facts:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
-        documents = manifest.documents.nodes().items()
-        self.nodes = {path: Node(path, document, manifest.arrays.get(path)) for path, document in documents}
+        self.hierarchy = manifest.hierarchy
+        self.nodes = self.hierarchy.nodes
         self._records = manifest.records
-        self.images = manifest.documents.images()
 
-    def arrays(self) -> Iterator[Node]:
+    def arrays(self) -> Iterator[HierarchyNode]:
         """Yield the arrays that have axes; scalars (the grid mapping) carry attributes only."""
         yield from (node for node in self.nodes.values() if node.refs is not None and node.shape)
 
     def level(self, path: str) -> int:
         """Return which level of a pyramid a node is or belongs to, 0 outside of any."""
-        return self.images.level(path)
+        return self.hierarchy.level(path)
 
-    def said(self, node: Node) -> Json:
+    def said(self, node: HierarchyNode) -> Json:
         """Return the attributes of a node, and those of the groups above it: the nearest one counts."""
-        parts = node.path.split("/")[:-1]
-        above = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
-        found: Json = {}
-        for path in above:
-            found |= self.nodes[path].attributes if path in self.nodes else {}
-        return found | node.attributes
+        inherited: Json = {}
+        for path in reversed(paths_above(node.parent)):
+            if path in self.nodes:
+                inherited |= dict(self.nodes[path].attributes)
+        return inherited | dict(node.attributes)
 
-    def mapping(self, node: Node) -> Json:
+    def mapping(self, node: HierarchyNode) -> Json:
         """Return the attributes of an array's grid mapping."""
         named = node.attributes.get("grid_mapping")
-        sibling = self.nodes.get(f"{node.path.rpartition('/')[0]}/{named}".lstrip("/"))
-        return {} if sibling is None else sibling.attributes
+        sibling = self.nodes.get(f"{node.parent}/{named}".lstrip("/"))
+        return {} if sibling is None else dict(sibling.attributes)
 
-    def beside(self, node: Node, name: str) -> str | None:
+    def beside(self, node: HierarchyNode, name: str) -> str | None:
         """Return the path of an array in the same group, None where there is none."""
         path = f"{node.path.rpartition('/')[0]}/{name}".lstrip("/")
         found = self.nodes.get(path)
         return path if found is not None and found.refs is not None and found is not node else None
 
-    def wkt(self, node: Node) -> str:
+    def wkt(self, node: HierarchyNode) -> str:
         """Return the CRS of an array as WKT, nothing where it has none."""
         group, mapping = self._group(node), self.mapping(node)
         texts = [mapping.get("crs_wkt"), mapping.get("spatial_ref"), node.attributes.get("proj:wkt2")]
         return next((text for text in [*texts, group.get("proj:wkt2")] if isinstance(text, str)), "")
 
-    def crs(self, node: Node) -> Crs | None:
+    def crs(self, node: HierarchyNode) -> Crs | None:
         """Return the CRS of an array."""
         wkt = self.wkt(node)
         code = node.attributes.get("proj:code", self._group(node).get("proj:code"))
@@ -187,7 +113,7 @@ class Facts:
         name = None if called is None else called[1].replace('""', '"')
         return None if code is None and name is None else Crs(code, name)
 
-    def affine(self, node: Node) -> list[float]:
+    def affine(self, node: HierarchyNode) -> list[float]:
         """Return the affine of an array as rasterio orders it, nothing where it has none."""
         transform = geo_transform(self.mapping(node))
         if transform is not None:
@@ -197,7 +123,7 @@ class Facts:
             return []
         return found if all(isinstance(one, int | float) for one in found) else []
 
-    def control_points(self, node: Node) -> list[Json]:
+    def control_points(self, node: HierarchyNode) -> list[Json]:
         """Return the ground control points of an array: row and column from its corner, x, y and z."""
         try:
             found = json.loads(str(self.mapping(node).get("gcps", "{}")))
@@ -209,11 +135,11 @@ class Facts:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return []  # not as jnrrdz writes them
 
-    def _group(self, node: Node) -> Json:
-        parent = self.nodes.get(node.path.rpartition("/")[0])
-        return {} if parent is None else parent.attributes
+    def _group(self, node: HierarchyNode) -> Json:
+        parent = self.nodes.get(node.parent)
+        return {} if parent is None else dict(parent.attributes)
 
-    def stored(self, node: Node) -> Stored:
+    def stored(self, node: HierarchyNode) -> Stored:
         """Return how many chunks an array has and how large they are together."""
         refs = node.refs
         if refs is None:

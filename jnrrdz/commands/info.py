@@ -13,11 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jnrrdz.commands.facts import BANDS, Facts, Json, Node, Opened, as_object, nitf_header, nitf_places, opened
+from jnrrdz.commands.facts import BANDS, Facts, Json, Opened, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, by_band
 from jnrrdz.core.coordinate import coordinate_of, moment, taken
 from jnrrdz.core.crs import ground
+from jnrrdz.core.hierarchy import HierarchyNode
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.manifests.groups import group_from_manifest
@@ -182,7 +183,7 @@ def _without_none(members: Mapping[str, Any]) -> Json:
     return {name: value for name, value in members.items() if value is not None and value not in ([], {})}
 
 
-def array_facts(facts: Facts, node: Node) -> Json:
+def array_facts(facts: Facts, node: HierarchyNode) -> Json:
     """Return what an array is and what is stored of it."""
     crs, stored = facts.crs(node), facts.stored(node)
     return {
@@ -190,7 +191,7 @@ def array_facts(facts: Facts, node: Node) -> Json:
         "level": facts.level(node.path),
         "shape": list(node.shape),
         "data_type": node.data_type,
-        "dimension_names": node.dimension_names,
+        "dimension_names": list(node.dimension_names),
         "chunk_shape": list(node.chunk_shape),
         "codecs": node.codecs,
         "crs": None if crs is None else {"code": crs.code, "name": crs.name},
@@ -206,18 +207,18 @@ def array_facts(facts: Facts, node: Node) -> Json:
 
 def image_facts(facts: Facts) -> list[Json]:
     """Return what each image is: where it lies, when it was taken, its bands, its levels."""
-    images = facts.images.images()
+    images = facts.hierarchy.images()
     return [_image(facts, [facts.nodes[level.path] for level in image.levels]) for image in images]
 
 
-def _image(facts: Facts, levels: Sequence[Node]) -> Json:
+def _image(facts: Facts, levels: Sequence[HierarchyNode]) -> Json:
     node = levels[0]
     said = facts.said(node)
     place, comments = _place(facts, node, said), said.get("comments")
     return {
         "path": node.path,
         "shape": list(node.shape),
-        "dimension_names": node.dimension_names,
+        "dimension_names": list(node.dimension_names),
         "data_type": node.data_type,
         "levels": [{"path": level.path, "shape": list(level.shape)} for level in levels],
         **_without_none(
@@ -244,7 +245,7 @@ def _image(facts: Facts, levels: Sequence[Node]) -> Json:
     }
 
 
-def _times(facts: Facts, node: Node) -> Json | None:
+def _times(facts: Facts, node: HierarchyNode) -> Json | None:
     """Return the first and the last time of an image's axis `time` and how many there are, None where it has none."""
     if TIME not in node.dimension_names:
         return None
@@ -285,7 +286,7 @@ def _title(said: Json) -> str | None:
     return None if found is None else found.strip()
 
 
-def _place(facts: Facts, node: Node, said: Json) -> Json:
+def _place(facts: Facts, node: HierarchyNode, said: Json) -> Json:
     """Return where an image lies: CRS, affine, bounds there and in degrees, control points, the sensor's model."""
     crs, wkt = facts.crs(node), facts.wkt(node)
     place: Json = {}
@@ -315,7 +316,7 @@ def _place(facts: Facts, node: Node, said: Json) -> Json:
     return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **texts})
 
 
-def _bands(node: Node, said: Json) -> list[Json]:
+def _bands(node: HierarchyNode, said: Json) -> list[Json]:
     """Return what is said of each band, from the first; of one band where an image has no axis of bands."""
     axis = next((axis for axis, name in enumerate(node.dimension_names) if name in BANDS), None)
     count = 1 if axis is None else node.shape[axis]
@@ -367,7 +368,7 @@ def _channels(said: Json) -> list[Json]:
     return channels
 
 
-def _pixel_size(node: Node, said: Json) -> Json:
+def _pixel_size(node: HierarchyNode, said: Json) -> Json:
     """Return the distance of neighbours along each axis, and its unit, where an image has a physical scale."""
     axes = as_object(said.get("axes"))
     steps = {
@@ -395,7 +396,7 @@ def _ome_size(ome: Json) -> Json:
 # Formats' own
 
 
-def _jpeg2000(node: Node) -> Json | None:
+def _jpeg2000(node: HierarchyNode) -> Json | None:
     """Return what the main header in the codec says: tiles, resolutions, order of packets."""
     codec = next((entry for entry in node.codecs if "main_header" in entry.get("configuration", {})), None)
     if codec is None:
@@ -479,7 +480,7 @@ def _add_places(facts: Facts, images: Sequence[Json]) -> None:
             image["nitf"]["place"] = list(places[home])
 
 
-def _tres(said: Json) -> list[str]:
+def _tres(said: Mapping[str, Any]) -> list[str]:
     return [str(one["tag"]) for one in _objects(said.get("tres")) if "tag" in one]
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
-from jnrrdz.commands.facts import BANDS, PLANE, Node, nitf_header, nitf_places
+from jnrrdz.commands.facts import BANDS, nitf_header, nitf_places
 from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.georeference import geo_transform
+from jnrrdz.core.hierarchy import PLANE, HierarchyNode
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
-from jnrrdz.manifests.documents import no_such_group
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions, StorageOptions
 from jnrrdz.store.group import reference_array
@@ -236,7 +236,7 @@ def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
     try:
         if how.group is None and (segments := _segments(store)):
             return Picture(_laid_out(store, segments, how))
-        path = store.manifest.documents.images().choice().path if how.group is None else how.group.strip("/")
+        path = store.manifest.hierarchy.choice().path if how.group is None else how.group.strip("/")
         return Picture(_upright(_drawn(store, path, how, None).rgba(how.stretch), store, path))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         # attributes are the manifest's own words: colours that are none, places that are no numbers
@@ -257,38 +257,23 @@ def inline(group: VirtualGroup) -> bytes | None:
     return made[0] if made else None
 
 
-@dataclass(frozen=True)
-class _Image(Node):
-    """An array that makes a picture."""
+def _image_in(store: ReferenceStore, group: str) -> HierarchyNode:
+    """Return the array of a group that makes a picture."""
+    hierarchy = store.manifest.hierarchy
+    if group not in hierarchy.nodes:
+        raise hierarchy.no_such_group(group, str(store))
+    images = hierarchy.images_in(group)
+    if not images:
+        raise UnsupportedError("nothing to show: no array of two axes or more", url=str(store), field=group or "/")
+    return images[0]
 
-    @classmethod
-    def of(cls, store: ReferenceStore, place: str) -> "_Image":
-        """Return the picture among the arrays of a group."""
-        if not store.manifest.documents.node(place):
-            raise no_such_group(store.manifest.documents, place, str(store))
-        found = store.manifest.documents.images().images_in(place)
-        if not found:
-            raise UnsupportedError("nothing to show: no array of two axes or more", url=str(store), field=place or "/")
-        path = found[0].path
-        return cls(path, dict(store.manifest.documents.node(path)))
 
-    @property
-    def place(self) -> str:
-        """The path of the group that holds it."""
-        return self.path.rpartition("/")[0]
-
-    @property
-    def names(self) -> list[str]:
-        """A name for every axis; the last two are rows and columns where the file says nothing."""
-        names = self.dimension_names
-        if len(names) == len(self.shape) and None not in names:
-            return [str(name) for name in names]
-        return [*(f"axis_{number}" for number in range(len(self.shape) - 2)), *PLANE]
-
-    @property
-    def plane_shape(self) -> tuple[int, int]:
-        rows, columns = self.plane
-        return self.shape[rows], self.shape[columns]
+def _axis_names(image: HierarchyNode) -> list[str]:
+    """Return a name for every axis; the last two are rows and columns where the file names none."""
+    names = image.dimension_names
+    if None not in names:
+        return [str(name) for name in names]
+    return [*(f"axis_{number}" for number in range(len(image.shape) - 2)), *PLANE]
 
 
 @dataclass(frozen=True)
@@ -310,12 +295,12 @@ class _Drawing:
 
 def _drawn(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[int, int] | None) -> _Drawing:
     """Return the planes of an image, in a size that is given or that the options ask for."""
-    finest = _Image.of(store, path)
+    finest = _image_in(store, path)
     full = finest.plane_shape
     size = shape or _scaled(full, min(1.0, how.size / max(full)))
     image = _level(store, finest, size)
     meaning = _Meaning.of(store, finest, how)
-    method = store.manifest.documents.images().level_method(finest.path)
+    method = store.manifest.hierarchy.level_method(finest.path)
     average = meaning.kind != "palette" and method == "average"
     view = meaning.view(store, image)
     if how.most_bytes is not None and cost(view, meaning.bands, size) > how.most_bytes:
@@ -328,9 +313,9 @@ def _scaled(shape: tuple[int, int], scale: float) -> tuple[int, int]:
     return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
 
 
-def _hidden(store: ReferenceStore, image: _Image, size: tuple[int, int]) -> NDArray[np.bool_] | None:
+def _hidden(store: ReferenceStore, image: HierarchyNode, size: tuple[int, int]) -> NDArray[np.bool_] | None:
     """Return where the mask beside an image hides it."""
-    path = f"{image.place}/mask".lstrip("/")
+    path = f"{image.parent}/mask".lstrip("/")
     node = store.manifest.documents.node(path)
     if node.get("node_type") != "array" or tuple(node["shape"][-2:]) != image.plane_shape:
         return None
@@ -339,22 +324,22 @@ def _hidden(store: ReferenceStore, image: _Image, size: tuple[int, int]) -> NDAr
     return np.asarray(thinned(view, [0], size, average=False)[0].data == 0)
 
 
-def _level(store: ReferenceStore, finest: _Image, shape: tuple[int, int]) -> _Image:
+def _level(store: ReferenceStore, finest: HierarchyNode, shape: tuple[int, int]) -> HierarchyNode:
     """Return the coarsest level of an image that has as many rows and columns as are asked for."""
     best = finest
-    for level in store.manifest.documents.images().levels(finest.path):
-        image = _Image(level.path, dict(store.manifest.documents.node(level.path)))
-        if image.names != finest.names or _others(image) != _others(finest):
+    for level in store.manifest.hierarchy.levels(finest.path):
+        if _axis_names(level) != _axis_names(finest) or _others(level) != _others(finest):
             continue
-        rows, columns = image.plane_shape
+        rows, columns = level.plane_shape
         if shape[0] <= rows and shape[1] <= columns < best.plane_shape[1]:
-            best = image
+            best = level
     return best
 
 
-def _others(image: _Image) -> list[int]:
+def _others(image: HierarchyNode) -> list[int]:
     """Return the sides of all axes but the picture's; a level may be coarser along z."""
-    return [size for axis, size in enumerate(image.shape) if axis not in image.plane and image.names[axis] != "z"]
+    names = _axis_names(image)
+    return [size for axis, size in enumerate(image.shape) if axis not in image.plane and names[axis] != "z"]
 
 
 @dataclass(frozen=True)
@@ -367,19 +352,20 @@ class _Meaning:
     channels: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, store: ReferenceStore, image: _Image, how: PreviewOptions) -> "_Meaning":
+    def of(cls, store: ReferenceStore, image: HierarchyNode, how: PreviewOptions) -> "_Meaning":
         """Return what an image's attributes say of its bands."""
-        further = [name for axis, name in enumerate(image.names) if axis not in image.plane]
+        names = _axis_names(image)
+        further = [name for axis, name in enumerate(names) if axis not in image.plane]
         if unknown := sorted(set(how.at) - set(further)):
             raise UnsupportedError(
                 f"no axis {unknown[0]}; the image has {', '.join(further) or 'none'} besides {' and '.join(PLANE)}",
                 field="at",
             )
         for name, index in how.at.items():
-            if not 0 <= index < (size := image.shape[image.names.index(name)]):
+            if not 0 <= index < (size := image.shape[names.index(name)]):
                 raise UnsupportedError(f"there is no {name}={index}; {name} goes from 0 to {size - 1}", field="at")
         axis = next((name for name in further if name in BANDS), None)
-        count = 1 if axis is None else image.shape[image.names.index(axis)]
+        count = 1 if axis is None else image.shape[names.index(axis)]
         chosen = how.at.get(axis) if axis is not None else None
         if how.bands is not None:
             if max(how.bands) > count:
@@ -388,7 +374,7 @@ class _Meaning:
                     field="bands",
                 )
             return cls(tuple(number - 1 for number in how.bands), "rgb" if len(how.bands) > 1 else "grey", how.at)
-        if channels := _channels(store, image.place, count):
+        if channels := _channels(store, image.parent, count):
             active = [number for number, channel in enumerate(channels) if channel.get("active", True)] or [0]
             shown = active if chosen is None else [chosen]
             return cls(tuple(shown), "channels", how.at, tuple(channels[number] for number in shown))
@@ -400,13 +386,11 @@ class _Meaning:
         bands, kind = _by_roles(roles if isinstance(roles, list) and len(roles) == count else [], axis, count)
         return cls(bands, kind, how.at)
 
-    def view(self, store: ReferenceStore, image: _Image) -> View:
+    def view(self, store: ReferenceStore, image: HierarchyNode) -> View:
         """Return the array of a level, cut where the picture lies: the first along further axes, the middle of z."""
-        at = [
-            self.at.get(name, size // 2 if name == "z" else 0)
-            for name, size in zip(image.names, image.shape, strict=True)
-        ]
-        band = next((axis for axis, name in enumerate(image.names) if name in BANDS and axis not in image.plane), None)
+        names = _axis_names(image)
+        at = [self.at.get(name, size // 2 if name == "z" else 0) for name, size in zip(names, image.shape, strict=True)]
+        band = next((axis for axis, name in enumerate(names) if name in BANDS and axis not in image.plane), None)
         return View(reference_array(store, image.path), *image.plane, band, tuple(at))
 
     def colours(self, planes: Sequence[Plane], attributes: Mapping[str, Any], stretch: str | None) -> NDArray[np.uint8]:
@@ -538,10 +522,10 @@ def _segments(store: ReferenceStore) -> list[_Segment]:
     headers = {path: nitf_header(node.get("attributes", {})) for path, node in nodes.items()}
     places = nitf_places({path: header for path, header in headers.items() if header is not None})
     found = []
-    images = store.manifest.documents.images()
+    images = store.manifest.hierarchy
     for path, (row, column) in places.items() if len(places) > 1 else ():
         place = images.choice(path).path
-        found.append(_Segment(place, row, column, _Image.of(store, place).plane_shape))
+        found.append(_Segment(place, row, column, _image_in(store, place).plane_shape))
     return found
 
 

@@ -22,13 +22,12 @@ import zarr
 from numpy.typing import NDArray
 
 from jnrrdz import api
-from jnrrdz.core.images import ImageTree, TreeNode
+from jnrrdz.core.hierarchy import Hierarchy, HierarchyNode
 from jnrrdz.core.zarr_json import missing_value
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
-from jnrrdz.manifests.documents import no_such_group
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
@@ -124,13 +123,13 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
     store = api.store_with_levels(src, ScanOptions(), options)
     try:
         wanted = "" if options.group is None else options.group.strip("/")
-        images = store.manifest.documents.images()
+        images = store.manifest.hierarchy
         if options.group is None:
             chosen = images.choice()
             chosen.warn()
             wanted = chosen.path
-        if wanted and not store.manifest.documents.node(wanted):
-            raise no_such_group(store.manifest.documents, wanted, str(store))
+        if wanted and wanted not in images.nodes:
+            raise images.no_such_group(wanted, str(store))
         path, array = _array_at(reference_group(store), wanted, images)
         mapping = array.attrs.get("grid_mapping")
         group = reference_group(store, path)
@@ -155,7 +154,7 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
         raise error.at(url=src) from error.__cause__
 
 
-def _array_at(root: ReferenceGroup, path: str, images: ImageTree) -> "tuple[str, zarr.Array[Any]]":
+def _array_at(root: ReferenceGroup, path: str, images: Hierarchy) -> "tuple[str, zarr.Array[Any]]":
     """Return the array at a path, or the image of the group there; its group's path first."""
     node: Any = root[path] if path else root
     if isinstance(node, zarr.Array):
@@ -170,7 +169,7 @@ def _array_at(root: ReferenceGroup, path: str, images: ImageTree) -> "tuple[str,
     return path, node[alike[0].name]
 
 
-def _lines_in(path: str, images: ImageTree) -> list[TreeNode]:
+def _lines_in(path: str, images: Hierarchy) -> list[HierarchyNode]:
     """Return the arrays of one axis in a group."""
     return [node for node in images.children(path) if node.is_array and node.shape]
 

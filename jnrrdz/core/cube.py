@@ -21,7 +21,7 @@ from jnrrdz.core.concat import state_of
 from jnrrdz.core.configuration import shown
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
-from jnrrdz.core.images import ImageTree
+from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.markings import SECURITIES, SECURITY, combined
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value
@@ -342,7 +342,7 @@ def _names_of(kind: _Kind) -> str:
 
 def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
     """Return the group that holds the image at full resolution, the image, and where it lies."""
-    choice = ImageTree.of_group(scene.group).choice()
+    choice = Hierarchy.of_group(scene.group).choice()
     group = scene.group.at(choice.path)
     if choice.is_empty or not isinstance(group, VirtualGroup):
         raise UnrepresentableError("no image in it", field=scene.name)

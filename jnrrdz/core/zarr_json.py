@@ -316,18 +316,24 @@ def tree_json(
     """
     documents = nodes_json(root, separator=separator, encoding=encoding)
     if consolidated != "nowhere":
-        plain = dict(documents)
-        for path, found in below(plain).items():
-            if plain[path]["node_type"] == "group" and (consolidated == "each" or not path):
-                documents[path] = consolidating(plain[path], {name: plain[at] for name, at in found})
+        documents = with_members(documents, root_only=consolidated == "root")
     return {f"{path}/{ZARR_JSON}".lstrip("/"): document for path, document in documents.items()}
+
+
+def with_members(nodes: Mapping[str, dict[str, Any]], *, root_only: bool = False) -> dict[str, dict[str, Any]]:
+    """Return documents by path in which each group, or the root alone, consolidates those of all nodes below it."""
+    documents = dict(nodes)
+    for path, members in below(nodes).items():
+        if nodes[path].get("node_type") == "group" and not (root_only and path):
+            documents[path] = consolidating(nodes[path], {name: nodes[at] for name, at in members})
+    return documents
 
 
 def consolidating(document: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group's document with those of all that is below it, groups as zarr has them: without members."""
     own = {
         name: {**member, "consolidated_metadata": {**_INLINE, "metadata": {}}}
-        if member["node_type"] == "group"
+        if member.get("node_type") == "group"
         else member
         for name, member in members.items()
     }
@@ -342,7 +348,6 @@ def nodes_json(
 ) -> dict[str, dict[str, Any]]:
     """Return the document of every node by its path, the root's first, parents before children."""
     below_root = root.walk()
-    arrays = [node for _, node in below_root if isinstance(node, VirtualArray)]
     nodes: dict[str, dict[str, Any]] = {}
     for path, node in (("", root), *below_root):
         if isinstance(node, VirtualArray):
@@ -352,7 +357,7 @@ def nodes_json(
         for name in node.children:
             if _FORBIDDEN_NAME.fullmatch(name):
                 raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
-        attributes = node.attributes if path else {**root.attributes, "jnrrdz": _provenance(root, arrays)}
+        attributes = node.attributes if path else {**root.attributes, "jnrrdz": _provenance(root)}
         nodes[path] = {"attributes": json_value(attributes), "zarr_format": 3, "node_type": "group"}
     return nodes
 
@@ -367,19 +372,25 @@ def below(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
         parent = path
         while parent:
             parent = parent.rpartition("/")[0]
-            found[parent].append((path[len(parent) :].lstrip("/"), path))
+            if parent in found:  # others' manifests have groups without documents
+                found[parent].append((path[len(parent) :].lstrip("/"), path))
     return found
 
 
-def _provenance(root: VirtualGroup, arrays: Iterable[VirtualArray]) -> dict[str, Any]:
-    """Return what the root's attribute says: which sources the references need, as they were scanned."""
+def needed_sources(root: VirtualGroup) -> tuple[SourceRecord, ...]:
+    """Return the sources that references need, those that were recorded first."""
     recorded = {record.url for record in root.sources}
     trees = tuple(url for url in recorded if url.endswith("/"))
-    urls = dict.fromkeys(url for array in arrays for url in array.refs.named)
+    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
     others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
+    return (*root.sources, *others)
+
+
+def _provenance(root: VirtualGroup) -> dict[str, Any]:
+    """Return what the root's attribute says: which sources the references need, as they were scanned."""
     records = [
         {_RECORD_NAMES.get(name, name): value for name, value in vars(record).items() if value is not None}
-        for record in (*root.sources, *others)
+        for record in needed_sources(root)
     ]
     return {"version": _version(), "sources": records, **root.origin}
 

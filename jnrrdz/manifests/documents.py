@@ -5,10 +5,11 @@ finding chunks needs is checked here; data types and codecs are zarr's business,
 write open too.  A manifest holds millions of chunk keys, so they are read in bulk from their bytes.
 """
 
+import json
 import math
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,10 +18,9 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codec_table import entries_of_foreign, renamed
-from jnrrdz.core.images import SHOWN, ImageTree
 from jnrrdz.core.zarr2 import foreign_codec
 from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
 METADATA = ".zmetadata"
@@ -34,6 +34,9 @@ _MOST_CHUNKS = 2**62  # so that a chunk's number is always an int64
 _MOST_ELEMENTS = 2**44  # of a chunk: no machine holds more, and numpy fails in ways of its own
 _MOST_AXES = 64  # numpy's own limit
 
+
+_COMPACT = json.JSONEncoder(separators=(",", ":")).encode
+"""Spells objects of others too, which may have numbers that JSON itself has not."""
 
 _V3_KEY = re.compile(rb'[{,]\s*"(?:[^"\\]*/)?zarr\.json"\s*:')
 
@@ -49,27 +52,88 @@ def is_metadata(key: str) -> bool:
     return name == ZARR_JSON or name.startswith(".z")
 
 
-class Documents(dict[str, bytes]):
+class Documents(MutableMapping[str, bytes]):
     """Metadata documents by key, and other inline values outside of arrays.
 
-    What a document says is parsed when it is first asked for, and once.
+    A document is a text, an object, or both: a text is parsed when its object is first
+    needed, and an object is spelled when its text is, each once.
     """
 
     def __init__(
-        self, texts: Mapping[str, bytes] | None = None, parsed: Mapping[str, dict[str, Any]] | None = None
+        self,
+        texts: Mapping[str, bytes] | None = None,
+        objects: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(texts or {})
-        self._parsed = dict(parsed or {})
+        """Take texts, and documents that are objects already, consolidated members included."""
+        self._texts: dict[str, bytes | None] = {}
+        self._objects: dict[str, Any] = {}
+        self._parsed: dict[str, dict[str, Any]] = {}
         self.foreign: dict[str, str] = {}
         """By the paths of arrays, codecs of others that are read by ours."""
+        if isinstance(texts, Documents):
+            self._texts |= texts._texts  # noqa: SLF001  the same class
+            self._objects |= texts._objects  # noqa: SLF001  the same class
+        else:
+            self._texts |= texts or {}
+        for key, document in (objects or {}).items():
+            self.put(key, document)
+
+    def __getitem__(self, key: str) -> bytes:
+        """Return the text of a document."""
+        text = self._texts[key]
+        if text is None:
+            text = self._texts[key] = _COMPACT(self._objects[key]).encode()
+        return text
+
+    def __setitem__(self, key: str, text: bytes) -> None:
+        self._texts[key] = text
+        self._objects.pop(key, None)
+        self._parsed.pop(key, None)
+
+    def __delitem__(self, key: str) -> None:
+        del self._texts[key]
+        self._objects.pop(key, None)
+        self._parsed.pop(key, None)
+
+    def put(self, key: str, document: dict[str, Any]) -> None:
+        """Take a document that is an object."""
+        self._texts[key] = None
+        self._objects[key] = document
+        self._parsed.pop(key, None)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a document another key, behind all others."""
+        self._texts[new] = self._texts.pop(old)
+        self._parsed.pop(old, None)
+        if old in self._objects:
+            self._objects[new] = self._objects.pop(old)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._texts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __repr__(self) -> str:
+        return f"Documents({list(self)})"
 
     def add(self, texts: Mapping[str, bytes]) -> dict[str, "ChunkKeys"]:
         """Take documents, and return the chunk keys of the arrays among those that are new, by the arrays' paths."""
         new = {key: text for key, text in texts.items() if self.get(key) != text}
         self.update(new)
-        for key in new:
-            self._parsed.pop(key, None)
         return self.array_keys(new)
+
+    def whole(self, key: str) -> dict[str, Any]:
+        """Return a document as it stands, members that a group consolidates included; empty where there is none."""
+        document = self._objects.get(key)
+        if document is None:
+            document = parse_json(self.get(key, b"{}"), field=key)
+        if not isinstance(document, dict):
+            raise MalformedError(f"metadata that is no object but {type(document).__name__}", field=key)
+        return document
 
     def parsed(self, key: str) -> dict[str, Any]:
         """Return what a document says, which is an object; an empty one where there is no such document.
@@ -79,10 +143,7 @@ class Documents(dict[str, bytes]):
         """
         found = self._parsed.get(key)
         if found is None:
-            found = parse_json(self.get(key, b"{}"), field=key)
-            if not isinstance(found, dict):
-                raise MalformedError(f"metadata that is no object but {type(found).__name__}", field=key)
-            found.pop("consolidated_metadata", None)
+            found = {name: value for name, value in self.whole(key).items() if name != "consolidated_metadata"}
             self._parsed[key] = found
             if isinstance(found.get("codecs"), list) and self.own():
                 found["codecs"] = [renamed(entry) for entry in found["codecs"]]
@@ -97,10 +158,6 @@ class Documents(dict[str, bytes]):
         """Return what the documents of all groups and arrays say, by their paths; the root's is an empty text."""
         keys = [key for key in self if key.rpartition("/")[2] == ZARR_JSON]
         return {key[: -len(ZARR_JSON) - 1]: self.parsed(key) for key in keys}
-
-    def images(self) -> ImageTree:
-        """Return the images of all groups and arrays, as the documents are now."""
-        return ImageTree.of_documents(self.nodes())
 
     def node(self, path: str) -> dict[str, Any]:
         """Return what the document of a group or array says; an empty object where there is none."""
@@ -313,25 +370,3 @@ def read_indices(text: bytes, rows: int, axes: int, separator: bytes) -> NDArray
         inside = lengths > place
         value[inside] = value[inside] * 10 + (data[starts[inside] + place] - ord("0"))
     return value.reshape(rows, axes)
-
-
-# Groups by name
-
-
-def below(documents: Documents, path: str) -> dict[str, dict[str, Any]]:
-    """Return the documents of the nodes right below a group by their paths, in the manifest's order."""
-    depth = path.count("/") + 1 if path else 0
-    inside = f"{path}/" if path else ""
-    nodes = documents.nodes()
-    return {at: node for at, node in nodes.items() if at.startswith(inside) and at and at.count("/") == depth}
-
-
-def no_such_group(documents: Documents, path: str, url: str) -> JnrrdzError:
-    """Return the error for a group that is not there: it names those that are."""
-    groups = [at for at, node in documents.nodes().items() if at and node.get("node_type") == "group"]
-    from difflib import get_close_matches  # noqa: PLC0415  who names a group that is there needs none
-
-    near = get_close_matches(path, groups, 3) or groups
-    some = ", ".join(near[:SHOWN]) + (f" and {len(near) - SHOWN} more" if len(near) > SHOWN else "")
-    there = f"there {'is' if len(near) == 1 else 'are'} {some}" if groups else "the file has no groups, so name none"
-    return JnrrdzError(f"no such group; {there}", url=url, field=path or "/")

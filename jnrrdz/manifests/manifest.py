@@ -19,9 +19,10 @@ from types import ModuleType
 from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.refs import References
 from jnrrdz.core.zarr2 import is_osml_version_2
-from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, dumps, tree_json
+from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, needed_sources, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
@@ -122,6 +123,11 @@ class Manifest:
         return path if path in self.arrays else None
 
     @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """The groups and arrays with their references, and the images among them."""
+        return Hierarchy.of_documents(self.documents.nodes(), self.arrays)
+
+    @cached_property
     def keys(self) -> Mapping[str, ChunkKeys]:
         """How the chunks of arrays are called, by the array's path."""
         return self.documents.array_keys(f"{path}/{ZARR_JSON}".lstrip("/") for path in self.arrays)
@@ -155,14 +161,9 @@ def from_group(root: VirtualGroup) -> Manifest:
     """
     urls = {url: bare(url) for url in named_urls(root)}
     is_plain = all(url == kept for url, kept in urls.items())
-    documents = _documents(root if is_plain else moved(root, urls))
-    sources = (documents if is_plain else _documents(root)).sources()
+    documents = Documents(objects=tree_json(root if is_plain else moved(root, urls)))
     arrays = {path: array.refs for path, array in root.arrays()}
-    return Manifest(None, documents, arrays, sources)
-
-
-def _documents(root: VirtualGroup) -> Documents:
-    return Documents({key: dumps(document).encode() for key, document in tree_json(root).items()})
+    return Manifest(None, documents, arrays, needed_sources(root))
 
 
 # Writing
@@ -334,7 +335,7 @@ def _in_a_group(documents: Documents, arrays: Mapping[str, References]) -> tuple
     if top is None:
         return documents, arrays
     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    inner = Documents({ZARR_JSON: dumps(group).encode(), f"{VARIABLE}/{ZARR_JSON}": documents[ZARR_JSON]})
+    inner = Documents(objects={ZARR_JSON: group, f"{VARIABLE}/{ZARR_JSON}": documents.whole(ZARR_JSON)})
     if "" in documents.foreign:
         inner.foreign[VARIABLE] = documents.foreign[""]
     return inner, {VARIABLE: top}

@@ -220,7 +220,7 @@ def _listed(top: Any) -> set[str]:
         if "begun" not in own:
             raise MalformedError("no metadata", field=METADATA)
         return names
-    documents = Documents({key: dumps(node).encode() for key, node in top["metadata"].items() if is_metadata(key)})
+    documents = Documents(objects={key: node for key, node in top["metadata"].items() if is_metadata(key)})
     documents.require_v3()
     layout = laid_out(top)
     names |= {f"{layout.over}{name}" for name in layout.moved if _FILE_NAME.fullmatch(name)}

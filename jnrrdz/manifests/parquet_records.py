@@ -120,12 +120,12 @@ def read_metadata(
             raise MalformedError("its writer was stopped, or is at work; write it again with --overwrite", url=url)
         raise MalformedError("no metadata", field=METADATA)
     layout = laid_out(top)
-    every = {key: json.dumps(node).encode() for key, node in nodes.items() if is_metadata(key)}
-    # beside version 3's they are stubs for fsspec's sake, and mean nothing
-    plain = {key: text for key, text in every.items() if not is_version_2(key)}
-    documents = Documents(plain)
+    every = {key: node for key, node in nodes.items() if is_metadata(key)}
+    # next to version 3's they are stubs for fsspec's sake, and mean nothing
+    plain = {key: node for key, node in every.items() if not is_version_2(key)}
+    documents = Documents(objects=plain)
     if not plain:
-        translated = version_3(every)
+        translated = version_3({key: json.dumps(node).encode() for key, node in every.items()})
         documents = Documents(translated.documents)
         documents.foreign |= translated.foreign
     documents.require_v3()

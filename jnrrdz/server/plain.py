@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.ome import dataset_entry
 from jnrrdz.core.pyramid import MOST_LEVELS, VIRTUAL_LEVELS, VirtualLevel, virtual_levels_of
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, with_members
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import ServeOptions
 from jnrrdz.server.memory import Blocks, Memory
@@ -91,7 +91,8 @@ class PlainZarr:
         nodes = with_ome_levels(store.manifest.documents.nodes())
         plain = {path: self._document(path, node) for path, node in nodes.items()}
         self.documents = {
-            f"{path}/{ZARR_JSON}".lstrip("/"): dumps(_consolidated(path, plain)).encode() for path in plain
+            f"{path}/{ZARR_JSON}".lstrip("/"): dumps(document).encode()
+            for path, document in with_members(plain).items()
         }
         """Each node's metadata by its key."""
 
@@ -138,16 +139,6 @@ class ChunkAt(NamedTuple):
 
     array: "PlainArray"
     place: tuple[int, ...]
-
-
-def _consolidated(path: str, plain: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return a node's document, a group's with those of all nodes below it."""
-    if plain[path].get("node_type") == "array":
-        return plain[path]
-    inside = f"{path}/" if path else ""
-    below = {other[len(inside) :]: node for other, node in plain.items() if other.startswith(inside) and other != path}
-    inline = {"kind": "inline", "must_understand": False, "metadata": below}
-    return plain[path] | {"consolidated_metadata": inline}
 
 
 def _index(text: str) -> tuple[int, ...] | None:

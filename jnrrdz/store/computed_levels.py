@@ -2,7 +2,7 @@
 
 A group lists such levels (core/pyramid.py); `with_virtual_levels` gives a store in which they are there, and
 `with_pyramids` lists some for every image that has none, as if its file had asked for them; how they are made follows
-from the image's kind (core/images.py).  A level has its
+from the image's kind (core/hierarchy.py).  A level has its
 source's type, names and attributes, with its own place; its chunks are plain bytes.  A grid mapping comes along with
 its own affine; other scalars and coordinates beside the source are not repeated.  An image whose group holds it
 alone moves into the group `0` beside its levels, as stored pyramids stand: xarray's trees let no child have another
@@ -31,11 +31,12 @@ from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.georeference import GEO_TRANSFORM, MULTISCALES, geo_transform
-from jnrrdz.core.images import PLANE, Image, ImageTree, level_paths
+from jnrrdz.core.hierarchy import PLANE, Hierarchy, Image, level_paths
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
     PER_TILE,
     SPACE,
+    VIRTUAL_LEVELS,
     VirtualLevel,
     check_method,
     coarser_space,
@@ -44,7 +45,7 @@ from jnrrdz.core.pyramid import (
     virtual_levels_of,
 )
 from jnrrdz.core.refs import References
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, dumps, missing_value
+from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, missing_value, with_members
 from jnrrdz.downsample import Downsampling, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents
@@ -64,15 +65,16 @@ def _nodes(documents: Documents) -> dict[str, Document]:
     return {f"{path}/{ZARR_JSON}".lstrip("/"): node for path, node in documents.nodes().items()}
 
 
-def level_documents(documents: Documents, listed: Mapping[str, tuple[VirtualLevel, ...]]) -> Mapping[str, bytes]:
+def level_documents(documents: Documents, listed: Mapping[str, tuple[VirtualLevel, ...]]) -> Documents:
     """Return the documents with those of the levels that groups list; groups' paths end in a slash."""
     nodes = copy.deepcopy(_nodes(documents))
     for path, levels in listed.items():
         for level in levels:
             _add(nodes, path, level)
         _complete(nodes, path, levels)
-    _consolidate(nodes)
-    return dict(documents) | {key: dumps(node).encode() for key, node in nodes.items()}
+    by_path = {key[: -len(ZARR_JSON) - 1]: node for key, node in nodes.items()}
+    objects = {f"{path}/{ZARR_JSON}".lstrip("/"): node for path, node in with_members(by_path).items()}
+    return Documents(documents, objects)
 
 
 def _add(nodes: dict[str, Document], path: str, level: VirtualLevel) -> None:
@@ -162,22 +164,6 @@ def _complete(nodes: dict[str, Document], path: str, levels: tuple[VirtualLevel,
         return -math.prod(found.get("shape", ()))
 
     layout.sort(key=size)
-
-
-def _consolidate(nodes: dict[str, Document]) -> None:
-    """Put into every group's document those of all nodes below it."""
-    plain = dict(nodes)
-    for key, node in plain.items():
-        if node.get("node_type") != "group":
-            continue
-        prefix = key[: -len(ZARR_JSON)]
-        below = {
-            other[len(prefix) : -len(ZARR_JSON) - 1]: document
-            for other, document in plain.items()
-            if other.startswith(prefix) and other != key
-        }
-        inline = {"kind": "inline", "must_understand": False, "metadata": below}
-        nodes[key] = node | {"consolidated_metadata": inline}
 
 
 LARGEST = 1 << 30
@@ -283,11 +269,7 @@ def listed_levels(documents: Documents) -> dict[str, tuple[VirtualLevel, ...]]:
     listed = {}
     for key, node in _nodes(documents).items():
         attributes = node.get("attributes")
-        if (
-            node.get("node_type") != "group"
-            or not isinstance(attributes, dict)
-            or b"virtual_levels" not in documents[key]
-        ):
+        if node.get("node_type") != "group" or not isinstance(attributes, dict) or VIRTUAL_LEVELS not in attributes:
             continue
         try:
             listed[key[: -len(ZARR_JSON)]] = virtual_levels_of(attributes)
@@ -464,8 +446,8 @@ class PyramidStore(VirtualLevelStore):
 
 def _with_lists(manifest: Manifest, levels: int, method: str | None) -> Manifest:
     nodes = _nodes(manifest.documents)
-    tree = manifest.documents.images()
-    documents, arrays = dict(manifest.documents), dict(manifest.arrays)
+    tree = manifest.hierarchy
+    documents, arrays = Documents(manifest.documents), dict(manifest.arrays)
     is_changed = False
     for image in tree.images():
         node = image.finest
@@ -483,11 +465,11 @@ def _with_lists(manifest: Manifest, levels: int, method: str | None) -> Manifest
         own = {"jnrrdz": about["attributes"]["jnrrdz"]} if "jnrrdz" in (about.get("attributes") or {}) else {}
         scales = {"zarr_conventions": [dict(MULTISCALES)], "multiscales": {"layout": layout}}
         document = {"attributes": {**own, **scales, **virtual_levels_attribute(listed)}}
-        documents[f"{folder}{ZARR_JSON}"] = dumps(about | document).encode()
-    return replace(manifest, documents=Documents(documents), arrays=arrays) if is_changed else manifest
+        documents.put(f"{folder}{ZARR_JSON}", about | document)
+    return replace(manifest, documents=documents, arrays=arrays) if is_changed else manifest
 
 
-def _is_single(tree: ImageTree, image: Image) -> bool:
+def _is_single(tree: Hierarchy, image: Image) -> bool:
     """Whether an image has no other level, and its group no other plane and no group."""
     group = image.finest.parent
     if len(image.levels) > 1 or tree.is_level(group):
@@ -516,16 +498,14 @@ def _levels(variable: str, array: Document, levels: int, method: str) -> list[Vi
     return found
 
 
-def _move(
-    folder: str, nodes: Mapping[str, Document], documents: dict[str, bytes], arrays: dict[str, References]
-) -> None:
+def _move(folder: str, nodes: Mapping[str, Document], documents: Documents, arrays: dict[str, References]) -> None:
     """Put what stands in a group into the group `0` below it."""
     there = f"{folder}{FINEST}/"
     for key in [key for key in documents if key.startswith(folder) and key != f"{folder}{ZARR_JSON}"]:
-        documents[there + key[len(folder) :]] = documents.pop(key)
+        documents.rename(key, there + key[len(folder) :])
     for path in [path for path in arrays if path.startswith(folder)]:
         arrays[there + path[len(folder) :]] = arrays.pop(path)
     own = nodes[f"{folder}{ZARR_JSON}"]
     attributes = {name: value for name, value in (own.get("attributes") or {}).items() if name != "jnrrdz"}
     group = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
-    documents[there + ZARR_JSON] = dumps(group).encode()
+    documents.put(there + ZARR_JSON, group)

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.pyramid import VIRTUAL_LEVELS
 from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import Manifest, from_group, load, manifest_form
@@ -49,7 +50,10 @@ class Opened:
     def is_whole(self) -> bool:
         """Whether the documents say all that the store's would: none computes levels, none is osml-imagery-io's."""
         documents = self.manifest.documents
-        return not is_osml(documents.node("")) and not any(b"virtual_levels" in text for text in documents.values())
+        if is_osml(documents.node("")):
+            return False
+        nodes = self.manifest.hierarchy.nodes.values()
+        return not any(VIRTUAL_LEVELS in node.attributes for node in nodes)
 
     @property
     def store(self) -> "ReferenceStore":

@@ -20,7 +20,7 @@ from zarr.core.sync import loop as loop_of_zarr
 
 from jnrrdz.codecs.chains import checked_document, most_stored
 from jnrrdz.core.refs import WHOLE, ByteRange, Ints, Ranges, References
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json
+from jnrrdz.core.zarr_json import ZARR_JSON, consolidating, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
@@ -441,7 +441,7 @@ def _reopened(manifest: Manifest | str, options: Options, access: Mapping[str, A
 
 def checked_text(documents: Documents, key: str) -> bytes:
     """Return the text of a document as zarr is to take it; what a group consolidates is what its members' own say."""
-    said = parse_json(documents[key])
+    said = documents.whole(key)
     made = checked_document(documents.parsed(key))
     consolidated = said.get("consolidated_metadata")
     if consolidated is not None:
@@ -449,7 +449,7 @@ def checked_text(documents: Documents, key: str) -> bytes:
         folder = key.removesuffix(ZARR_JSON)
         found = {name: f"{folder}{name}/{ZARR_JSON}" for name in (members if isinstance(members, dict) else {})}
         own = {name: checked_document(documents.parsed(at)) for name, at in found.items() if at in documents}
-        made = {**made, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": own}}
+        made = consolidating(made, own)
     return documents[key] if made == said else dumps(made).encode()
 
 

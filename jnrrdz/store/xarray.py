@@ -29,9 +29,9 @@ from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
 from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, parse_json
+from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError
-from jnrrdz.manifests.documents import Documents, below, no_such_group
+from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.band_coordinates import band_coordinates, common_names, with_band_attributes
 from jnrrdz.store.opened import Opened
 from jnrrdz.store.savable import savable_attributes, savable_variable, use_native_order
@@ -71,11 +71,11 @@ def dataset(
     In a tree each group is what it is.
     """
     path = "" if group is None else group.strip("/")
-    documents = opened.manifest.documents
-    if not documents.node(path):
-        raise no_such_group(documents, path, str(opened.manifest))
+    hierarchy = opened.manifest.hierarchy
+    if path not in hierarchy.nodes:
+        raise hierarchy.no_such_group(path, str(opened.manifest))
     if not is_tree:
-        chosen = documents.images().choice(path)
+        chosen = hierarchy.choice(path)
         chosen.warn(CALLED)
         path = chosen.path
     backing: Any = _backing(opened, path)
@@ -128,7 +128,7 @@ def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:
 def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
     """Return the variables of a group, None where a document has anything that is not sure to mean what it says."""
     documents = opened.manifest.documents
-    group, names = documents.node(path), _array_names(documents, path)
+    group, names = documents.node(path), _array_names(opened.manifest, path)
     is_plain = group.get("node_type") == "group" and group.get("zarr_format") == ZARR
     if names is None or not is_plain or not group.keys() <= GROUP_MEMBERS:
         return None
@@ -175,10 +175,10 @@ ARRAY_MEMBERS = GROUP_MEMBERS | {
 ZARR = 3
 
 
-def _array_names(documents: Documents, path: str) -> list[str] | None:
+def _array_names(manifest: Manifest, path: str) -> list[str] | None:
     """Return the names of a group's arrays in zarr's order, None where the group consolidates others than there are."""
-    names = [at.rpartition("/")[2] for at, node in below(documents, path).items() if node.get("node_type") == "array"]
-    said = parse_json(documents[f"{path}/{ZARR_JSON}".lstrip("/")]).get("consolidated_metadata")
+    names = [node.name for node in manifest.hierarchy.children(path) if node.is_array]
+    said = manifest.documents.whole(f"{path}/{ZARR_JSON}".lstrip("/")).get("consolidated_metadata")
     if said is None:
         return names
     members = said.get("metadata") if isinstance(said, dict) else None
@@ -337,9 +337,7 @@ def datasets(opened: "Opened | ReferenceStore", *, group: str | None = None, **o
     waiting = [top]
     while waiting:
         path = waiting.pop()
-        waiting += [
-            child for child, node in below(opened.manifest.documents, path).items() if node.get("node_type") == "group"
-        ]
+        waiting += [node.path for node in opened.manifest.hierarchy.children(path) if not node.is_array]
         relative = path[len(top) :].strip("/")
         found[f"/{relative}"] = dataset(opened, group=path, is_tree=True, **options)
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

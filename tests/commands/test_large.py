@@ -4,6 +4,7 @@ What counts as many is set low here; the pixels are compared with rasterio's.
 """
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -160,6 +161,39 @@ def test_a_temporary_file_without_room_is_told():
     refs = ChunkRefs.single("a", np.arange(5000), np.arange(5000))
     with pytest.raises(JnrrdzError, match="do not fit into the folder for temporary files"):
         Spool(Full, 0).keep(refs)
+
+
+def test_two_chunks_of_a_grid_that_no_memory_holds(tmp_path):
+    (tmp_path / "x.bin").write_bytes(bytes([1, 2, 3]))
+    last = (1 << 40) - 1
+    array = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [last + 1],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes"}],
+        "dimension_names": ["x"],
+    }
+    refs = {
+        "zarr.json": json.dumps({"zarr_format": 3, "node_type": "group"}),
+        "data/zarr.json": json.dumps(array),
+        "data/c/5": ["x.bin", 1, 1],
+        f"data/c/{last}": ["x.bin", 2, 1],
+    }
+    target = tmp_path / "sparse.json"
+    target.write_text(json.dumps({"version": 1, "refs": refs}))
+    found = jnrrdz.verify(target)
+    assert (found.ok, found.ranges, found.chunks) == (True, 2, 2)
+    (told,) = jnrrdz.info(target)["arrays"]
+    assert (told["chunks"], told["missing"], told["stored_bytes"]) == (last + 1, last - 1, 2)
+    refs[f"data/c/{last}"] = ["x.bin", 3, 1]
+    target.write_text(json.dumps({"version": 1, "refs": refs}))
+    assert [finding.place for finding in jnrrdz.verify(target).findings if finding.kind == "range"] == [
+        f"data/c/{last}"
+    ]
 
 
 # Opening and reading

@@ -9,7 +9,7 @@ import tifffile
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.core.images import SAID
+from jnrrdz.core.hierarchy import SAID
 from tests.n5.conftest import _write_n5
 from tests.nitf.conftest import nitf_bytes
 

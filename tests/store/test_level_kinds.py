@@ -15,7 +15,7 @@ import xarray as xr
 import zarr
 
 import jnrrdz
-from jnrrdz.core.images import ImageKind, ImageTree
+from jnrrdz.core.hierarchy import Hierarchy, ImageKind
 from tests import writers
 from tests.n5.conftest import _write_n5
 
@@ -270,7 +270,7 @@ def kind_of(name="data", attributes=None, shape=(8, 8), dtype="uint8", above=Non
     array = {"node_type": "array", "shape": list(shape), "dimension_names": names}
     array |= {"data_type": dtype, "attributes": attributes or {}}
     group = {"node_type": "group", "attributes": above or {}}
-    return ImageTree.of_documents({"": group, name: array}).kind(name)
+    return Hierarchy.of_documents({"": group, name: array}).kind(name)
 
 
 GREYS = [[value, value, value, 255] for value in range(255, -1, -1)]

@@ -13,7 +13,7 @@ from obstore.store import LocalStore
 
 import jnrrdz
 from jnrrdz.core.cube import Cube, Scene
-from jnrrdz.core.images import SAID, ImageTree, level_paths
+from jnrrdz.core.hierarchy import SAID, Hierarchy, level_paths
 from jnrrdz.formats.scanning import describe_in_place
 from jnrrdz.options import Access, ScanOptions
 from tests import writers
@@ -163,7 +163,7 @@ def test_levels_that_are_arrays_are_one_image(tmp_path):
         pixels = np.full((64 >> level, 64 >> level), level, "u1")
         _write_n5(tmp_path / "c.n5" / "raw" / f"s{level}", pixels, (32, 32))
     root = describe_in_place(str(tmp_path / "c.n5"), ScanOptions(), Access())
-    (image,) = ImageTree.of_group(root).images()
+    (image,) = Hierarchy.of_group(root).images()
     assert [level.path for level in image.levels] == ["raw/s0", "raw/s1", "raw/s2"]
 
 
@@ -195,6 +195,6 @@ def test_levels_in_deeper_groups_lead_to_the_finest():
         "fine/image": group,
         "fine/image/data": array,
     }
-    tree = ImageTree.of_documents(documents)
+    tree = Hierarchy.of_documents(documents)
     assert tree.choice() == ("fine/image", (), False)
     assert [image.finest.path for image in tree.images()] == ["fine/image/data"]

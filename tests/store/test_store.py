@@ -276,7 +276,9 @@ def from_references(url, content, refs):
     columns = ChunkRefs(urls, indptr, source.astype(np.int32), offset, length)
     array = VirtualArray(VALUES.shape, VALUES.dtype, CHUNK, (bytes_("little"),), columns, ("y", "x"), 7)
     scanned = from_group(VirtualGroup({"data": array}))
-    return Manifest(url, Documents(scanned.documents | {k: v.encode() for k, v in content.items()}), scanned.arrays)
+    return Manifest(
+        url, Documents({**scanned.documents, **{k: v.encode() for k, v in content.items()}}), scanned.arrays
+    )
 
 
 def tiled(gap, url="raw.bin"):

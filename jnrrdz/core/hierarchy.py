@@ -1,22 +1,29 @@
-"""The images of a tree: which one is opened, its levels, its kind, how levels are made.
+"""What a dataset holds: groups and arrays by their paths, and the images among them.
 
-A scanned tree and the documents of a manifest become the same `ImageTree`, so that every
-command gives the same answers.  An image is an array of two axes or more, or the arrays
-of several resolutions that a group lists as its levels.
-docs/decisions/043-one-choice-of-the-image.md has the rules and their reasons.
+A scanned tree and the documents of a manifest become the same `Hierarchy`, so that every
+command gives the same answers: which image is opened, its levels, its kind, how levels
+are made.  An image is an array of two axes or more, or the arrays of several resolutions
+that a group lists as its levels.
+docs/decisions/043-one-choice-of-the-image.md has the rules of images and their reasons,
+docs/decisions/057-one-hierarchy.md those of the hierarchy.
 """
 
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.errors import ImageChoiceWarning
+from jnrrdz.core.configuration import Codec
+from jnrrdz.core.refs import References
+from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
+from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
 from jnrrdz.records import record
 
 PLANE = ("y", "x")
@@ -66,9 +73,16 @@ LEVEL_METHODS: Mapping[ImageKind, str] = {
 """How coarser levels are made where the user names no method."""
 
 
+type CodecEntry = dict[str, Any]
+"""A codec as a document has it: `{"name": "zstd", "configuration": {"level": 3}}`."""
+
+
 @record(eq=False)
-class TreeNode:
-    """A group or an array, as far as the choice of an image needs it."""
+class HierarchyNode:
+    """A group or an array: its metadata, and where an array's chunks are.
+
+    The members of arrays are those of Zarr's documents, and empty for groups.
+    """
 
     path: str
     is_array: bool
@@ -77,6 +91,77 @@ class TreeNode:
     dimension_names: tuple[str | None, ...] = ()
     data_type: str = ""
     """Zarr's name, such as `uint16`."""
+    chunk_shape: tuple[int, ...] = ()
+    codec_chain: Sequence[Codec | Any] = ()
+    """Codecs, as scanned or as a document lists them."""
+    refs: References | None = None
+    """None for groups, and for arrays whose chunks are computed."""
+
+    @classmethod
+    def of_array(cls, path: str, array: VirtualArray) -> "HierarchyNode":
+        """Return the node of an array that was scanned."""
+        return cls(
+            path,
+            is_array=True,
+            attributes=array.attributes,
+            shape=array.shape,
+            dimension_names=array.dimension_names,
+            data_type=array.dtype.name,
+            chunk_shape=array.chunks,
+            codec_chain=array.codecs,
+            refs=array.refs,
+        )
+
+    @classmethod
+    def of_document(cls, path: str, document: Mapping[str, Any], refs: References | None = None) -> "HierarchyNode":
+        """Return the node that a document describes."""
+        attributes = document.get("attributes")
+        if not isinstance(attributes, Mapping):
+            attributes = {}
+        if document.get("node_type") != "array":
+            return cls(path, is_array=False, attributes=attributes)
+        shape = tuple(document["shape"])
+        names = document.get("dimension_names")
+        if not isinstance(names, list | tuple) or len(names) != len(shape):
+            names = [None] * len(shape)
+        data_type = document.get("data_type")
+        if isinstance(data_type, Mapping):
+            data_type = data_type.get("name")
+        codecs = document.get("codecs")
+        return cls(
+            path,
+            is_array=True,
+            attributes=attributes,
+            shape=shape,
+            dimension_names=tuple(name if isinstance(name, str) else None for name in names),
+            data_type=str(data_type),
+            chunk_shape=_chunk_shape(document),
+            codec_chain=codecs if isinstance(codecs, list) else (),
+            refs=refs,
+        )
+
+    @property
+    def codecs(self) -> list[CodecEntry]:
+        """The codecs' entries, each with its name."""
+        entries = [_codec_entry(codec) for codec in self.codec_chain]
+        if not entries or not all(map(_is_codec, entries)):
+            field = f"{self.path}/{ZARR_JSON}, codecs".lstrip("/")
+            raise MalformedError("no list of codecs with names", field=field)
+        return entries
+
+    @property
+    def nodata(self) -> Any:
+        """The value of missing pixels as JSON has it, None where there is none."""
+        if self.data_type not in DATA_TYPES:
+            return self.attributes.get("_FillValue")
+        dtype = np.dtype(self.data_type)
+        try:
+            missing = missing_value(self.attributes, dtype)
+        except MalformedError:
+            return None
+        if missing is None:
+            return self.attributes.get("nodata")
+        return encode_fill(missing, dtype)
 
     @property
     def name(self) -> str:
@@ -118,12 +203,12 @@ class TreeNode:
 class Image:
     """An image with its levels."""
 
-    levels: tuple[TreeNode, ...]
+    levels: tuple[HierarchyNode, ...]
     """Its array at each resolution, the finest first."""
     kind: ImageKind
 
     @property
-    def finest(self) -> TreeNode:
+    def finest(self) -> HierarchyNode:
         """The array of the full resolution."""
         return self.levels[0]
 
@@ -210,38 +295,55 @@ class _Level(NamedTuple):
     number: int
 
 
-class ImageTree:
+class Hierarchy:
     """Groups and arrays by their paths, parents before children; the root's is empty."""
 
-    def __init__(self, nodes: Iterable[TreeNode]) -> None:
+    def __init__(self, nodes: Iterable[HierarchyNode]) -> None:
         self.nodes = {node.path: node for node in nodes}
-        self._children: dict[str, list[TreeNode]] = defaultdict(list)
+        self._children: dict[str, list[HierarchyNode]] = defaultdict(list)
         for path, node in self.nodes.items():
             if path:
                 self._children[node.parent].append(node)
 
     @classmethod
-    def of_documents(cls, documents: Mapping[str, Mapping[str, Any]]) -> "ImageTree":
-        """Return the tree of the parsed documents of a manifest, by their paths."""
-        return cls(_node_of(path, document) for path, document in documents.items())
+    def of_documents(
+        cls,
+        documents: Mapping[str, Mapping[str, Any]],
+        arrays: Mapping[str, References] | None = None,
+    ) -> "Hierarchy":
+        """Return the hierarchy of parsed documents by path, with the arrays' references."""
+        refs = arrays or {}
+        return cls(HierarchyNode.of_document(path, document, refs.get(path)) for path, document in documents.items())
 
     @classmethod
-    def of_group(cls, root: VirtualGroup) -> "ImageTree":
-        """Return the tree of what was scanned."""
-        nodes = [TreeNode("", is_array=False, attributes=root.attributes)]
+    def of_group(cls, root: VirtualGroup) -> "Hierarchy":
+        """Return the hierarchy of what was scanned."""
+        nodes = [HierarchyNode("", is_array=False, attributes=root.attributes)]
         for path, node in root.walk():
             if isinstance(node, VirtualArray):
-                shape, names = node.shape, node.dimension_names
-                about: dict[str, Any] = {"is_array": True, "data_type": node.dtype.name}
-                about |= {"shape": shape, "dimension_names": names}
+                nodes.append(HierarchyNode.of_array(path, node))
             else:
-                about = {"is_array": False}
-            nodes.append(TreeNode(path, attributes=node.attributes, **about))
+                nodes.append(HierarchyNode(path, is_array=False, attributes=node.attributes))
         return cls(nodes)
 
-    def children(self, path: str) -> list[TreeNode]:
+    def children(self, path: str) -> list[HierarchyNode]:
         """Return the nodes right below a group."""
         return self._children.get(path, [])
+
+    def no_such_group(self, path: str, url: str) -> JnrrdzError:
+        """Return the error for a group that is not there: it names those that are."""
+        # whoever names a group that is there needs none
+        from difflib import get_close_matches  # noqa: PLC0415
+
+        groups = [at for at, node in self.nodes.items() if at and not node.is_array]
+        if not groups:
+            message = "no such group; the file has no groups, so name none"
+            return JnrrdzError(message, url=url, field=path or "/")
+        near = get_close_matches(path, groups, 3) or groups
+        more = f" and {len(near) - SHOWN} more" if len(near) > SHOWN else ""
+        verb = "is" if len(near) == 1 else "are"
+        message = f"no such group; there {verb} {', '.join(near[:SHOWN])}{more}"
+        return JnrrdzError(message, url=url, field=path or "/")
 
     # Which image
 
@@ -272,7 +374,7 @@ class ImageTree:
                 groups.append(group)
         return groups
 
-    def _level_nodes(self, path: str) -> list[TreeNode]:
+    def _level_nodes(self, path: str) -> list[HierarchyNode]:
         node = self.nodes.get(path)
         if node is None or node.is_array:
             return []
@@ -290,7 +392,7 @@ class ImageTree:
                 groups.add(path)
         return groups
 
-    def images_in(self, group: str) -> list[TreeNode]:
+    def images_in(self, group: str) -> list[HierarchyNode]:
         """Return the arrays of a group that can be its image, the likeliest first.
 
         That is the one of the most axes, then of the largest plane, then the first.  A
@@ -352,12 +454,12 @@ class ImageTree:
 
         def rank(image: Image) -> tuple[bool, bool]:
             path = image.finest.path
-            return image.finest.parent != chosen, any(map(is_annotation, _above(path)))
+            return image.finest.parent != chosen, any(map(is_annotation, paths_above(path)))
 
         return sorted(images, key=rank)
 
-    def _grouped(self) -> Iterator[tuple[TreeNode, ...]]:
-        by_image: dict[tuple[str, str], list[TreeNode]] = defaultdict(list)
+    def _grouped(self) -> Iterator[tuple[HierarchyNode, ...]]:
+        by_image: dict[tuple[str, str], list[HierarchyNode]] = defaultdict(list)
         for node in self.nodes.values():
             if not node.is_image or node.name == MASK:
                 continue
@@ -375,7 +477,7 @@ class ImageTree:
             if self.nodes[path].is_array and self.nodes[path].parent == level.home
         }
 
-    def levels(self, path: str) -> tuple[TreeNode, ...]:
+    def levels(self, path: str) -> tuple[HierarchyNode, ...]:
         """Return the array at a path at all its resolutions, the finest first."""
         return next(
             (nodes for nodes in self._grouped() if self.nodes[path] in nodes),
@@ -399,7 +501,7 @@ class ImageTree:
         """Return how coarser levels of an array are made where no method is named."""
         return LEVEL_METHODS[self.kind(path)]
 
-    def _is_labels(self, node: TreeNode, *, is_ramp: bool, is_volume: bool) -> bool:
+    def _is_labels(self, node: HierarchyNode, *, is_ramp: bool, is_volume: bool) -> bool:
         attributes = node.attributes
         if any(name in attributes for name in CLASSES) and not is_ramp:
             return True
@@ -410,14 +512,14 @@ class ImageTree:
         is_plain = is_volume and len(node.shape) == len(("z", *PLANE))
         if is_plain and node.data_type in LABEL_TYPES:
             return True
-        above = _above(node.path)
+        above = paths_above(node.path)
         if any(map(is_annotation, above)):
             return True
         holders = [self.nodes[at].attributes for at in above if at in self.nodes]
         return any(_is_ome_label(one) or _is_segmentation(one) for one in holders)
 
 
-def _above(path: str) -> list[str]:
+def paths_above(path: str) -> list[str]:
     """Return a path and those of all groups above it; the root's is empty."""
     paths = [path]
     while paths[-1]:
@@ -425,24 +527,25 @@ def _above(path: str) -> list[str]:
     return paths
 
 
-def _node_of(path: str, document: Mapping[str, Any]) -> TreeNode:
-    attributes = document.get("attributes")
-    attributes = attributes if isinstance(attributes, Mapping) else {}
-    if document.get("node_type") != "array":
-        return TreeNode(path, is_array=False, attributes=attributes)
-    shape, names = tuple(document["shape"]), document.get("dimension_names")
-    if not isinstance(names, list | tuple) or len(names) != len(shape):
-        names = [None] * len(shape)
-    kind = document.get("data_type")
-    kind = kind.get("name") if isinstance(kind, Mapping) else kind
-    return TreeNode(
-        path,
-        is_array=True,
-        attributes=attributes,
-        shape=shape,
-        dimension_names=tuple(name if isinstance(name, str) else None for name in names),
-        data_type=str(kind),
-    )
+def _chunk_shape(document: Mapping[str, Any]) -> tuple[int, ...]:
+    grid = document.get("chunk_grid")
+    configuration = grid.get("configuration") if isinstance(grid, Mapping) else None
+    sizes = configuration.get("chunk_shape") if isinstance(configuration, Mapping) else None
+    return tuple(sizes) if isinstance(sizes, list | tuple) else ()
+
+
+def _codec_entry(codec: Any) -> Any:
+    """Return a codec as a document's object, which a bare name stands for too."""
+    if isinstance(codec, str):
+        return {"name": codec}
+    return codec if isinstance(codec, dict) else codec.to_json()
+
+
+def _is_codec(entry: Any) -> bool:
+    """Whether an entry of a document's codecs is an object with a name."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        return False
+    return isinstance(entry.get("configuration", {}), dict)
 
 
 def is_annotation(path: str) -> bool:
