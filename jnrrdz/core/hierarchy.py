@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.configuration import Codec
+from jnrrdz.core.configuration import Codec, CodecSpec, Configuration
 from jnrrdz.core.refs import References
 from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
 from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
@@ -538,7 +538,8 @@ def _codec_entry(codec: Any) -> Any:
     """Return a codec as a document's object, which a bare name stands for too."""
     if isinstance(codec, str):
         return {"name": codec}
-    return codec if isinstance(codec, dict) else codec.to_json()
+    is_record = isinstance(codec, CodecSpec | Configuration)
+    return codec.to_json() if is_record else codec
 
 
 def _is_codec(entry: Any) -> bool:
