@@ -39,8 +39,8 @@ class JnrrdzError(Exception):
         chunk that fails lie a hundred frames of xarray, zarr and asyncio.
         """
         import sysconfig  # noqa: PLC0415  few errors are shown in a notebook
-        import traceback  # noqa: PLC0415  the same
-        from pathlib import Path  # noqa: PLC0415  the same
+        import traceback  # noqa: PLC0415  notebooks alone cut a traceback
+        from pathlib import Path  # noqa: PLC0415  the package imports none otherwise
 
         kept = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         libraries = (str(Path(__file__).parent), *kept)

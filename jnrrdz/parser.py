@@ -21,6 +21,7 @@ from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import scan
+from jnrrdz.lazy import library
 from jnrrdz.manifests.written_refs import (
     is_local,
     local_path,
@@ -34,7 +35,10 @@ from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
-    from virtualizarr.manifests import ChunkManifest, ManifestGroup, ManifestStore
+    from virtualizarr import manifests
+    from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
+else:
+    manifests = library("virtualizarr.manifests")  # it may not be installed
 
 
 @dataclass(frozen=True)
@@ -151,8 +155,6 @@ def to_manifest_store(
 def _group(
     group: VirtualGroup, prefix: str, documents: dict[str, dict[str, Any]], *, single_range: bool
 ) -> "ManifestGroup":
-    from virtualizarr.manifests import ManifestArray, ManifestGroup  # noqa: PLC0415  see `to_manifest_store`
-
     arrays: dict[str, ManifestArray] = {}
     groups: dict[str, ManifestGroup] = {}
     for name, child in group.children.items():
@@ -160,17 +162,14 @@ def _group(
         if isinstance(child, VirtualArray):
             text = default_buffer_prototype().buffer.from_bytes(dumps(documents[f"{path}/{ZARR_JSON}"]).encode())
             metadata: Any = zarr.open_array(MemoryStore({ZARR_JSON: text}), mode="r", zarr_format=3).metadata
-            arrays[name] = ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
+            arrays[name] = manifests.ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
         else:
             groups[name] = _group(child, f"{path}/", documents, single_range=single_range)
-    return ManifestGroup(arrays, groups, documents[f"{prefix}{ZARR_JSON}"]["attributes"])
+    return manifests.ManifestGroup(arrays, groups, documents[f"{prefix}{ZARR_JSON}"]["attributes"])
 
 
 def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "ChunkManifest":
     """Return the references of the array at `path`, made from columns and not chunk by chunk."""
-    from virtualizarr.manifests import ChunkManifest  # noqa: PLC0415  see `to_manifest_store`
-    from virtualizarr.manifests.manifest import INLINED_CHUNK_PATH, MISSING_CHUNK_PATH  # noqa: PLC0415  the same
-
     refs = array.refs.columns()
     ranges = spans(refs, path, single_range=single_range)
     refuse_whole(refs, ranges, path, "VirtualiZarr")
@@ -183,12 +182,12 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "Ch
     inline = np.sort(np.fromiter(refs.inline, np.int64))
     # the source of a missing chunk is -1, which is the last of these
     uris = [f"file://{local_path(url)}" if is_local(url) else url for url in refs.sources]
-    paths: Any = np.array([*uris, MISSING_CHUNK_PATH], np.dtypes.StringDType())[ranges.source]
-    paths[inline] = INLINED_CHUNK_PATH
+    paths: Any = np.array([*uris, manifests.manifest.MISSING_CHUNK_PATH], np.dtypes.StringDType())[ranges.source]
+    paths[inline] = manifests.manifest.INLINED_CHUNK_PATH
     lengths = ranges.length.astype(np.uint64)
     lengths[inline] = [len(refs.inline[chunk]) for chunk in inline.tolist()]
     indices = np.column_stack(np.unravel_index(inline, array.grid)).tolist() if array.grid else [()] * len(inline)
-    return ChunkManifest.from_arrays(
+    return manifests.ChunkManifest.from_arrays(
         paths=paths.reshape(array.grid),
         offsets=ranges.start.astype(np.uint64).reshape(array.grid),
         lengths=lengths.reshape(array.grid),

@@ -25,9 +25,13 @@ from jnrrdz.redact import hidden, printable, redacted
 
 if TYPE_CHECKING:
     import html
+
+    from jnrrdz.formats.tiff import schemes, tags
 else:
     # its table of names takes as long as a small scan
     html = library("html")
+    # names of numbers, which bring numpy
+    schemes, tags = library("jnrrdz.formats.tiff.schemes"), library("jnrrdz.formats.tiff.tags")
 
 FAILURE = 1
 USAGE = 2
@@ -272,16 +276,13 @@ def table(rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> list[s
 
 def codec(entry: Mapping[str, Any]) -> str:
     """Return a codec with what matters of its configuration."""
-    from jnrrdz.formats.tiff.schemes import Compression  # noqa: PLC0415  see the package
-    from jnrrdz.formats.tiff.tags import Predictor, name_of  # noqa: PLC0415  it brings numpy
-
     name = str(entry["name"])
     configuration = entry.get("configuration") or {}
     if name.rpartition("/")[2] == "tiff-tile":
         compression, predictor = configuration.get("compression", 1), configuration.get("predictor", 1)
-        words = [name_of(Compression, compression) if isinstance(compression, int) else str(compression)]
-        if isinstance(predictor, int) and predictor in Predictor and predictor != Predictor.NONE:
-            words.append(f"predictor {Predictor(predictor).name}")
+        words = [tags.name_of(schemes.Compression, compression) if isinstance(compression, int) else str(compression)]
+        if isinstance(predictor, int) and predictor in tags.Predictor and predictor != tags.Predictor.NONE:
+            words.append(f"predictor {tags.Predictor(predictor).name}")
         return f"{name} ({', '.join(words)})"
     # levels of JPEG 2000 differ by their number alone, which stands in their path
     settings = ((key, value) for key, value in configuration.items() if key != "resolution_level")

@@ -137,7 +137,7 @@ class FsspecSource:
         fs, path = filesystems.opened(self._url, self._options)
         if where.scheme == "s3" and not where.is_chained:
             # imported here: botocore takes a third of a second that other sources need not pay
-            from jnrrdz.sources import s3  # noqa: PLC0415
+            from jnrrdz.sources import s3  # noqa: PLC0415  for S3 alone
 
             plain = s3.transport(fs, path)
             if plain is not None:
@@ -148,7 +148,7 @@ class FsspecSource:
 
     def _http(self) -> Transport:
         # imported here: aiohttp takes a tenth of a second that local files need not pay
-        from jnrrdz.sources.http import HttpTransport, guarded_client, proxies  # noqa: PLC0415
+        from jnrrdz.sources.http import HttpTransport, guarded_client, proxies  # noqa: PLC0415  for HTTP alone
 
         guard, options = self._guard or AddressGuard.of_source(self._url), self._options
         own = [

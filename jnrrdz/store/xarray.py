@@ -31,6 +31,7 @@ from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError
+from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.band_coordinates import band_coordinates, common_names, with_band_attributes
 from jnrrdz.store.opened import Opened
@@ -39,7 +40,11 @@ from jnrrdz.store.savable import savable_attributes, savable_variable, use_nativ
 if TYPE_CHECKING:
     import zarr
 
+    from jnrrdz.store import group as group_store
     from jnrrdz.store.store import ReferenceStore
+else:
+    # zarr, which opening does not need
+    group_store = library("jnrrdz.store.group")
 
 LONGEST = 1 << 24
 """Places of an axis up to which its coordinate is in memory, 128 MB: `RangeIndex` finds slices by `nearest` only."""
@@ -119,10 +124,8 @@ def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:
     variables = _variables(opened, path) if isinstance(opened, Opened) else None
     if variables is not None:
         return _Documents(opened.manifest.documents.node(path).get("attributes", {}), variables)
-    from jnrrdz.store.group import reference_group  # noqa: PLC0415  zarr, for what documents do not tell
-
     store = opened.store if isinstance(opened, Opened) else opened
-    return ZarrStore(reference_group(store, path), mode="r")
+    return ZarrStore(group_store.reference_group(store, path), mode="r")
 
 
 def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
@@ -220,10 +223,8 @@ class Chunks(ZarrArrayWrapper):
     @property
     def _array(self) -> "zarr.Array[Any]":
         if self._made is None:
-            from jnrrdz.store.group import reference_array  # noqa: PLC0415  zarr, which opening does not need
-
             store = self._opened.store
-            array = reference_array(store, self._path)
+            array = group_store.reference_array(store, self._path)
             if (array.shape, array.dtype) != (self.shape, self.dtype):  # loaded again where this was unpickled
                 message = f"the manifest changed since it was opened: {array.dtype} of {array.shape}"
                 raise JnrrdzError(message, url=str(store), field=self._path)

@@ -759,7 +759,7 @@ def old_jpeg_stream(layout: TiffLayout, image: TiffImage) -> tuple[int, int] | N
         return None
     head = layout.exactly(start, min(MAX_HEADER, layout.size - start), "JPEGInterchangeFormat")
     # imported here: old-style JPEG alone needs it, and it imports decoders
-    from jnrrdz.formats.jpeg_markers import jpeg_size  # noqa: PLC0415
+    from jnrrdz.formats.jpeg_markers import jpeg_size  # noqa: PLC0415  old-style JPEG alone asks
 
     size = jpeg_size(head) if head.startswith(SOI) else None
     if size is None or size[:2] != (image.length, image.width):
