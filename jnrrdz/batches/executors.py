@@ -26,9 +26,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from multiprocessing.connection import Connection, Pipe, wait
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any, Protocol
@@ -50,6 +50,7 @@ from jnrrdz.batches.work import (
     warnings_kept,
 )
 from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.formats.guests import IS_POSSIBLE, Guests
 from jnrrdz.formats.scanning import is_tree, literal
 from jnrrdz.sources.base import FIRST
 from jnrrdz.sources.fsspec import open_source
@@ -237,7 +238,16 @@ GATHER = 0.01
 
 def in_threads(plan: Plan, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as they come; when the generator is closed, what is under way is given up."""
-    work = _Work(plan, stop)
+    guests = Guests(plan.guests) if IS_POSSIBLE else None
+    try:
+        yield from _in_threads(plan, jobs, stop, guests)
+    finally:
+        if guests is not None:
+            guests.close()
+
+
+def _in_threads(plan: Plan, jobs: Jobs, stop: threading.Event, guests: Guests | None) -> Iterator[Outcome]:
+    work = _Work(plan, stop, guests)
     most = 2 * plan.threads  # as many wait as work
     try:
         with warnings_kept():
@@ -253,10 +263,11 @@ def in_threads(plan: Plan, jobs: Jobs, stop: threading.Event) -> Iterator[Outcom
 class _Work:
     """What is under way in this process: on the loop, and in threads."""
 
-    def __init__(self, plan: Plan, stop: threading.Event) -> None:
+    def __init__(self, plan: Plan, stop: threading.Event, guests: Guests | None) -> None:
         self.count = 0
         self._plan = plan
         self._stop = stop
+        self._guests = guests
         self._pool = ThreadPoolExecutor(plan.threads, thread_name_prefix="jnrrdz-batch")
         self._results: SimpleQueue[Result] = SimpleQueue()
         self._heads = Heads(plan, stop, self._later, lambda *result: self._results.put(result))
@@ -292,22 +303,21 @@ class _Work:
             self._heads.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _start(self, job: Job, *more: Any) -> "Future[Outcome]":
-        work = self._pool.submit(_worked, self._plan, job, self._stop, *more)
+    def _start(self, job: Job, clock: Clock | None = None, opener: TimedOpener | None = None) -> "Future[Outcome]":
+        work = self._pool.submit(self._worked, job, clock, opener)
         work.add_done_callback(lambda work: self._results.put((job, outcome_of(work, job))))
         return work
+
+    def _worked(self, job: Job, clock: Clock | None, opener: TimedOpener | None) -> Outcome:
+        # a tree's many files are asked for all through the scan
+        with nullcontext() if is_tree(job.found.url) else turn():
+            clock = clock or Clock(self._plan.work.timeout, self._stop)
+            return run_job(self._plan, job, self._guests, clock, opener)
 
     def _later(self, job: Job, *more: Any) -> "asyncio.Future[Any]":
         ended = asyncio.wrap_future(self._start(job, *more))
         ended.add_done_callback(lambda work: work.cancelled() or work.exception())  # it is told elsewhere
         return ended
-
-
-def _worked(plan: Plan, job: Job, stop: threading.Event, *more: Any) -> Outcome:
-    if is_tree(job.found.url):  # its many files are asked for all through the scan
-        return run_job(plan, job, stop, *more)
-    with turn():
-        return run_job(plan, job, stop, *more)
 
 
 def outcome_of(work: "Future[Outcome]", job: Job) -> Outcome | None:
@@ -520,7 +530,14 @@ type Tasks = dict[str, tuple[Any, list[Job]]]
 
 def run_task(plan: Plan, jobs: list[Job]) -> list[Outcome]:
     """Return the outcomes of some jobs; this is what a cluster's worker runs."""
-    return list(in_threads(plan, ListedJobs(jobs), threading.Event()))
+    guests = task_guests() if IS_POSSIBLE else None
+    return list(_in_threads(plan, ListedJobs(jobs), threading.Event(), guests))
+
+
+@cache
+def task_guests() -> Guests:
+    """Return the worker processes of all tasks that this process runs; they end with it."""
+    return Guests(cores())
 
 
 def on_cluster(plan: Plan, scheduler: str, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:

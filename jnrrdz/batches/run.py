@@ -116,6 +116,12 @@ class Together:
 FEW = 128
 """Sources for which starting processes takes longer than the work."""
 
+FEWEST_GUESTS = 4
+"""Worker processes for parsers of other libraries: they may wait for servers."""
+
+GUESTS_EACH = 2
+"""Those of each process, where several share the work."""
+
 
 type Tell = Callable[[Outcome, "Batch"], None]
 """Is told how a job ended, and of the batch so far."""
@@ -654,5 +660,6 @@ class _Run:
             return partial(on_cluster, replace(plan, threads=min(plan.threads, 8)), scheduler)
         count = plan.work.processes or (1 if few or os.name != "posix" else cores())
         if count == 1:
-            return partial(in_threads, plan)
-        return partial(in_processes, replace(plan, threads=max(plan.threads // count, 1)), count)
+            return partial(in_threads, replace(plan, guests=max(cores(), FEWEST_GUESTS)))
+        threads = max(plan.threads // count, 1)
+        return partial(in_processes, replace(plan, threads=threads, guests=GUESTS_EACH), count)

@@ -26,14 +26,17 @@ from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Found, Job, Outcome, State, is_since
 from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
+from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.errors import JnrrdzError, NoImageError
+from jnrrdz.formats.guests import SECONDS, Guests
+from jnrrdz.formats.neighbours import Guest
 from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, from_group, write_form
 from jnrrdz.options import Access, BatchOptions, ItemRules, ScanOptions, WriteOptions
 from jnrrdz.redact import redacted
-from jnrrdz.sources.base import FIRST, ByteSource, Span, Validators
+from jnrrdz.sources.base import FIRST, ByteSource, ReadAhead, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of, recall
 from jnrrdz.sources.remote import FsspecSource
@@ -96,21 +99,30 @@ class Clock:
         self._stop = stop
         self._end = None if seconds is None else time.monotonic() + seconds
 
-    def check(self) -> None:
-        """Raise if the time is over or the batch is to stop."""
+    def check_stop(self) -> None:
+        """Raise if the batch is to stop."""
         if self._stop.is_set():
             raise StoppedError("interrupted")
+
+    def check(self) -> None:
+        """Raise if the time is over or the batch is to stop."""
+        self.check_stop()
         if self._end is not None and time.monotonic() > self._end:
             raise JnrrdzError(f"not done within {self._seconds:g} s; --timeout (timeout=) gives it longer")
 
-    def _left(self, most: float) -> float:
+    def extend(self, seconds: float) -> None:
+        """Add seconds in which other sources were worked on."""
+        if self._end is not None:
+            self._end += seconds
+
+    def left(self, most: float) -> float:
         """Return the seconds that are left, at most so many."""
         return most if self._end is None else min(most, max(self._end - time.monotonic(), 0.0))
 
     def sleep(self, seconds: float) -> None:
         """Wait, unless the time would be over before that, or the batch is to stop."""
         with turn_given_up():
-            self._stop.wait(self._left(seconds))
+            self._stop.wait(self.left(seconds))
         self.check()
 
     async def awaited[T](self, work: Coroutine[Any, Any, T]) -> T:
@@ -129,7 +141,7 @@ class Clock:
         with turn_given_up():
             while True:
                 try:
-                    return work.result(self._left(_LOOK) + (0 if self._end is None else 0.001))
+                    return work.result(self.left(_LOOK) + (0 if self._end is None else 0.001))
                 except TimeoutError:
                     if work.done():
                         raise
@@ -250,6 +262,8 @@ class Plan:
     """Return the manifests in place of writing them."""
     threads: int = 8
     """Sources under way at once in each process."""
+    guests: int = 1
+    """Worker processes for parsers of other libraries, of each process."""
     items: ItemRules | None = None
     """Return a STAC item of each; None where none is asked for."""
 
@@ -267,20 +281,41 @@ class Plan:
         return place is not None and not os.path.lexists(place)
 
 
-def run_job(
-    plan: Plan, job: Job, stop: threading.Event, clock: Clock | None = None, opener: TimedOpener | None = None
-) -> Outcome:
+def guest_of(plan: Plan, guests: Guests | None, clock: Clock) -> Guest | None:
+    """Return what runs parsers of other libraries for one source, None for this process.
+
+    Other threads work while a worker process does.
+    """
+    if guests is None:
+        return None
+    scan = guests.within(plan.work.timeout or SECONDS, clock)
+
+    def scan_elsewhere(*arguments: Any) -> VirtualGroup | None:
+        with turn_given_up():
+            return scan(*arguments)
+
+    return scan_elsewhere
+
+
+def no_guest(function: str, read: ReadAhead, url: str, *_: Any) -> VirtualGroup | None:
+    """Refuse to wait for a worker process, on an event loop."""
+    del function, read
+    raise BeyondError("a parser of another library is needed", url=url)
+
+
+def run_job(plan: Plan, job: Job, guests: Guests | None, clock: Clock, opener: TimedOpener | None = None) -> Outcome:
     """Return how a job ended: its manifest is written, was there already, or what went wrong.
 
-    The opener is for the first attempt; others ask anew.
+    The opener is for the first attempt; others ask anew.  Parsers of other libraries
+    run in `guests`, in this process where it is None.
     """
-    clock = clock or Clock(plan.work.timeout, stop)
+    guest = guest_of(plan, guests, clock)
     _own.warnings = []
     outcome = Outcome(job, State.FAILED)
     for attempt in range(plan.work.retries + 1):
         outcome = outcome._replace(attempts=attempt + 1)
         try:
-            outcome = _attempt(plan, outcome, clock, opener or TimedOpener(clock))
+            outcome = _attempt(plan, outcome, clock, opener or TimedOpener(clock), guest)
             break
         except StoppedError:
             raise
@@ -302,7 +337,8 @@ def run_job_now(plan: Plan, job: Job, clock: Clock, opener: TimedOpener) -> Outc
     """Return how a job ended that what is here is enough for; None where it may need more, or went wrong."""
     _own.warnings = []
     try:
-        return _ended(_attempt(plan, Outcome(job, State.FAILED, attempts=1), clock, opener), clock)
+        outcome = Outcome(job, State.FAILED, attempts=1)
+        return _ended(_attempt(plan, outcome, clock, opener, no_guest), clock)
     except (JnrrdzError, OSError, RuntimeError):  # the last is fsspec's, where the loop would wait for itself
         return None
 
@@ -321,7 +357,7 @@ def failed(outcome: Outcome, error: BaseException) -> Outcome:
     return outcome._replace(state=state, error=type(error).__name__, message=redacted(text))
 
 
-def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) -> Outcome:
+def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener, guest: Guest | None) -> Outcome:
     job = outcome.job
     replaces = plan.form.overwrite
     if not plan.collect and not plan.form.overwrite:
@@ -337,7 +373,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener) ->
     found = job.found
     _recall(found)
     access = Access(plan.work.allow, plan.work.source_options(found.url), named_by=found.named_by)
-    scanned = scan(job.found.url, plan.scan, access, opener=opener)
+    scanned = scan(job.found.url, plan.scan, access, opener=opener, guest=guest)
     scanned = replace(scanned, group=with_bands(scanned.group, dict(found.told).get(BANDS, ())))
     clock.check()  # nothing is written for whoever has given up
     item = None if plan.items is None else _item(plan, job, scanned)

@@ -166,6 +166,24 @@ def _double(text: str) -> float:
     return float(number)
 
 
+def scanned_attributes(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return attributes of a document with `_FillValue` as the number that `xarray_fill` writes as text."""
+    if not isinstance(attributes, Mapping):
+        raise MalformedError("no object", field="attributes")
+    numbers = dict(attributes)
+    value = numbers.get("_FillValue")
+    try:
+        if dtype.kind == "f" and isinstance(value, str):
+            numbers["_FillValue"] = _double(value)
+        elif dtype.kind == "c" and isinstance(value, list):
+            real, imag = value
+            numbers["_FillValue"] = complex(_double(real), _double(imag))
+    except (TypeError, ValueError, struct.error):
+        message = f"{value!r:.100} is no {dtype.name}"
+        raise MalformedError(message, field="_FillValue") from None
+    return numbers
+
+
 type Separator = Literal["/", "."]
 type Where = str | tuple["Where", str | int]
 """A place in a document, spelt when an error names it."""

@@ -36,6 +36,10 @@ class Format:
     options: tuple[str, ...] = ()
     """Members of `ScanOptions` that no other format understands; they are refused elsewhere."""
 
+    is_guest: bool = False
+    """Whether `scan` runs parsers of other libraries: in `batch` and `serve` a worker
+    process calls it (`formats.guests`)."""
+
     is_directory: bool = False
 
     marks: tuple[str, ...] = ()

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import JnrrdzError
+from jnrrdz.options import ScanOptions
 from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.tree import MISSING, FileSizes
 from jnrrdz.sources.url import Place, is_chained, local_path, place, require_inside
@@ -18,6 +19,9 @@ from jnrrdz.sources.zip_member import StoredMember
 
 type Opener = Callable[[str], ByteSource]
 """Opens a URL, or raises the JnrrdzError that says why not."""
+
+type Guest = Callable[[str, ReadAhead, str, ScanOptions, "Neighbours"], VirtualGroup | None]
+"""Runs a scanner, named `module:function`, where parsers of other libraries may run."""
 
 type Lister = Callable[[Sequence[str]], FileSizes]
 """Tells the sizes of many files at once."""
@@ -38,6 +42,8 @@ class Neighbours:
     """Files that were never opened, as listings showed them."""
     requests: int = 0
     """What listing took."""
+    guest: Guest | None = None
+    """Runs parsers of other libraries; None where they run in this process."""
 
     def open(self, url: str) -> ReadAhead | None:
         """Return a reader of a neighbour, None where there is none."""

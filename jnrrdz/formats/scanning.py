@@ -19,7 +19,7 @@ from jnrrdz.core.zarr_json import REFERENCES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.format import Format
-from jnrrdz.formats.neighbours import Neighbours, record_of
+from jnrrdz.formats.neighbours import Guest, Neighbours, record_of
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.records import record
 from jnrrdz.sources.base import ByteSource, ReadAhead
@@ -66,25 +66,39 @@ class Opener(Protocol):
         """Return the bytes at a URL."""
 
 
-def scan(text: str, options: ScanOptions, access: Access, *, opener: Opener = open_source) -> Scanned:
-    """Return what a path or URL holds, with the requests and bytes that finding it took."""
+def scan(
+    text: str,
+    options: ScanOptions,
+    access: Access,
+    *,
+    opener: Opener = open_source,
+    guest: Guest | None = None,
+) -> Scanned:
+    """Return what a path or URL holds, with the requests and bytes that finding it took.
+
+    `guest` runs parsers of other libraries; they run in this process where it is None.
+    """
     origin: dict[str, Any] = {"options": options.changed()}
     guard = guard_of(text, access.named_by, access.allow)
     if is_tree(text):
         tree = open_tree(text, storage_options=access.storage_options, guard=guard, allow=access.allow)
         fmt = _directory_format(text)
-        group = _group(fmt, options, tree.url, tree, options)
+        group = _group(fmt, partial(fmt.call, "scan"), options, tree.url, tree, options)
         return Scanned(replace(group, origin=origin), fmt.name, tree.requests, tree.bytes_read)
     open_plain = partial(opener, storage_options=access.storage_options, guard=guard)
     open_archive = partial(_open_archive, opener=opener, access=access)
     open_beside = partial(_open_or_member, open_plain=open_plain, open_archive=open_archive)
     lister = partial(file_sizes, opener=open_plain, storage_options=access.storage_options)
-    neighbours = Neighbours(open_beside, lister, tuple(access.allow), literal(text))
+    allow = tuple(access.allow)
+    neighbours = Neighbours(open_beside, lister, allow, literal(text), guest=guest)
     source = open_beside(literal(text))
     try:
         read = ReadAhead(source)
         fmt = _file_format(read, source.url)
-        group = _group(fmt, options, source.url, read, source.url, options, neighbours)
+        call: Callable[..., Any] = partial(fmt.call, "scan")
+        if fmt.is_guest and guest is not None:
+            call = partial(guest, fmt.scan)
+        group = _group(fmt, call, options, source.url, read, source.url, options, neighbours)
         records = (record_of(source), *neighbours.records)
         sources = (source, *(reader.source for reader in neighbours.readers))
         members = {one.url: one for one in sources if isinstance(one, StoredMember)}
@@ -203,7 +217,7 @@ def _file_format(read: ReadAhead, url: str) -> Format:
     raise UnsupportedError(f"{found}, which is not a format that jnrrdz reads; it reads {readable}", url=url)
 
 
-def _group(fmt: Format, options: ScanOptions, url: str, *source: Any) -> VirtualGroup:
+def _group(fmt: Format, call: Callable[..., Any], options: ScanOptions, url: str, *source: Any) -> VirtualGroup:
     """Return what a format's scanner finds, its values physical where the options say so."""
     for name in options.changed():
         # an option that does nothing would pass for one that did
@@ -212,7 +226,7 @@ def _group(fmt: Format, options: ScanOptions, url: str, *source: Any) -> Virtual
             kind = " containers, which are directories" if other.is_directory else ""
             raise UnsupportedError(f"{name} is for {other.name}{kind}", url=url, field=name)
     try:
-        group: VirtualGroup = fmt.call("scan", *source)
+        group: VirtualGroup = call(*source)
         if options.codecs != "proposal":
             group = with_standard_codecs(group, is_strict=options.codecs == "standard")
         if not options.physical:

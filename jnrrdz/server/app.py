@@ -225,6 +225,7 @@ class App:
             pool.close()
         for pools in self._far_pools.values():
             pools.close()
+        self.catalog.close()
 
     def _pool(self, kind: str, name: str, *, is_local: bool) -> Pool:
         """Return the threads for a kind of work on what is served by a name."""

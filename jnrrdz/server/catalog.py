@@ -13,16 +13,18 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jnrrdz.api import open_stored
 from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve, within
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
+from jnrrdz.formats.guests import IS_POSSIBLE, Guests
+from jnrrdz.formats.neighbours import Guest
 from jnrrdz.manifests.manifest import ENDINGS
-from jnrrdz.options import ServeOptions
+from jnrrdz.options import ScanOptions, ServeOptions
 from jnrrdz.redact import hidden
 from jnrrdz.server.memory import Memory
 from jnrrdz.server.plain import PlainZarr
 from jnrrdz.sources.url import is_under, local_path
+from jnrrdz.store.opened import opened
 
 OPEN = 64
 """Sources that are open at once."""
@@ -35,6 +37,12 @@ DEEPEST = 16
 
 MOST = 100_000
 """Names that a server has."""
+
+PARSING = 60.0
+"""Seconds that a parser of another library may work on one source."""
+
+FEWEST_FAR = 4
+"""Worker processes for parsers that wait for sources elsewhere."""
 
 RESERVED = frozenset({"index.json", "metrics", "viewer", "favicon.ico"})
 """First parts of paths that are the server's own."""
@@ -83,6 +91,9 @@ class Catalog:
         self._listing = threading.Lock()
         self._open: OrderedDict[str, PlainZarr] = OrderedDict()
         self._lock = threading.Lock()
+        cores = os.cpu_count() or 1
+        self._guests = Guests(2 * cores)
+        self._far_guests = Guests(max(cores, FEWEST_FAR))
         others = [source for source in sources if source not in self._folders]
         named = resolve(others, Wanted.BOTH, lambda _: options.access.storage_options, may_be_empty=True)
         self._named = {found.url for found in named}
@@ -159,13 +170,27 @@ class Catalog:
         """Return a source as plain Zarr; whoever calls this sees to it that nobody else does so meanwhile."""
         plain = self.opened(name)
         if plain is None:
-            stored = open_stored(self._entries[name].source, access=self.options.access)
-            plain = PlainZarr(stored, self.options, self._memory)
+            source = self._entries[name].source
+            guest = self._guest(is_local=self.is_local(name))
+            opening = opened(source, ScanOptions(), self.options.access, guest)
+            plain = PlainZarr(opening.store, self.options, self._memory)
             with self._lock:
                 self._open[name] = plain
                 if len(self._open) > OPEN:
                     self._open.popitem(last=False)
         return plain
+
+    def _guest(self, *, is_local: bool) -> Guest | None:
+        """Return what runs parsers of other libraries: sources elsewhere, which may be slow, keep out no local one."""
+        if not IS_POSSIBLE:
+            return None
+        guests = self._guests if is_local else self._far_guests
+        return guests.within(PARSING)
+
+    def close(self) -> None:
+        """End the worker processes; nothing may be opened afterwards."""
+        self._guests.close()
+        self._far_guests.close()
 
     @property
     def count_open(self) -> int:

@@ -355,6 +355,13 @@ class ReadAhead:
             return self._blocks[held[0]][start - held[0] : stop - held[0]]
         return self._assemble(start, stop)
 
+    def cached(self, start: int, stop: int) -> bytes | None:
+        """Return the bytes of a span that were read before, None where some were not."""
+        block = self._held(start)
+        if block is None or block[1] < stop:
+            return None
+        return self._blocks[block[0]][start - block[0] : stop - block[0]]
+
     def _read_first(self) -> None:
         """Read the head before asking for the size: over HTTP its answer tells the size too."""
         (head,) = self.source.read([(0, self._first)])

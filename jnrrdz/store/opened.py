@@ -17,6 +17,7 @@ from jnrrdz.manifests.manifest import Manifest, from_group, load, manifest_form
 from jnrrdz.options import Access, ScanOptions
 
 if TYPE_CHECKING:
+    from jnrrdz.formats.neighbours import Guest
     from jnrrdz.store.store import ReferenceStore
 
 MAGIC_BYTES = 4
@@ -84,8 +85,16 @@ def adopted(store: "ReferenceStore") -> "ReferenceStore":
     return store.with_documents(adopted_documents(documents, lambda path: store.source_head(path, MAGIC_BYTES)))
 
 
-def opened(refs: str | os.PathLike[str] | VirtualGroup, options: ScanOptions, access: Access) -> Opened:
-    """Return a manifest, a virtual group, or what is scanned now."""
+def opened(
+    refs: str | os.PathLike[str] | VirtualGroup,
+    options: ScanOptions,
+    access: Access,
+    guest: "Guest | None" = None,
+) -> Opened:
+    """Return a manifest, a virtual group, or what is scanned now.
+
+    `guest` runs parsers of other libraries; they run in this process where it is None.
+    """
     if isinstance(refs, VirtualGroup):
         from jnrrdz.core.physical import physical  # noqa: PLC0415  few ask for it
 
@@ -102,7 +111,8 @@ def opened(refs: str | os.PathLike[str] | VirtualGroup, options: ScanOptions, ac
     from jnrrdz.formats.scanning import scan  # noqa: PLC0415  who opens a manifest scans nothing
 
     own = access.source_options if access.source_options is not None else access.storage_options
-    return Opened(from_group(scan(url, options, access).group), {"source_options": own, "allow": ("*",)})
+    group = scan(url, options, access, guest=guest).group
+    return Opened(from_group(group), {"source_options": own, "allow": ("*",)})
 
 
 def loaded(url: str, access: Access) -> Opened:

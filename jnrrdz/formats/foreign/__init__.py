@@ -10,6 +10,7 @@ from jnrrdz.formats.format import Format
 HDF5 = Format(
     "HDF5",
     scan="jnrrdz.formats.foreign.hdf5:scan_hdf5",
+    is_guest=True,
     magic=re.compile(rb"(?s:.{512})?\x89HDF\r\n\x1a\n"),
     magic_length=520,
     endings=(".h5", ".hdf5", ".he5", ".nc", ".nc4"),
@@ -20,6 +21,7 @@ HDF5 = Format(
 NETCDF3 = Format(
     "netCDF-3",
     scan="jnrrdz.formats.foreign.parsers:scan_netcdf3",
+    is_guest=True,
     magic=re.compile(rb"CDF[\x01\x02\x05]"),
     magic_length=4,
     endings=(".nc", ".cdf", ".nc3"),
@@ -29,6 +31,7 @@ NETCDF3 = Format(
 FITS = Format(
     "FITS",
     scan="jnrrdz.formats.foreign.parsers:scan_fits",
+    is_guest=True,
     magic=re.compile(rb"SIMPLE  ="),
     magic_length=9,
     endings=(".fits", ".fit", ".fts"),
@@ -46,6 +49,7 @@ ZARR = Format(
 DMRPP = Format(
     "DMR++",
     scan="jnrrdz.formats.foreign.parsers:scan_dmrpp",
+    is_guest=True,
     magic=re.compile(rb"(?s)\s*<.{0,4000}?xmlns:dmrpp="),
     magic_length=4096,
     endings=(".dmrpp",),

@@ -170,19 +170,17 @@ def _series_group(
     read: ReadAhead, layout: TiffLayout, url: str, options: ScanOptions, neighbours: Neighbours
 ) -> VirtualGroup | None:
     """Return the group of a file that is a series or a stack, None for any other TIFF."""
-    layout = ndpi_layout(read, layout) or layout
-    kind = kind_of(layout, layout.ifd(layout.first)) if layout.first else None
-    layout.has_booleans = kind == "shaped"  # tifffile writes nothing else in one bit
+    layout, kind = _with_kind(read, layout)
     group: VirtualGroup | None = None
     # imported here: most TIFFs are neither, and a batch's workers start sooner
     if kind == "ome":
         from jnrrdz.formats.tiff.ome import ome_group  # noqa: PLC0415
 
         group = ome_group(layout, url, neighbours, options)
+    elif kind is not None and neighbours.guest is not None:
+        group = neighbours.guest(VENDOR, read, url, options, neighbours)
     elif kind is not None:
-        from jnrrdz.formats.tiff.vendor import vendor_group  # noqa: PLC0415
-
-        group = vendor_group(read, layout, url, kind, options)
+        group = _vendor_group(read, layout, url, kind, options)
     if group is None and not isinstance(layout, NdpiLayout) and layout.has_pages(2):
         from jnrrdz.formats.tiff.pages import stack_group  # noqa: PLC0415
 
@@ -191,6 +189,39 @@ def _series_group(
         except (MalformedError, UnsupportedError):
             return None  # one of its pages: by themselves, the others can be read
     return group
+
+
+def _with_kind(read: ReadAhead, layout: TiffLayout) -> tuple[TiffLayout, str | None]:
+    """Return the layout by which a file is read, and the format that tifffile knows."""
+    layout = ndpi_layout(read, layout) or layout
+    kind = kind_of(layout, layout.ifd(layout.first)) if layout.first else None
+    layout.has_booleans = kind == "shaped"  # tifffile writes nothing else in one bit
+    return layout, kind
+
+
+VENDOR = f"{__name__}:scan_vendor"
+
+
+def scan_vendor(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup | None:
+    """Return the group of a file of a format that tifffile knows, None for others.
+
+    A worker process calls it (`formats.guests`).
+    """
+    del neighbours
+    layout, kind = _with_kind(read, TiffLayout(read, read.size))
+    if kind is None:
+        return None
+    group = _vendor_group(read, layout, url, kind, options)
+    return None if group is None else _with_left_out(group, layout)
+
+
+def _vendor_group(
+    read: ReadAhead, layout: TiffLayout, url: str, kind: str, options: ScanOptions
+) -> VirtualGroup | None:
+    # most TIFFs are of no such format, and a batch's workers start sooner without it
+    from jnrrdz.formats.tiff.vendor import vendor_group  # noqa: PLC0415
+
+    return vendor_group(read, layout, url, kind, options)
 
 
 def kind_of(layout: TiffLayout, first: Ifd) -> str | None:

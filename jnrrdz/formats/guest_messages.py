@@ -1,0 +1,333 @@
+"""Messages between a process and the workers that run parsers of other libraries.
+
+A message is a JSON document and bytes: `{"read": 0, "spans": [[0, 512]]}` without
+bytes, `{"lengths": [512]}` with 512.  Neither side reads more than the frame declares,
+and nothing is unpickled.  A virtual group is a tree of documents, as zarr.json has
+them; its references are columns in the bytes, in the order of the documents.
+"""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.codec_table import CODECS
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.zarr_json import (
+    array_from_json,
+    array_json,
+    dumps,
+    json_value,
+    parse_json,
+    scanned_attributes,
+)
+from jnrrdz.errors import (
+    JnrrdzError,
+    MalformedError,
+    NoImageError,
+    UnrepresentableError,
+    UnsupportedError,
+)
+from jnrrdz.records import record
+
+_FRAME = struct.Struct("<IQ")
+"""The lengths of a message's document and of its bytes."""
+
+MOST_DOCUMENT = 1 << 28
+MOST_BYTES = 1 << 30
+"""Bytes of a message: the columns of 35 million chunks."""
+
+DEEPEST = 80
+"""Groups in groups; scanners refuse files of more than 64."""
+
+COLUMNS = {"indptr": "<i8", "source": "<i4", "offset": "<i8", "length": "<i8"}
+"""The columns of an array's references, in the order of their bytes."""
+
+ERRORS: Mapping[str, type[JnrrdzError]] = {
+    each.__name__: each
+    for each in (
+        JnrrdzError,
+        MalformedError,
+        NoImageError,
+        UnrepresentableError,
+        UnsupportedError,
+    )
+}
+"""Errors that a parser may end with; others arrive as `JnrrdzError`."""
+
+FIELD = "answer of the worker"
+
+type Document = Mapping[str, Any]
+type Step = Callable[[], float | None]
+"""Returns the most seconds to wait, None for no limit; raises to stop waiting."""
+
+
+# Frames
+
+
+class Channel:
+    """One end of a connection; both sides send a message and wait for the answer."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+
+    def send(self, document: Document, data: bytes, step: Step) -> None:
+        """Send a message."""
+        text = dumps(document).encode()
+        frame = _FRAME.pack(len(text), len(data))
+        for part in (frame + text, data):
+            rest = memoryview(part)
+            while rest:
+                self._socket.settimeout(step())
+                try:
+                    count = self._socket.send(rest)
+                except TimeoutError:
+                    continue
+                rest = rest[count:]
+
+    def receive(self, step: Step) -> tuple[dict[str, Any], bytes]:
+        """Return the next message; EOFError where the other side has ended."""
+        text_length, data_length = _FRAME.unpack(self._exactly(_FRAME.size, step))
+        if text_length > MOST_DOCUMENT or data_length > MOST_BYTES:
+            text = f"{text_length + data_length} bytes, too large to read"
+            raise MalformedError(text, field=FIELD)
+        document = parse_json(self._exactly(text_length, step), field=FIELD)
+        if not isinstance(document, dict):
+            raise MalformedError("not a JSON object", field=FIELD)
+        return document, self._exactly(data_length, step)
+
+    def _exactly(self, count: int, step: Step) -> bytes:
+        data = bytearray(count)
+        rest = memoryview(data)
+        while rest:
+            self._socket.settimeout(step())
+            try:
+                received = self._socket.recv_into(rest)
+            except TimeoutError:
+                continue
+            if not received:
+                raise EOFError
+            rest = rest[received:]
+        return bytes(data)
+
+    def close(self) -> None:
+        """Close this end; the other side reads the end of the stream."""
+        self._socket.close()
+
+
+# Errors
+
+
+def error_json(error: JnrrdzError) -> dict[str, Any]:
+    """Return an error with its place."""
+    return {
+        "type": type(error).__name__,
+        "message": error.message,
+        "url": error.url,
+        "offset": error.offset,
+        "field": error.field,
+    }
+
+
+def error_from_json(value: Any) -> JnrrdzError:
+    """Return the error that a worker describes."""
+    members = _object(value, "error")
+    kind = ERRORS.get(_text(members.get("type"), "error.type"), JnrrdzError)
+    place: dict[str, Any] = {}
+    for name in ("url", "field"):
+        if members.get(name) is not None:
+            place[name] = _text(members[name], f"error.{name}")
+    if members.get("offset") is not None:
+        place["offset"] = _integer(members["offset"], "error.offset")
+    return kind(_text(members.get("message"), "error.message"), **place)
+
+
+# Trees
+
+
+def tree_message(root: VirtualGroup) -> tuple[dict[str, Any], bytes]:
+    """Return a virtual group as a document, and the bytes of its references."""
+    parts: list[bytes] = []
+    document = _group_json(root, parts)
+    return document, b"".join(parts)
+
+
+def _group_json(group: VirtualGroup, parts: list[bytes]) -> dict[str, Any]:
+    children: dict[str, Any] = {}
+    for name, child in group.children.items():
+        if isinstance(child, VirtualGroup):
+            children[name] = _group_json(child, parts)
+        else:
+            children[name] = _array_json(child, parts)
+    return {"attributes": json_value(group.attributes), "children": children}
+
+
+def _array_json(array: VirtualArray, parts: list[bytes]) -> dict[str, Any]:
+    refs = array.refs
+    for name, dtype in COLUMNS.items():
+        parts.append(np.asarray(getattr(refs, name), dtype).tobytes())
+    inline = [[chunk, len(data)] for chunk, data in refs.inline.items()]
+    parts.extend(refs.inline.values())
+    return {
+        "array": array_json(array),
+        "sources": list(refs.sources),
+        "ranges": len(refs.source),
+        "chunks": refs.chunks,
+        "inline": inline,
+    }
+
+
+@record
+class _Columns:
+    """The bytes of all references of a message, handed out in their order."""
+
+    parts: Iterator[bytes]
+
+    @classmethod
+    def of(cls, data: bytes, sizes: Sequence[int]) -> "_Columns":
+        if sum(sizes) != len(data):
+            text = f"{len(data)} bytes of references, {sum(sizes)} are declared"
+            raise MalformedError(text, field=FIELD)
+        stops = np.cumsum([0, *sizes]).tolist()
+        return cls(iter([data[start:stop] for start, stop in pairwise(stops)]))
+
+
+def group_from_message(document: Any, data: bytes, sources: frozenset[str]) -> VirtualGroup:
+    """Return the checked virtual group of a message.
+
+    `sources` are the URLs that references may name.
+    """
+    root = _object(document, "tree")
+    columns = _Columns.of(data, _sizes(root, 0))
+    return _group(root, "", columns, sources)
+
+
+def _sizes(node: Document, depth: int) -> list[int]:
+    """Return the lengths of the columns and inline chunks of a tree, in their order."""
+    if depth > DEEPEST:
+        raise MalformedError(f"groups more than {DEEPEST} deep", field=FIELD)
+    if "array" in node:
+        ranges = _integer(node.get("ranges"), "ranges")
+        chunks = _integer(node.get("chunks"), "chunks")
+        counts = {"indptr": chunks + 1}
+        sizes = [counts.get(name, ranges) * np.dtype(dtype).itemsize for name, dtype in COLUMNS.items()]
+        return sizes + [length for _, length in _inline(node)]
+    sizes = []
+    for name, child in _object(node.get("children"), "children").items():
+        sizes += _sizes(_object(child, name), depth + 1)
+    return sizes
+
+
+def _inline(node: Document) -> list[tuple[int, int]]:
+    pairs: list[tuple[int, int]] = []
+    for pair in _list(node.get("inline"), "inline"):
+        chunk, length = _list(pair, "inline", 2)
+        pairs.append((_integer(chunk, "inline"), _integer(length, "inline")))
+    return pairs
+
+
+def _group(node: Document, path: str, columns: _Columns, sources: frozenset[str]) -> VirtualGroup:
+    children: dict[str, Node] = {}
+    for name, child in node["children"].items():
+        inner = f"{path}/{name}".lstrip("/")
+        if "array" in child:
+            children[name] = _array(child, inner, columns, sources)
+        else:
+            children[name] = _group(child, inner, columns, sources)
+    return VirtualGroup(children, _object(node.get("attributes"), "attributes"))
+
+
+def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]) -> VirtualArray:
+    try:
+        facts = array_from_json(_object(node["array"], "array"))
+        for each in facts.codecs:
+            _object(each.configuration, "codecs")
+        codecs = {_text(each.name, "codecs") for each in facts.codecs}
+        unlisted = sorted(codecs - CODECS.keys())
+        if unlisted:
+            raise MalformedError(f"codec {', '.join(unlisted)}", field="codecs")
+        names = [_text(name, "dimension_names") for name in facts.dimension_names]
+        return VirtualArray(
+            facts.shape,
+            facts.dtype,
+            facts.chunks,
+            facts.codecs,
+            _refs(node, columns, sources),
+            tuple(names),
+            facts.fill_value,
+            scanned_attributes(facts.attributes, facts.dtype),
+        )
+    except JnrrdzError as error:
+        place = f"{path}: {error.field}" if error.field else path
+        raise MalformedError(error.message, field=f"{FIELD}: {place}") from error
+
+
+def _refs(node: Document, columns: _Columns, sources: frozenset[str]) -> ChunkRefs:
+    urls = [_text(url, "sources") for url in _list(node.get("sources"), "sources")]
+    others = set(urls) - sources
+    if others:
+        raise MalformedError("a reference into another file", field="sources")
+    indptr, source, offset, length = (np.frombuffer(next(columns.parts), kind) for kind in COLUMNS.values())
+    inline = {chunk: next(columns.parts) for chunk, _ in _inline(node)}
+    refs = ChunkRefs(tuple(urls), indptr, source, offset, length, inline)
+    if inline and max(inline) >= refs.chunks:
+        raise MalformedError("inline bytes of a chunk beyond the grid", field="inline")
+    return refs
+
+
+# Members
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MalformedError(f"{name} is no object", field=FIELD)
+    return value
+
+
+def _list(value: Any, name: str, count: int | None = None) -> list[Any]:
+    if not isinstance(value, list) or (count is not None and len(value) != count):
+        raise MalformedError(f"{name} is no list of its length", field=FIELD)
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise MalformedError(f"{name} is no text", field=FIELD)
+    return value
+
+
+def _integer(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise MalformedError(f"{name} is no number of a count or place", field=FIELD)
+    return value
+
+
+def spans_from_json(value: Any) -> list[tuple[int, int]]:
+    """Return the spans that a worker asks for."""
+    spans: list[tuple[int, int]] = []
+    for pair in _list(value, "spans"):
+        start, stop = _list(pair, "spans", 2)
+        spans.append((_integer(start, "spans"), _integer(stop, "spans")))
+    return spans
+
+
+def reader_number(value: Any, count: int) -> int:
+    """Return the number of one of the readers that a worker may use."""
+    number = _integer(value, "read")
+    if number >= count:
+        raise MalformedError(f"reader {number} of {count}", field=FIELD)
+    return number
+
+
+def url_from_json(value: Any) -> str:
+    """Return the URL of a neighbour that a worker asks for."""
+    return _text(value, "open")
+
+
+def warnings_from_json(value: Any) -> list[str]:
+    """Return the texts of warnings."""
+    return [_text(text, "warnings") for text in _list(value, "warnings")]
