@@ -62,52 +62,96 @@ ERRORS: Mapping[str, type[JnrrdzError]] = {
 FIELD = "answer of the worker"
 
 type Document = Mapping[str, Any]
-type Step = Callable[[], float | None]
-"""Returns the most seconds to wait, None for no limit; raises to stop waiting."""
+type Check = Callable[[], None]
+"""Raises to stop waiting."""
+
+TOGETHER = 1 << 16
+"""Bytes of a message that are received at once."""
 
 
 # Frames
 
 
+def no_limit() -> None:
+    """Wait for the other side as long as it takes."""
+
+
 class Channel:
-    """One end of a connection; both sides send a message and wait for the answer."""
+    """One end of a connection; each side sends a message when the other one waits."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, look: float | None) -> None:
+        """Take an end of a connection; `look` are the seconds between two checks."""
         self._socket = end
+        self._socket.settimeout(look)
 
-    def send(self, document: Document, data: bytes, step: Step) -> None:
-        """Send a message."""
+    def send(
+        self,
+        document: Document,
+        data: bytes,
+        check: Check,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """Send a message, with open files."""
         text = dumps(document).encode()
         frame = _FRAME.pack(len(text), len(data))
         for part in (frame + text, data):
             rest = memoryview(part)
             while rest:
-                self._socket.settimeout(step())
                 try:
-                    count = self._socket.send(rest)
+                    count = socket.send_fds(self._socket, [rest], descriptors)
                 except TimeoutError:
+                    check()
                     continue
                 rest = rest[count:]
+                descriptors = ()
 
-    def receive(self, step: Step) -> tuple[dict[str, Any], bytes]:
+    def receive(self, check: Check) -> tuple[dict[str, Any], bytes]:
         """Return the next message; EOFError where the other side has ended."""
-        text_length, data_length = _FRAME.unpack(self._exactly(_FRAME.size, step))
+        return self._message(self._received(check), check)
+
+    def receive_files(self) -> tuple[dict[str, Any], bytes, list[int]]:
+        """Return the next message and the descriptors that came with it."""
+        start, descriptors, _, _ = socket.recv_fds(self._socket, TOGETHER, 1)
+        return *self._message(start, no_limit), descriptors
+
+    def _message(self, start: bytes, check: Check) -> tuple[dict[str, Any], bytes]:
+        """Return the message that begins with some bytes."""
+        start += self._exactly(_FRAME.size - len(start), check)
+        text_length, data_length = _FRAME.unpack_from(start)
         if text_length > MOST_DOCUMENT or data_length > MOST_BYTES:
             text = f"{text_length + data_length} bytes, too large to read"
             raise MalformedError(text, field=FIELD)
-        document = parse_json(self._exactly(text_length, step), field=FIELD)
+        text_stop = _FRAME.size + text_length
+        start += self._exactly(text_stop - len(start), check)
+        document = parse_json(start[_FRAME.size : text_stop], field=FIELD)
         if not isinstance(document, dict):
             raise MalformedError("not a JSON object", field=FIELD)
-        return document, self._exactly(data_length, step)
+        data = start[text_stop:]
+        if len(data) > data_length:
+            raise MalformedError("bytes behind the message", field=FIELD)
+        rest = self._exactly(data_length - len(data), check)
+        return document, data + rest if rest else data
 
-    def _exactly(self, count: int, step: Step) -> bytes:
-        data = bytearray(count)
+    def _received(self, check: Check) -> bytes:
+        """Return the bytes that come next."""
+        while True:
+            try:
+                data = self._socket.recv(TOGETHER)
+            except TimeoutError:
+                check()
+                continue
+            if not data:
+                raise EOFError
+            return data
+
+    def _exactly(self, count: int, check: Check) -> bytes:
+        data = bytearray(max(count, 0))
         rest = memoryview(data)
         while rest:
-            self._socket.settimeout(step())
             try:
                 received = self._socket.recv_into(rest)
             except TimeoutError:
+                check()
                 continue
             if not received:
                 raise EOFError

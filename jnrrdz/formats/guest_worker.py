@@ -1,7 +1,8 @@
 """A worker process that runs parsers of other libraries, one file after another.
 
 The worker opens nothing: bytes of the source, and files next to it, are read by the
-process that started it, which answers each request for spans.  The address space is
+process that started it, which answers each request for spans, or passes a local file
+that it has opened.  The address space is
 limited before anything else is imported.
 
 Standard input is the lifeline: only the parent holds its other end.  When the parent
@@ -24,10 +25,10 @@ from typing import Any
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.standard import with_standard_codecs
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.formats.guest_messages import Channel, error_json, tree_message
+from jnrrdz.formats.guest_messages import Channel, error_json, no_limit, tree_message
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import ByteSource, ReadAhead, Span, Validators
+from jnrrdz.sources.base import FIRST, ByteSource, ReadAhead, Span, Validators
 
 MOST_WARNINGS = 100
 LONGEST_WARNING = 10_000
@@ -40,8 +41,10 @@ def main(descriptor: int, memory: int) -> None:
     hold_lifeline()
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = Parent(Channel(socket.socket(fileno=descriptor)))
+    channel = Channel(socket.socket(fileno=descriptor), None)
+    parent = Parent(channel)
     try:
+        channel.send({"ready": True}, b"", no_limit)
         while parent.answer():
             pass
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -58,10 +61,6 @@ def hold_lifeline() -> None:
         sys.exit()
 
 
-def no_limit() -> None:
-    """Wait for the parent as long as it takes."""
-
-
 class Parent:
     """The process that started this one, and reads for it."""
 
@@ -70,13 +69,19 @@ class Parent:
 
     def answer(self) -> bool:
         """Answer one request; return whether this process takes another one."""
-        request, head = self._channel.receive(no_limit)
-        sources = PipedSources(self, request["url"], request["size"], head)
+        request, head, files = self._channel.receive_files()
+        if files:
+            head = os.pread(files[0], FIRST, 0)
+        source = PipedSource(self, 0, request["url"], request["size"], head)
+        source.descriptor = files[0] if files else None
+        sources = PipedSources(self, source)
         with warnings.catch_warnings(record=True) as recorded:
             warnings.simplefilter("always", UserWarning)
             answer, data = _outcome(request, sources)
         texts = [str(each.message) for each in recorded if _is_shown(each.category)]
         answer["warnings"] = [text[:LONGEST_WARNING] for text in texts[:MOST_WARNINGS]]
+        answer["spans"] = source.read_here
+        source.close()
         answer["is_last"] = _peak() > LARGEST
         self._channel.send(answer, data, no_limit)
         return not answer["is_last"]
@@ -123,10 +128,10 @@ def _outcome(request: dict[str, Any], sources: "PipedSources") -> tuple[dict[str
 class PipedSources:
     """The source of a request and the files next to it, read by the parent."""
 
-    def __init__(self, parent: Parent, url: str, size: int, head: bytes) -> None:
+    def __init__(self, parent: Parent, source: "PipedSource") -> None:
         self._parent = parent
-        self.url = url
-        self.read = ReadAhead(PipedSource(parent, 0, url, size, head))
+        self.url = source.url
+        self.read = ReadAhead(source)
         self.read(0, 1)  # as the parent's has done: the same reads follow
         self.neighbours = Neighbours(self._open)
 
@@ -138,7 +143,7 @@ class PipedSources:
 
 
 class PipedSource:
-    """A source that the parent reads."""
+    """A source that the parent reads, or a local file that it has opened."""
 
     def __init__(self, parent: Parent, number: int, url: str, size: int, head: bytes) -> None:
         self.url = url
@@ -147,6 +152,9 @@ class PipedSource:
         self._parent = parent
         self._number = number
         self._head = head
+        self.descriptor: int | None = None
+        self.read_here: list[Span] = []
+        """Spans that were read from the descriptor."""
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span."""
@@ -154,6 +162,8 @@ class PipedSource:
         is_whole = len(self._head) == size
         if is_whole or all(stop <= len(self._head) for _, stop in spans):
             return [self._head[start:stop] for start, stop in spans]
+        if self.descriptor is not None:
+            return [self._part(start, stop) for start, stop in spans]
         question = {"read": self._number, "spans": [list(span) for span in spans]}
         reply, data = self._parent.ask(question)
         parts: list[bytes] = []
@@ -163,9 +173,24 @@ class PipedSource:
             start += length
         return parts
 
+    def _part(self, start: int, stop: int) -> bytes:
+        assert self.descriptor is not None  # noqa: S101  the caller has looked
+        self.read_here.append((start, stop))
+        data = b""
+        while len(data) < stop - start:
+            place = start + len(data)
+            more = os.pread(self.descriptor, stop - place, place)
+            if not more:
+                break  # the reader reports it
+            data += more
+        return data
+
     async def aread(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the same; parsers wait for nothing else."""
         return self.read(spans)
 
     def close(self) -> None:
-        """Leave the source open: it is the parent's."""
+        """Close the descriptor; what the parent reads stays open."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None

@@ -4,7 +4,8 @@ h5py, astropy, VirtualiZarr, kerchunk and tifffile were not written for files th
 made to harm.  `batch` and `serve`, where files of strangers come unattended, run them
 in a few processes that are kept: each has a limit of its address space, and is killed
 when the time of its source is over, when the batch stops, or when the server ends.
-The files are read in this process, with its credentials, retries and address guard.
+Remote files are read in this process, with its credentials, retries and address
+guard; of a local file a worker gets the open descriptor.
 What a worker answers is checked like a manifest (`guest_messages`).
 
 docs/decisions/049-parsers-in-worker-processes.md
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -27,7 +28,8 @@ from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats import guest_messages as messages
 from jnrrdz.formats.neighbours import Guest, Neighbours
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import FIRST, ReadAhead, Span
+from jnrrdz.sources.base import FIRST, ByteSource, ReadAhead, Span
+from jnrrdz.sources.local import LocalSource
 
 SECONDS = 600.0
 """Seconds that a parser may work on a source; waiting for the source is not counted."""
@@ -59,9 +61,6 @@ class Patience(Protocol):
     def check_stop(self) -> None:
         """Raise if the work is to stop."""
 
-    def left(self, most: float) -> float:
-        """Return the seconds that are left, at most this many."""
-
     def extend(self, seconds: float) -> None:
         """Add seconds that were not the source's own."""
 
@@ -73,10 +72,6 @@ class Unlimited:
         """Never raise."""
 
     check_stop = check
-
-    def left(self, most: float) -> float:
-        """Return `most`."""
-        return most
 
     def extend(self, seconds: float) -> None:
         """Ignore the seconds."""
@@ -200,9 +195,19 @@ class _Worker:
             raise JnrrdzError(message) from error
         finally:
             theirs.close()
-        self.channel = messages.Channel(ours)
+        self.channel = messages.Channel(ours, LOOK)
         self.is_idle = True
         """Whether it has answered, and waits for a request."""
+        self._is_ready = False
+
+    def wait_until_ready(self, patience: Patience) -> None:
+        """Return when the process has started, whose time is not the source's."""
+        if self._is_ready:
+            return
+        start = time.monotonic()
+        self.channel.receive(patience.check_stop)
+        self._is_ready = True
+        patience.extend(time.monotonic() - start)
 
     def kill(self) -> None:
         """End the process."""
@@ -240,15 +245,14 @@ class _Limits:
         yield
         self._worked += time.monotonic() - self._start
 
-    def step(self) -> float:
-        """Return how long to wait before the next look; raise where time is over."""
+    def check(self) -> None:
+        """Raise if the time is over or the work is to stop."""
         self.patience.check()
         left = self._seconds - self._worked - (time.monotonic() - self._start)
         if left <= 0:
             message = f"its parser was not done after {self._seconds:g} s of work"
             way_out = "jnrrdz index reads it without this limit"
             raise JnrrdzError(f"{message}; {way_out}")
-        return max(self.patience.left(min(LOOK, left)), 0.001)
 
 
 class _Talk:
@@ -269,7 +273,6 @@ class _Talk:
 
     def scanned(self, function: str, url: str, options: ScanOptions) -> VirtualGroup | None:
         """Return the group that the worker answers with, None where it finds none."""
-        head = self._head(self._readers[0])
         request = {
             "function": function,
             "url": url,
@@ -280,13 +283,18 @@ class _Talk:
         }
         self._worker.is_idle = False
         try:
-            answer, data = self._asked(request, head)
+            self._worker.wait_until_ready(self._limits.patience)
+            with _descriptors(self._readers[0].source) as descriptors:
+                # of a local file the worker reads the head, too
+                head = b"" if descriptors else self._head(self._readers[0])
+                answer, data = self._asked(request, head, descriptors)
             while "tree" not in answer and "error" not in answer:
                 answer, data = self._asked(*self._reply(answer))
         except ENDED as error:
             self._limits.patience.check()
             message = f"the process of its parser ended ({self._worker.death()})"
             raise JnrrdzError(message) from error
+        self._count(messages.spans_from_json(answer.get("spans", [])))
         for text in messages.warnings_from_json(answer.get("warnings", [])):
             warnings.warn(text, stacklevel=2)
         failure = self._failure
@@ -301,12 +309,22 @@ class _Talk:
             raise failure
         return group
 
-    def _asked(self, document: dict[str, Any], data: bytes) -> tuple[Any, bytes]:
+    def _count(self, spans: list[Span]) -> None:
+        """Count what the worker read of a local file, whose state is checked again."""
+        read = self._readers[0]
+        if spans:
+            read.source.read([])
+        for start, stop in spans:
+            if read.cached(start, stop) is None:
+                read.requests += 1
+                read.bytes_read += min(stop, read.size) - min(start, read.size)
+
+    def _asked(self, document: dict[str, Any], data: bytes, descriptors: Sequence[int] = ()) -> tuple[Any, bytes]:
         """Send a message and return the next one of the worker."""
         channel = self._worker.channel
         with self._limits.working():
-            channel.send(document, data, self._limits.step)
-            return channel.receive(self._limits.step)
+            channel.send(document, data, self._limits.check, descriptors)
+            return channel.receive(self._limits.check)
 
     def _reply(self, question: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Return the reply to a worker's question."""
@@ -341,6 +359,19 @@ class _Talk:
 
     def _head(self, reader: ReadAhead) -> bytes:
         return reader(0, min(FIRST, reader.size))
+
+
+@contextmanager
+def _descriptors(source: ByteSource) -> Iterator[list[int]]:
+    """Yield a descriptor of a local file, which the worker reads by itself."""
+    if not isinstance(source, LocalSource):
+        yield []
+        return
+    descriptor = source.descriptor()
+    try:
+        yield [descriptor]
+    finally:
+        os.close(descriptor)
 
 
 def read_parts(read: ReadAhead, spans: list[Span]) -> list[bytes]:

@@ -79,6 +79,11 @@ class LocalSource:
             opened.check()
             return found
 
+    def descriptor(self) -> int:
+        """Return another descriptor of the open file, which the caller closes."""
+        opened = self._file()
+        return os.dup(opened.descriptor)
+
     async def aread(self, spans: Sequence[Span]) -> list[bytes]:
         """Do the same in a thread."""
         import asyncio  # noqa: PLC0415  which a scan of local files does without

@@ -1,0 +1,91 @@
+"""What a worker process costs a parser of another library: `python benchmarks/guests.py`.
+
+Each file is scanned in this process and through a worker that runs already, in turns;
+the table shows the best of both and their ratio.  The files are ordinary ones, small
+and large, on a local disk.
+"""
+
+import argparse
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import h5py
+import numpy as np
+import tifffile
+from astropy.io import fits
+
+from jnrrdz.formats.guests import Guests
+from jnrrdz.formats.neighbours import Guest
+from jnrrdz.formats.scanning import scan
+from jnrrdz.options import Access, ScanOptions
+
+SECONDS = 600.0
+
+
+def hdf5(path: Path, side: int, chunk: int) -> None:
+    """Write an HDF5 file of one compressed data set."""
+    with h5py.File(path, "w") as file:
+        options = {"chunks": (chunk, chunk), "compression": "gzip"}
+        values = np.arange(side * side, dtype="f4").reshape(side, side)
+        file.create_dataset("v", data=values, **options)
+
+
+def write_files(folder: Path) -> list[Path]:
+    """Write the files and return their paths."""
+    hdf5(folder / "small.h5", 64, 32)
+    hdf5(folder / "chunks.h5", 4000, 20)
+    image = np.zeros((100, 120), "i2")
+    fits.PrimaryHDU(image).writeto(folder / "small.fits")
+    units = [fits.PrimaryHDU(image), *(fits.ImageHDU(image) for _ in range(20))]
+    fits.HDUList(units).writeto(folder / "units.fits")
+    planes = np.zeros((5, 2, 40, 50), "u2")
+    tifffile.imwrite(folder / "imagej.tif", planes, imagej=True)
+    tifffile.imwrite(folder / "ome.tif", planes, ome=True)
+    many = np.zeros((200, 2, 40, 50), "u2")
+    metadata = {"axes": "TCYX"}
+    tifffile.imwrite(folder / "pages.tif", many, imagej=True, metadata=metadata)
+    slide = {"description": "Aperio Image Library v1", "tile": (256, 256)}
+    pixels = np.zeros((4096, 4096, 3), "u1")
+    tifffile.imwrite(folder / "slide.svs", pixels, photometric="rgb", **slide)
+    return sorted(folder.iterdir())
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def compare(path: Path, guest: Guest, rounds: int) -> tuple[float, float]:
+    """Return the best seconds of a scan in this process, and through a worker."""
+    inside = partial(scan, str(path), ScanOptions(), Access())
+    outside = partial(inside, guest=guest)
+    pairs = [(seconds(inside), seconds(outside)) for _ in range(rounds)]
+    best, best_outside = (min(times) for times in zip(*pairs, strict=True))
+    return best, best_outside
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    rounds = parser.parse_args().rounds
+    warnings.simplefilter("ignore")
+    guests = Guests(1)
+    guest = guests.within(SECONDS)
+    print("| file | in the process | in a worker | ratio |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for path in write_files(Path(folder)):
+            inside, outside = compare(path, guest, rounds)
+            times = f"{inside * 1e3:.2f} ms | {outside * 1e3:.2f} ms"
+            print(f"| {path.name} | {times} | {outside / inside:.2f} |")
+    guests.close()
+
+
+if __name__ == "__main__":
+    main()
