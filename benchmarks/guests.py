@@ -1,16 +1,14 @@
 """What a worker process costs a parser of another library: `python benchmarks/guests.py`.
 
 Each file is scanned in this process and through a worker that runs already, in turns;
-the table shows the best of both and their ratio.  The files are ordinary ones, small
-and large, on a local disk.
+the table shows the best CPU time of a scan in each, that of the worker included, and
+their ratio.  The files are ordinary ones, small and large, on a local disk.
 """
 
 import argparse
+import os
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import h5py
@@ -19,11 +17,12 @@ import tifffile
 from astropy.io import fits
 
 from jnrrdz.formats.guests import Guests
-from jnrrdz.formats.neighbours import Guest
 from jnrrdz.formats.scanning import scan
 from jnrrdz.options import Access, ScanOptions
 
 SECONDS = 600.0
+WARM = 3
+"""Scans that are not counted: they import libraries."""
 
 
 def hdf5(path: Path, side: int, chunk: int) -> None:
@@ -54,37 +53,58 @@ def write_files(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Return the seconds that a call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of its ended children."""
+    times = os.times()
+    own = times.user + times.system
+    return own + times.children_user + times.children_system
 
 
-def compare(path: Path, guest: Guest, rounds: int) -> tuple[float, float]:
-    """Return the best seconds of a scan in this process, and through a worker."""
-    inside = partial(scan, str(path), ScanOptions(), Access())
-    outside = partial(inside, guest=guest)
-    pairs = [(seconds(inside), seconds(outside)) for _ in range(rounds)]
-    best, best_outside = (min(times) for times in zip(*pairs, strict=True))
-    return best, best_outside
+def cost_inside(path: Path, rounds: int) -> float:
+    """Return the CPU seconds of a scan in this process."""
+    start = cpu_seconds()
+    for _ in range(rounds):
+        scan(str(path), ScanOptions(), Access())
+    return (cpu_seconds() - start) / rounds
+
+
+def cost_outside(path: Path, rounds: int) -> float:
+    """Return the CPU seconds of some scans through a new worker, and of its start."""
+    start = cpu_seconds()
+    guests = Guests(1)
+    guest = guests.within(SECONDS)
+    for _ in range(rounds):
+        scan(str(path), ScanOptions(), Access(), guest=guest)
+    guests.close()
+    return cpu_seconds() - start
+
+
+def compare(path: Path, rounds: int, turns: int) -> tuple[float, float]:
+    """Return the best CPU seconds of a scan in this process, and through a worker."""
+    inside: list[float] = []
+    starts: list[float] = []
+    outside: list[float] = []
+    cost_inside(path, WARM)
+    for _ in range(turns):
+        inside.append(cost_inside(path, rounds))
+        starts.append(cost_outside(path, WARM))
+        outside.append(cost_outside(path, rounds + WARM))
+    return min(inside), (min(outside) - min(starts)) / rounds
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    guests = Guests(1)
-    guest = guests.within(SECONDS)
     print("| file | in the process | in a worker | ratio |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for path in write_files(Path(folder)):
-            inside, outside = compare(path, guest, rounds)
+            inside, outside = compare(path, options.rounds, options.turns)
             times = f"{inside * 1e3:.2f} ms | {outside * 1e3:.2f} ms"
             print(f"| {path.name} | {times} | {outside / inside:.2f} |")
-    guests.close()
 
 
 if __name__ == "__main__":
