@@ -294,7 +294,9 @@ class _Talk:
             self._limits.patience.check()
             message = f"the process of its parser ended ({self._worker.death()})"
             raise JnrrdzError(message) from error
-        self._count(messages.spans_from_json(answer.get("spans", [])))
+        if answer.get("tree", True) is not None:
+            # without a tree this process reads the file itself
+            self._count(messages.spans_from_json(answer.get("spans", [])))
         for text in messages.warnings_from_json(answer.get("warnings", [])):
             warnings.warn(text, stacklevel=2)
         failure = self._failure
@@ -376,13 +378,13 @@ def _descriptors(source: ByteSource) -> Iterator[list[int]]:
 
 def read_parts(read: ReadAhead, spans: list[Span]) -> list[bytes]:
     """Return the bytes of spans; what was read before is not read again."""
-    cached = [read.cached(start, stop) for start, stop in spans]
-    pairs = zip(spans, cached, strict=True)
-    missing = [span for span, data in pairs if data is None]
-    if not missing:
-        return [data for data in cached if data is not None]
-    fetched = iter(read.source.read(missing))
-    read.requests += len(missing)
-    parts = [next(fetched) if data is None else data for data in cached]
-    read.bytes_read += sum(map(len, parts)) - sum(map(len, filter(None, cached)))
-    return parts
+    parts = {span: read.cached(*span) for span in spans}
+    missing = [span for span, data in parts.items() if data is None]
+    if missing:
+        fetched = read.source.read(missing)
+        read.requests += len(missing)
+        for span, data in zip(missing, fetched, strict=True):
+            read.bytes_read += len(data)
+            read.add(span[0], data)
+            parts[span] = data
+    return [parts[span] or b"" for span in spans]

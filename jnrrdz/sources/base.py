@@ -362,6 +362,11 @@ class ReadAhead:
             return None
         return self._blocks[block[0]][start - block[0] : stop - block[0]]
 
+    def add(self, start: int, data: bytes) -> None:
+        """Keep bytes that were read from the source elsewhere."""
+        if len(data) <= self._largest and self._held(start) is None:
+            self._store(start, data)
+
     def _read_first(self) -> None:
         """Read the head before asking for the size: over HTTP its answer tells the size too."""
         (head,) = self.source.read([(0, self._first)])

@@ -101,7 +101,13 @@ def write_shaped(path):
     tifffile.imwrite(path, np.zeros((3, 40, 50), "u2"), photometric="minisblack")
 
 
-OTHERS = {"imagej.tif": write_imagej, "slide.svs": write_slide, "shaped.tif": write_shaped}
+def write_plain(path):
+    """Write an ordinary TIFF by tifffile, whose tables are behind its first bytes."""
+    pixels = np.zeros((1024, 1024), "u2")
+    tifffile.imwrite(path, pixels, tile=(16, 16), bigtiff=True)
+
+
+OTHERS = {"plain.tif": write_plain, "imagej.tif": write_imagej, "slide.svs": write_slide, "shaped.tif": write_shaped}
 WRITTEN = {name: write for write, name, _ in WRITERS.values()} | OTHERS
 
 
@@ -120,15 +126,17 @@ def test_names_with_slashes_are_refused_as_in_the_process(tmp_path, pool):
             scanned(tmp_path / "a.fits", guest)
 
 
-def test_remote_files_are_read_by_the_parent(tmp_path, http_server, pool):
-    write_fits(tmp_path / "a.fits")
-    http_server.files["/a.fits"] = (tmp_path / "a.fits").read_bytes()
-    url = f"{http_server.url}/a.fits"
+@pytest.mark.parametrize("name", [*WRITTEN, "a.fits"])
+@pytest.mark.filterwarnings("ignore:left out")
+def test_remote_files_are_read_by_the_parent(name, tmp_path, http_server, pool):
+    write = {**WRITTEN, "a.fits": write_fits}[name]
+    write(tmp_path / name)
+    http_server.files[f"/{name}"] = (tmp_path / name).read_bytes()
+    url = f"{http_server.url}/{name}"
     costs = []
     for guest in (None, pool.within(60)):
         http_server.log.clear()
-        with pytest.warns(UserWarning, match="2: a table"):
-            found = scan(url, ScanOptions(), Access(), guest=guest)
+        found = scan(url, ScanOptions(), Access(), guest=guest)
         costs.append((found.requests, found.bytes_read, len(http_server.log)))
     assert costs[0] == costs[1]
 
