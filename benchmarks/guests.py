@@ -6,9 +6,11 @@ their ratio.  The files are ordinary ones, small and large, on a local disk.
 """
 
 import argparse
-import os
 import tempfile
+import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -17,12 +19,13 @@ import tifffile
 from astropy.io import fits
 
 from jnrrdz.formats.guests import Guests
+from jnrrdz.formats.neighbours import Guest
 from jnrrdz.formats.scanning import scan
 from jnrrdz.options import Access, ScanOptions
 
 SECONDS = 600.0
-WARM = 3
-"""Scans that are not counted: they import libraries."""
+ROUNDS = 5
+"""Scans of a turn; the first turn, which imports libraries, is never the best."""
 
 
 def hdf5(path: Path, side: int, chunk: int) -> None:
@@ -36,7 +39,7 @@ def hdf5(path: Path, side: int, chunk: int) -> None:
 def write_files(folder: Path) -> list[Path]:
     """Write the files and return their paths."""
     hdf5(folder / "small.h5", 64, 32)
-    hdf5(folder / "chunks.h5", 4000, 20)
+    hdf5(folder / "chunks.h5", 2000, 20)
     image = np.zeros((100, 120), "i2")
     fits.PrimaryHDU(image).writeto(folder / "small.fits")
     units = [fits.PrimaryHDU(image), *(fits.ImageHDU(image) for _ in range(20))]
@@ -54,57 +57,46 @@ def write_files(folder: Path) -> list[Path]:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and of its ended children."""
-    times = os.times()
-    own = times.user + times.system
-    return own + times.children_user + times.children_system
+    """Return the CPU time of this process and of its children, as Linux counts it."""
+    total = time.process_time_ns()
+    for children in Path("/proc/self/task").glob("*/children"):
+        for process in children.read_text().split():
+            total += int(Path(f"/proc/{process}/schedstat").read_text().split()[0])
+    return total / 1e9
 
 
-def cost_inside(path: Path, rounds: int) -> float:
-    """Return the CPU seconds of a scan in this process."""
+def cost(call: Callable[[], object], rounds: int) -> float:
+    """Return the CPU seconds of a call."""
     start = cpu_seconds()
     for _ in range(rounds):
-        scan(str(path), ScanOptions(), Access())
+        call()
     return (cpu_seconds() - start) / rounds
 
 
-def cost_outside(path: Path, rounds: int) -> float:
-    """Return the CPU seconds of some scans through a new worker, and of its start."""
-    start = cpu_seconds()
-    guests = Guests(1)
-    guest = guests.within(SECONDS)
-    for _ in range(rounds):
-        scan(str(path), ScanOptions(), Access(), guest=guest)
-    guests.close()
-    return cpu_seconds() - start
-
-
-def compare(path: Path, rounds: int, turns: int) -> tuple[float, float]:
+def compare(path: Path, guest: Guest, turns: int) -> tuple[float, float]:
     """Return the best CPU seconds of a scan in this process, and through a worker."""
-    inside: list[float] = []
-    starts: list[float] = []
-    outside: list[float] = []
-    cost_inside(path, WARM)
-    for _ in range(turns):
-        inside.append(cost_inside(path, rounds))
-        starts.append(cost_outside(path, WARM))
-        outside.append(cost_outside(path, rounds + WARM))
-    return min(inside), (min(outside) - min(starts)) / rounds
+    inside = partial(scan, str(path), ScanOptions(), Access())
+    outside = partial(inside, guest=guest)
+    pairs = [(cost(inside, ROUNDS), cost(outside, ROUNDS)) for _ in range(turns)]
+    best, best_outside = (min(times) for times in zip(*pairs, strict=True))
+    return best, best_outside
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--turns", type=int, default=3)
-    options = parser.parse_args()
+    parser.add_argument("--turns", type=int, default=30)
+    turns = parser.parse_args().turns
     warnings.simplefilter("ignore")
+    guests = Guests(1)
+    guest = guests.within(SECONDS)
     print("| file | in the process | in a worker | ratio |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for path in write_files(Path(folder)):
-            inside, outside = compare(path, options.rounds, options.turns)
+            inside, outside = compare(path, guest, turns)
             times = f"{inside * 1e3:.2f} ms | {outside * 1e3:.2f} ms"
             print(f"| {path.name} | {times} | {outside / inside:.2f} |")
+    guests.close()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
@@ -41,14 +43,21 @@ def main(descriptor: int, memory: int) -> None:
     hold_lifeline()
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel = Channel(socket.socket(fileno=descriptor), None)
-    parent = Parent(channel)
+    parent = Parent(Channel(socket.socket(fileno=descriptor), None))
     try:
-        channel.send({"ready": True}, b"", no_limit)
         while parent.answer():
             pass
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+
+
+def prepare(function: str) -> None:
+    """Import a scanner and its libraries, which is not the time of its first source."""
+    scan = resolve_name(function)
+    module = import_module(scan.__module__)
+    for name in getattr(module, "LIBRARIES", ()):
+        with suppress(ImportError):  # the scan reports it
+            import_module(name)
 
 
 def hold_lifeline() -> None:
@@ -70,6 +79,10 @@ class Parent:
     def answer(self) -> bool:
         """Answer one request; return whether this process takes another one."""
         request, head, files = self._channel.receive_files()
+        if "prepare" in request:
+            prepare(request["prepare"])
+            self._channel.send({"ready": True}, b"", no_limit)
+            return True
         if files:
             head = os.pread(files[0], FIRST, 0)
         source = PipedSource(self, 0, request["url"], request["size"], head)

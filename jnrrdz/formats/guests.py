@@ -198,15 +198,16 @@ class _Worker:
         self.channel = messages.Channel(ours, LOOK)
         self.is_idle = True
         """Whether it has answered, and waits for a request."""
-        self._is_ready = False
+        self._prepared: set[str] = set()
 
-    def wait_until_ready(self, patience: Patience) -> None:
-        """Return when the process has started, whose time is not the source's."""
-        if self._is_ready:
+    def prepare(self, function: str, patience: Patience) -> None:
+        """Wait until the process can call a scanner; that time is not the source's."""
+        if function in self._prepared:
             return
         start = time.monotonic()
+        self.channel.send({"prepare": function}, b"", patience.check_stop)
         self.channel.receive(patience.check_stop)
-        self._is_ready = True
+        self._prepared.add(function)
         patience.extend(time.monotonic() - start)
 
     def kill(self) -> None:
@@ -283,7 +284,7 @@ class _Talk:
         }
         self._worker.is_idle = False
         try:
-            self._worker.wait_until_ready(self._limits.patience)
+            self._worker.prepare(function, self._limits.patience)
             with _descriptors(self._readers[0].source) as descriptors:
                 # of a local file the worker reads the head, too
                 head = b"" if descriptors else self._head(self._readers[0])

@@ -41,7 +41,7 @@ MOST = 100_000
 PARSING = 60.0
 """Seconds that a parser of another library may work on one source."""
 
-FEWEST_FAR = 4
+FEWEST_FAR = 16
 """Worker processes for parsers that wait for sources elsewhere."""
 
 RESERVED = frozenset({"index.json", "metrics", "viewer", "favicon.ico"})

@@ -26,6 +26,9 @@ from jnrrdz.sources.base import ReadAhead
 if TYPE_CHECKING:
     from virtualizarr.manifests import ManifestGroup
 
+LIBRARIES = ("h5py", "virtualizarr.parsers")
+"""What a worker process imports before it is given a file."""
+
 FILTERS = {1: "deflate", 2: "shuffle", 3: "fletcher32", 32001: "blosc", 32015: "zstd"}
 """Filters of which a Zarr codec decodes the very bytes, by HDF5's registered numbers."""
 

@@ -35,6 +35,9 @@ from jnrrdz.sources.url import without_query
 if TYPE_CHECKING:
     from virtualizarr.manifests import ManifestArray, ManifestGroup
 
+LIBRARIES = ("astropy.io.fits", "virtualizarr.parsers")
+"""What a worker process imports before it is given a file."""
+
 SOURCE = "jnrrdz://source"
 """What parsers are told that the source is called; in references it stands for the source."""
 

@@ -10,8 +10,10 @@ https://docs.ogc.org/is/21-026/21-026.html (Cloud Optimized GeoTIFF),
 https://gdal.org/en/stable/drivers/raster/gtiff.html#overviews
 """
 
+import re
 import warnings
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.georeference import Georeference
@@ -132,7 +134,7 @@ def scan_tiff(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neigh
         group = _file_group(read, layout, url, options, neighbours)
     except JnrrdzError as error:
         raise error.at(url=url) from error.__cause__
-    return _with_left_out(group, layout)
+    return with_left_out(group, layout)
 
 
 def _file_group(
@@ -154,7 +156,7 @@ SHOWN = 3
 """Directories that a warning names; the attribute `refused` has all of them."""
 
 
-def _with_left_out(group: VirtualGroup, layout: TiffLayout) -> VirtualGroup:
+def with_left_out(group: VirtualGroup, layout: TiffLayout) -> VirtualGroup:
     """Return the group with the attribute `refused`, after one warning of all directories left out."""
     if not layout.left_out:
         return group
@@ -170,7 +172,7 @@ def _series_group(
     read: ReadAhead, layout: TiffLayout, url: str, options: ScanOptions, neighbours: Neighbours
 ) -> VirtualGroup | None:
     """Return the group of a file that is a series or a stack, None for any other TIFF."""
-    layout, kind = _with_kind(read, layout)
+    layout, kind = with_kind(read, layout)
     group: VirtualGroup | None = None
     # imported here: most TIFFs are neither, and a batch's workers start sooner
     if kind == "ome":
@@ -191,28 +193,29 @@ def _series_group(
     return group
 
 
-def _with_kind(read: ReadAhead, layout: TiffLayout) -> tuple[TiffLayout, str | None]:
+def with_kind(read: ReadAhead, layout: TiffLayout) -> tuple[TiffLayout, str | None]:
     """Return the layout by which a file is read, and the format that tifffile knows."""
     layout = ndpi_layout(read, layout) or layout
     kind = kind_of(layout, layout.ifd(layout.first)) if layout.first else None
     layout.has_booleans = kind == "shaped"  # tifffile writes nothing else in one bit
+    if kind == "shaped" and is_one_page(layout, layout.ifd(layout.first)):
+        kind = None
     return layout, kind
 
 
-VENDOR = f"{__name__}:scan_vendor"
+VENDOR = "jnrrdz.formats.tiff.vendor:scan_vendor"
+
+_SHAPE = re.compile(r'\{"shape": \[([0-9, ]{1,200})\]')
 
 
-def scan_vendor(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup | None:
-    """Return the group of a file of a format that tifffile knows, None for others.
-
-    A worker process calls it (`formats.guests`).
-    """
-    del neighbours
-    layout, kind = _with_kind(read, TiffLayout(read, read.size))
-    if kind is None:
-        return None
-    group = _vendor_group(read, layout, url, kind, options)
-    return None if group is None else _with_left_out(group, layout)
+def is_one_page(layout: TiffLayout, first: Ifd) -> bool:
+    """Whether a file that tifffile wrote holds one page, which is an ordinary TIFF."""
+    match = _SHAPE.match(layout.text(first, Tag.ImageDescription) or "")
+    if match is None or layout.has_pages(2) or Tag.SubIFDs in first.entries:
+        return False
+    image = sound_image(layout, layout.first)
+    shape = [int(size) for size in match[1].split(",")]
+    return image is not None and prod(shape) == image.width * image.length * image.samples
 
 
 def _vendor_group(

@@ -23,6 +23,7 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.imagej import imagej_axes
 from jnrrdz.formats.tiff.metadata import meaning_of
@@ -39,6 +40,7 @@ from jnrrdz.formats.tiff.pages import (
     file_group,
     refusal,
 )
+from jnrrdz.formats.tiff.scan import with_kind, with_left_out
 from jnrrdz.formats.tiff.schemes import Compression
 from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout, strip_bytes, tiff_image
 from jnrrdz.formats.tiff.tags import Tag, name_of, sample_dtype
@@ -122,6 +124,19 @@ FLAGS: Mapping[str, Any] = {
 
 TIMED = {"lsm"}
 """Formats that give times in seconds and do not say so."""
+
+
+def scan_vendor(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neighbours) -> VirtualGroup | None:
+    """Return the group of a file of one of the formats, None for others.
+
+    A worker process calls it (`formats.guests`).
+    """
+    del neighbours
+    layout, kind = with_kind(read, TiffLayout(read, read.size))
+    if kind is None:
+        return None
+    group = vendor_group(read, layout, url, kind, options)
+    return None if group is None else with_left_out(group, layout)
 
 
 def vendor_group(read: ReadAhead, layout: TiffLayout, url: str, kind: str, options: ScanOptions) -> VirtualGroup | None:
