@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.codec_table import CODECS
+from jnrrdz.core.codec_table import find
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import (
     array_from_json,
@@ -211,7 +211,7 @@ def _group_json(group: VirtualGroup, parts: list[bytes]) -> dict[str, Any]:
 
 
 def _array_json(array: VirtualArray, parts: list[bytes]) -> dict[str, Any]:
-    refs = array.refs
+    refs = array.refs.columns()
     for name, dtype in COLUMNS.items():
         parts.append(np.asarray(getattr(refs, name), dtype).tobytes())
     inline = [[chunk, len(data)] for chunk, data in refs.inline.items()]
@@ -291,7 +291,7 @@ def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]
         for each in facts.codecs:
             _object(each.configuration, "codecs")
         codecs = {_text(each.name, "codecs") for each in facts.codecs}
-        unlisted = sorted(codecs - CODECS.keys())
+        unlisted = sorted(name for name in codecs if find(name) is None)
         if unlisted:
             raise MalformedError(f"codec {', '.join(unlisted)}", field="codecs")
         names = [_text(name, "dimension_names") for name in facts.dimension_names]
