@@ -169,7 +169,8 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
                 icechunk.Repository.create(storage, config)
                 yield _for_writing(storage, config)
         else:
-            with _new_remote(storage, config, target, options) as repository:
+            new = _new_remote(storage, config, target, options, overwrite=overwrite)
+            with new as repository:
                 yield repository
     except icechunk.IcechunkError as error:
         raise JnrrdzError(f"Icechunk: {error.message}", url=target) from error
@@ -224,25 +225,37 @@ def _for_writing(storage: Any, config: Any) -> Any:
 
 
 @contextmanager
-def _new_remote(storage: Any, config: Any, target: str, options: dict[str, Any]) -> Iterator[Any]:
+def _new_remote(
+    storage: Any,
+    config: Any,
+    target: str,
+    options: dict[str, Any],
+    *,
+    overwrite: bool,
+) -> Iterator[Any]:
     """Yield a new repository under a prefix that holds nothing yet.  If the block fails, its own objects go by name."""
     fs, place = fsspec.core.url_to_fs(target, use_listings_cache=False, **options)
     if icechunk.Repository.exists(storage):
-        raise exists_already(target)
+        raise turns.changed(target) if overwrite else exists_already(target)
     with faults.translate_errors(target, "looking for the output", fs):
         # a bucket is there even if it is empty
-        if fs.ls(place) if "/" not in place.strip("/") else fs.exists(place):
-            if len(_objects_of(fs, place)) == len(fs.find(place)):
-                raise turns.ChangedError(
-                    "another run is making a repository there, or one that was killed "
-                    "has left objects; run the command again, or remove them",
-                    url=target,
-                )
-            raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
+        is_bucket = "/" not in place.strip("/")
+        is_used = bool(fs.ls(place)) if is_bucket else fs.exists(place)
+        objects = fs.find(place) if is_used else []
+    if objects and len(_objects_of(objects, place)) == len(objects):
+        raise turns.ChangedError(
+            "another run is making a repository there, or one that was killed "
+            "has left objects; run the command again, or remove them",
+            url=target,
+        )
+    if is_used and (objects or is_bucket):
+        raise JnrrdzError("holds other objects; name a prefix that is empty", url=target)
     try:
         icechunk.Repository.create(storage, config)
     except icechunk.IcechunkError as error:
-        if icechunk.Repository.exists(storage):
+        fs.invalidate_cache()
+        objects = fs.find(place)  # of another run, which may not have ended
+        if objects and len(_objects_of(objects, place)) == len(objects):
             raise turns.changed(target) from error
         raise
     done = False
@@ -253,22 +266,18 @@ def _new_remote(storage: Any, config: Any, target: str, options: dict[str, Any])
         done = True
     finally:
         if not done and repository.lookup_branch(BRANCH) == first:
-            objects = _objects_of(fs, place)
+            fs.invalidate_cache()
+            objects = _objects_of(fs.find(place), place)
             if objects:
                 fs.rm(objects)
 
 
-def _objects_of(fs: Any, place: str) -> list[str]:
-    """Return the objects below a prefix that a repository has there, by their names."""
-    fs.invalidate_cache()
+def _objects_of(objects: Iterable[str], place: str) -> list[str]:
+    """Return those of the objects below a prefix that a repository has, by their names."""
     above = f"{place.rstrip('/')}/"
-    names = {path.removeprefix(above): path for path in fs.find(place)}
+    names = {path: path.removeprefix(above) for path in objects}
     folders = tuple(f"{name}/" for name in _FOLDERS)
-    return [
-        path
-        for name, path in names.items()
-        if name in _FILES or name.startswith(folders)  # others may have something there
-    ]
+    return [path for path, name in names.items() if name in _FILES or name.startswith(folders)]
 
 
 def _storage(target: str, options: dict[str, Any]) -> Any:

@@ -260,6 +260,7 @@ def _replace(  # noqa: PLR0913  what is there, and what is to be
     names = [name for name in atomic.files_of(work) if name != METADATA]
     strangers = sorted((older.there & set(names)) - older.listed)
     if strangers:
+        turns.check(place.fs, place.below(METADATA).path)  # the same as in `_put_behind`
         message = f"{strangers[0]} is not the older manifest's, and is not replaced; remove it or name another place"
         raise JnrrdzError(message, url=place.url)
     token = _token()
@@ -451,6 +452,7 @@ def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, An
     names = {name: layout.where(name) for name in atomic.files_of(work) if name not in before}
     new = sorted(set(names.values()) - listed)
     if strangers := sorted(set(new) & set(place.names())):
+        turns.check(place.fs, switch.path)  # it may be of a run that has begun since
         message = f"{strangers[0]} is not the manifest's, and is not replaced; remove it"
         raise JnrrdzError(message, url=place.url)
     own = own_member(top)
