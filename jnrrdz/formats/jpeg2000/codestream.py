@@ -11,7 +11,6 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), annex A, B.10 (packet h
 T.814 (HTJ2K)
 """
 
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -22,7 +21,6 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, Boxes, ReadRange, parse_boxes
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid
 from jnrrdz.formats.jpeg2000.markers import (
-    BARE,
     Marker,
     Progression,
     Segment,
@@ -32,6 +30,7 @@ from jnrrdz.formats.jpeg2000.markers import (
     parse_cod,
     parse_siz,
     segments,
+    steps,
 )
 from jnrrdz.formats.jpeg2000.packets import (
     IN_TILES,
@@ -146,19 +145,18 @@ def parse_codestream(read: ReadRange, start: int, stop: int, *, far: bool = Fals
 
 def _main_header(read: ReadRange, start: int, stop: int) -> bytes:
     """Return the bytes from SOC to before the first SOT."""
-    at = start + 2
-    while True:
-        four = read(at, min(at + 4, stop)) if at < stop else b""
-        marker = int.from_bytes(four[:2], "big")
-        if marker == Marker.SOT:
-            return read(start, at)
-        if len(four) < 4 or marker >> 8 != 0xFF or marker in {Marker.SOD, Marker.EOC}:  # noqa: PLR2004
-            raise MalformedError(
-                f"{four.hex(' ') or 'nothing'} where the main header goes on", offset=at, field="main header"
-            )
-        at += 2 + (0 if marker in BARE else max(struct.unpack(">H", four[2:])[0], 2))
-        if at - start > MAX_HEADER:
-            raise UnsupportedError(f"a main header of more than {MAX_HEADER} bytes", offset=start, field="main header")
+
+    def head(at: int) -> bytes:
+        return read(at, min(at + 4, stop)) if at < stop else b""
+
+    for step in steps(head, start + 2):
+        if step.marker == Marker.SOT:
+            return read(start, step.at)
+        if len(step.head) < 4 or step.marker >> 8 != 0xFF or step.is_end:  # noqa: PLR2004
+            raise step.refusal("where the main header goes on", "main header")
+        if step.stop - start > MAX_HEADER:
+            break
+    raise UnsupportedError(f"a main header of more than {MAX_HEADER} bytes", offset=start, field="main header")
 
 
 def _described(main: list[Segment], start: int) -> tuple[Siz, Style]:

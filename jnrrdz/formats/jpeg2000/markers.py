@@ -8,7 +8,7 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), annex A, B.2 to B.7; T.
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -209,6 +209,10 @@ MAX_LEVELS = 32
 SHORT_INDEX = 257
 """With fewer components than this their numbers take a byte."""
 
+MARK = 0xFF
+LENGTH = 2
+"""Bytes of a segment's length, which it counts."""
+
 BARE = range(0xFF30, 0xFF40)
 """Markers without a segment, which stand for themselves."""
 
@@ -275,18 +279,60 @@ class Style:
     reversible: bool
 
 
+type Head = Callable[[int], bytes | memoryview]
+"""Returns the four bytes at an offset, fewer at the end."""
+
+ENDS = {Marker.SOT, Marker.SOD, Marker.EOC}
+"""Markers that end a header."""
+
+
+class Step(NamedTuple):
+    """A marker of a header, and where its segment ends."""
+
+    marker: int
+    at: int
+    stop: int
+    head: bytes
+    """The marker and what follows it: four bytes, fewer at the end."""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the marker ends a header."""
+        return self.marker in ENDS
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether here are a marker and, unless it is a bare one, a length."""
+        if self.marker >> 8 != MARK:
+            return False
+        return self.marker in BARE or int.from_bytes(self.head[2:], "big") >= LENGTH
+
+    def refusal(self, where: str, field: str | None) -> MalformedError:
+        """Return the error for bytes that are no segment, `where` such as `no marker segment`."""
+        return MalformedError(f"{self.head.hex(' ') or 'nothing'} {where}", offset=self.at, field=field)
+
+
+def steps(head: Head, at: int) -> Iterator[Step]:
+    """Yield the markers of a header from an offset on, without an end: the caller stops where it has to.
+
+    A segment without a sound length counts as one of no content.
+    """
+    while True:
+        four = bytes(head(at))
+        marker = int.from_bytes(four[:2], "big")
+        length = 0 if marker in BARE else max(int.from_bytes(four[2:], "big"), LENGTH)
+        yield Step(marker, at, at + 2 + length, four)
+        at += 2 + length
+
+
 def segments(header: bytes | memoryview, start: int = 2) -> Iterator[Segment]:
     """Yield the segments of a header from `start` on, to its end or to the first SOT, SOD or EOC."""
-    at = start
-    while at + 2 <= len(header):
-        marker = int.from_bytes(header[at : at + 2], "big")
-        if marker in {Marker.SOT, Marker.SOD, Marker.EOC}:
+    for step in steps(lambda at: header[at : at + 4], start):
+        if step.at + 2 > len(header) or step.is_end:
             return
-        stop = at + 2 + (0 if marker in BARE else int.from_bytes(header[at + 2 : at + 4], "big"))
-        if marker >> 8 != 0xFF or stop > len(header) or (marker not in BARE and stop < at + 4):  # noqa: PLR2004
-            raise MalformedError(f"no marker segment: {bytes(header[at : at + 4]).hex(' ')}", offset=at, field="header")
-        yield Segment(marker, at, bytes(header[at:stop]))
-        at = stop
+        if not step.is_sound or step.stop > len(header):
+            raise step.refusal("where a marker segment belongs", "header")
+        yield Segment(step.marker, step.at, bytes(header[step.at : step.stop]))
 
 
 def parse_cod(segment: bytes) -> Style:

@@ -27,6 +27,7 @@ from jnrrdz.formats.jpeg2000.markers import (
     parse_cod,
     parse_siz,
     segments,
+    steps,
 )
 from jnrrdz.formats.jpeg2000.tagtree import Band, Bits, packet
 from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, Ints
@@ -321,17 +322,17 @@ class PacketTable:
 
 def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
     """Return where the packets of the tile-part from `start` (its SOT) to `stop` are, and its PLT segments."""
-    at, plt = start + SOT_BYTES, []
-    # a tile-part without packets ends with SOD
-    while (marker := int.from_bytes((four := read(at, min(at + 4, stop)))[:2], "big")) != Marker.SOD:
-        length = int.from_bytes(four[2:], "big")
-        if len(four) < 4 or marker >> 8 != 0xFF or length < 2 or at + 2 + length > stop:  # noqa: PLR2004
-            raise MalformedError(f"{four.hex(' ') or 'nothing'} where a tile-part's header goes on", offset=at)
-        refuse(marker, IN_TILES, at)
-        if marker == Marker.PLT:
-            plt.append(read(at + 4, at + 2 + length))
-        at += 2 + length
-    return TilePart(at + 2, stop, tuple(plt))
+    plt = []
+    walk = steps(lambda at: read(at, min(at + 4, stop)), start + SOT_BYTES)
+    step = next(walk)
+    while step.marker != Marker.SOD:  # a tile-part without packets ends with it
+        if len(step.head) < 4 or not step.is_sound or step.stop > stop:  # noqa: PLR2004
+            raise step.refusal("where a tile-part's header goes on", None)
+        refuse(step.marker, IN_TILES, step.at)
+        if step.marker == Marker.PLT:
+            plt.append(read(step.at + 4, step.stop))
+        step = next(walk)
+    return TilePart(step.at + 2, stop, tuple(plt))
 
 
 def packet_table(read: ReadRange, coding: Coding, tile: Box, parts: Sequence[TilePart]) -> PacketTable:

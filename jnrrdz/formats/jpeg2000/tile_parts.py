@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.jpeg2000.boxes import ReadRange
-from jnrrdz.formats.jpeg2000.markers import BARE, Marker, Siz
+from jnrrdz.formats.jpeg2000.markers import Marker, Siz, steps
 
 type Ints = NDArray[np.int64]
 
@@ -95,18 +95,18 @@ class Walk:
 
     def tile_header(self, offset: int, length: int) -> bytes:
         """Return a tile-part's marker segments, from behind SOT to before SOD."""
-        at, end = offset + SOT_BYTES, offset + length
+        end = offset + length
         pieces: list[bytes] = []
-        while at + 2 <= end:
-            four = self(at, min(at + 4, end))
-            marker = int.from_bytes(four[:2], "big")
-            if marker == Marker.SOD:
+
+        def head(at: int) -> bytes:
+            return self(at, min(at + 4, end)) if at + 2 <= end else b""
+
+        for step in steps(head, offset + SOT_BYTES):
+            if step.at + 2 > end or step.marker == Marker.SOD:
                 break
-            if marker >> 8 != 0xFF or at - offset > MAX_TILE_HEADER:  # noqa: PLR2004
-                raise MalformedError(f"{four.hex(' ')} in a tile-part's header", offset=at, field="SOT")
-            stop = at + 2 + (0 if marker in BARE else max(int.from_bytes(four[2:4], "big"), 2))
-            pieces.append(self(at, min(stop, end)))
-            at = stop
+            if step.marker >> 8 != 0xFF or step.at - offset > MAX_TILE_HEADER:  # noqa: PLR2004
+                raise step.refusal("in a tile-part's header", "SOT")
+            pieces.append(self(step.at, min(step.stop, end)))
         return b"".join(pieces)
 
 
