@@ -10,7 +10,7 @@ import lzma
 import math
 import os
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import batched
@@ -27,8 +27,7 @@ from jnrrdz.core.pyramid import LEVEL_OFFSETS, TILE_CHECKSUMS
 from jnrrdz.core.refs import ALL, WHOLE, ChunkRefs, References, Shard, of_shard
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
-from jnrrdz.formats.n5.attributes import ATTRIBUTES, is_dataset, parse_attributes, parse_dataset
-from jnrrdz.formats.n5.blocks import LARGEST_DOCUMENT, TreeKeys, document_key
+from jnrrdz.formats import FORMATS
 from jnrrdz.formats.nrrd.decode import TileCoder
 from jnrrdz.manifests.documents import ChunkKeys
 from jnrrdz.manifests.manifest import Manifest
@@ -293,7 +292,7 @@ def tree_states(manifest: Manifest, columns: Mapping[str, ChunkRefs], access: Ac
     trust = manifest.trust(access.allow)
     for tree in manifest.trees:
         files = {url for url in (*recorded, *records) if url.startswith(tree) and url != tree}
-        new = TreeKeys()
+        new = _NewObjects(tree, [url[len(tree) :] for url in files if url in records])
         drifted: list[Finding] = []
         try:
             place = tree if trust is None else trust.resolve(tree)
@@ -312,8 +311,8 @@ def tree_states(manifest: Manifest, columns: Mapping[str, ChunkRefs], access: Ac
                     drift = _drift(recorded.get(url) or records.get(url), seen_in_listing(size, mark if sized else 0))
                     if drift is not None:
                         drifted.append(Finding("drift", url, drift.message))
-                new.add(*(list(column) for column in zip(*rest, strict=True)) if rest else ((), (), ()))
-            drifted += _new_objects(listed, new, tree, {url for url in files if url in records})
+                new.add(rest)
+            drifted += new.findings(listed)
         except JnrrdzError as error:
             answers.findings.append(Finding(kind_of(error, "source"), tree, str(error)))
             continue
@@ -346,27 +345,24 @@ def _drift(then: ObjectState | SourceRecord | None, now: Validators) -> DriftErr
     return since_listed(then, now) if isinstance(then, ObjectState) else since_scanned(then, now)
 
 
-def _new_objects(tree: Tree, new: TreeKeys, url: str, known: Collection[str]) -> Iterator[Finding]:
-    """Yield the data sets of a container that have blocks, or are there, since it was scanned."""
-    folders = [document[len(url) : -len(ATTRIBUTES)].rstrip("/") for document in known if document.endswith(ATTRIBUTES)]
-    for folder in new.documents if folders else ():
-        yield Finding("drift", url + document_key(folder), "was not there when the container was scanned")
-    # what is new is no block of theirs: the metadata are not read for it
-    if not new.holds_blocks:
-        return
-    documents = tree.read([document_key(folder) for folder in folders], LARGEST_DOCUMENT)
-    for folder, data in zip(folders, documents, strict=True):
-        attributes = parse_attributes(data)
-        if not is_dataset(attributes):
-            continue
-        dataset = parse_dataset(attributes)
-        places = new.blocks(folder, len(dataset.grid)).places
-        inside = places[(places < np.array(dataset.grid)).all(axis=1)]
-        if len(inside):
-            first = f"{folder}/".lstrip("/") + "/".join(map(str, inside[0].tolist()))
-            yield Finding(
-                "drift", url + first, f"{len(inside):,} blocks were not there when it was scanned, this one first"
-            )
+class _NewObjects:
+    """The objects of a directory that its manifest does not name, as each format looks at them."""
+
+    def __init__(self, url: str, recorded: Sequence[str]) -> None:
+        self._url = url
+        self._looks = [fmt.call("verify", recorded) for fmt in FORMATS if fmt.verify is not None]
+
+    def add(self, objects: Sequence[tuple[str, int, Any]]) -> None:
+        """Take objects of a listing: key, size, and what tells the state."""
+        columns = [list(column) for column in zip(*objects, strict=True)] if objects else ((), (), ())
+        for look in self._looks:
+            look.add(*columns)
+
+    def findings(self, tree: Tree) -> Iterator[Finding]:
+        """Yield what the formats find in them."""
+        for look in self._looks:
+            for key, message in look.differences(tree.read):
+                yield Finding("drift", self._url + key, message)
 
 
 def kind_of(error: Exception, other: Kind) -> Kind:

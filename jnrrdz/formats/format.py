@@ -51,6 +51,11 @@ class Format:
     in_place: str | None = None
     """Returns the tree of a directory as Zarr would have it in the very same place: `in_place(tree, options)`."""
 
+    verify: str | None = None
+    """Returns what looks for objects that a directory got since it was scanned: `verify(recorded)` takes the keys of
+    the recorded documents, `add(keys, sizes, marks)` the others of a listing, `differences(read)` yields each new key
+    with a message."""
+
     def fits(self, head: bytes) -> bool:
         """Whether a file that starts with `head` is of this format."""
         return self.magic is not None and self.magic.match(head, self.magic_start) is not None

@@ -21,7 +21,7 @@ PIXELS = np.arange(12 * 17, dtype="u1").reshape(12, 17)
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 def test_what_a_format_names_is_there(fmt):
-    for name in (fmt.scan, fmt.decoders, fmt.in_place):
+    for name in (fmt.scan, fmt.decoders, fmt.in_place, fmt.verify):
         assert name is None or callable(resolve_name(name))
     assert set(fmt.codecs) <= {point.name for point in entry_points(group="zarr.codecs")}
     assert set(fmt.options) <= set(ScanOptions.__dataclass_fields__)
