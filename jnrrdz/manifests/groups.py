@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.large_refs import LARGE
-from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, GridFiles, MappedRefs, References, SparseRefs
+from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, MappedRefs, References, SparseRefs
+from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import read_indices

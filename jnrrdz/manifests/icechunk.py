@@ -31,7 +31,8 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
-from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, SparseRefs, TreeFiles
+from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, SparseRefs
+from jnrrdz.core.tree_files import TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import turns

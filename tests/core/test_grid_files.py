@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.core.refs import ChunkRefs, GridFiles
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree_files import GridFiles
 
 ROWS = np.array([[0, 3, 1], [1, 0, 20], [0, 0, 0]], np.int32)
 FILES = GridFiles("s3://b/v/", ("s3://b/v/a/", "s3://b/v/c/"), ROWS)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jnrrdz
-from jnrrdz.core.refs import FEW, GridFiles
+from jnrrdz.core.refs import FEW
+from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.manifests.groups import common_folder, group_from_manifest, indices
 from jnrrdz.manifests.manifest import load
 

@@ -22,7 +22,8 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.configuration import CodecSpec
-from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, NamedFiles, References, refs_of_stored
+from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
+from jnrrdz.core.tree_files import GridFiles, NamedFiles
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, json_object, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError

@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Framing
 from jnrrdz.core.configuration import Codec, CodecSpec
-from jnrrdz.core.refs import WHOLE, ChunkRefs, GridFiles, References, refs_of_stored
+from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.standard import needs_jnrrdz
+from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
     ATTRIBUTES,

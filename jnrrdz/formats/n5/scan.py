@@ -23,7 +23,8 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
-from jnrrdz.core.refs import ChunkRefs, GridFiles, References, refs_of_stored
+from jnrrdz.core.refs import ChunkRefs, References, refs_of_stored
+from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
     LEVEL,

@@ -26,7 +26,8 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, TileConfig
 from jnrrdz.core.configuration import SLACK, Codec
-from jnrrdz.core.refs import ChunkRefs, NamedFiles
+from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree_files import NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import MOST_FILES, Header
 from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, data_files
