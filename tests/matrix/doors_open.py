@@ -100,7 +100,7 @@ REGISTRY = ObjectStoreRegistry({"file://": LocalStore()})
 def parser(case):
     choices = {"codecs": case.codecs, **case.row.options}
     url = case.sources[0].as_uri()
-    made = jnrrdz.Parser(choices=choices)
+    made = jnrrdz.Parser(**choices)
     virtualizarr.open_virtual_dataset(url, registry=REGISTRY, parser=made)
     store = made(url, REGISTRY)
     with xr.open_zarr(store, consolidated=False, zarr_format=3, **STORED) as dataset:
