@@ -1,6 +1,7 @@
 """What formats say of themselves, and a sixth that is added with a module and a line."""
 
 import json
+from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 import jnrrdz
 from jnrrdz.batches.stac import Assets, found_in
 from jnrrdz.cli import cli
+from jnrrdz.core.codec_table import ROOMS
 from jnrrdz.formats import FORMATS
 from jnrrdz.options import ScanOptions
 from tests.formats.toy import TOY, toy_bytes
@@ -19,13 +21,27 @@ from tests.formats.toy import TOY, toy_bytes
 PIXELS = np.arange(12 * 17, dtype="u1").reshape(12, 17)
 
 
+def codecs_of(fmt):
+    """Return the names of the codecs in a format's room, as the table of codecs has them."""
+    room = f"{resolve_name(fmt.scan).__module__.rpartition('.')[0]}.codecs"
+    if room not in ROOMS:
+        return []
+    return [record.name for record in import_module(room).RECORDS]
+
+
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 def test_what_a_format_names_is_there(fmt):
     for name in (fmt.scan, fmt.decoders, fmt.in_place, fmt.verify):
         assert name is None or callable(resolve_name(name))
-    assert set(fmt.codecs) <= {point.name for point in entry_points(group="zarr.codecs")}
+    points = {point.name for point in entry_points(group="zarr.codecs")}
+    assert set(codecs_of(fmt)) <= points
     assert set(fmt.options) <= set(ScanOptions.__dataclass_fields__)
     assert (fmt.magic is None) == fmt.is_directory
+
+
+def test_every_room_of_codecs_is_that_of_a_format():
+    names = {name for fmt in FORMATS for name in codecs_of(fmt)}
+    assert names == {record.name for room in ROOMS for record in import_module(room).RECORDS}
 
 
 @pytest.fixture
