@@ -314,6 +314,20 @@ def fits_axes(folder):
     return path
 
 
+def jnrrd_overlap(folder):
+    """A JNRRD of 20,000 tiles that overlap by all but one element, so that they are 40 million chunks."""
+    path = folder / "overlap.jnrrd"
+    rows, tile = 10_000, 4_000
+    header = {"jnrrd": "0004", "type": "uint8", "dimension": 2, "sizes": [tile + 1, rows], "encoding": "raw"}
+    header["extensions"] = {"tile": "https://jnrrd.org/extensions/tile/v1.0.0"}
+    keys = {"enabled": True, "dimensions": [0, 1], "sizes": [tile, 1], "overlap": [tile - 1, 0], "storage": "internal"}
+    keys["offset_table"] = [1 << 18] * (2 * rows)
+    header |= {f"tile:{name}": value for name, value in keys.items()}
+    lines = "".join(json.dumps({name: value}) + "\n" for name, value in header.items())
+    path.write_bytes((lines + "\n").encode().ljust((1 << 18) + tile, b"\0"))
+    return path
+
+
 BOMBS = {
     make.__name__: make
     for make in (
@@ -321,6 +335,7 @@ BOMBS = {
         *(n5_alone, n5_six, zarr2, zarr3),
         *(dmrpp_one, dmrpp_many, hdf5_chunks, hdf5_absent, fits_axes),
         *(netcdf3_allowed, dmrpp_allowed, hdf5_allowed),
+        *(j2k_samples, j2k_blocks, j2k_precincts, jnrrd_overlap),
         *(tiff_description, tiff_pages),
         *(json_empty, json_gen, json_templates, parquet_long),
     )

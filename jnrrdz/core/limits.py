@@ -51,9 +51,9 @@ class Limit:
 LIMITS = {
     Kind.CHUNKS: Limit(1 << 20, 1, 1, "references to bytes: of TIFF, OME-TIFF, netCDF-3, and of arrays cut into slabs"),
     Kind.MISSING_CHUNKS: Limit(1 << 22, 1, 16, "chunks that no bytes list: HDF5, DMR++, OME-TIFF, N5 and Zarr by HTTP"),
-    Kind.TILES: Limit(1 << 20, 1, 1, "tiles of a JNRRD, and the chunks that they are cut into"),
+    Kind.TILES: Limit(1 << 21, 1, 1, "tiles of a JNRRD, and the chunks that they are cut into"),
     Kind.PAGES: Limit(1 << 20, 0, 1, "directories of a TIFF"),
-    Kind.CODE_BLOCKS: Limit(1 << 20, 1, 1, "parts of a JPEG 2000 tile that a decoder has in memory together"),
+    Kind.CODE_BLOCKS: Limit(3 << 18, 1, 4, "parts of a JPEG 2000 tile that a decoder has in memory together"),
     Kind.METADATA_BYTES: Limit(1 << 26, 8, 1, "directories and values of a TIFF that are read, shared ones again"),
     Kind.GENERATED_REFERENCES: Limit(1 << 20, 0, 1, "references that `gen` of a kerchunk manifest describes"),
     Kind.NODES: Limit(1 << 17, 0, 1, "groups and data sets of an HDF5 file"),

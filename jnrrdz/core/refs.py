@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from jnrrdz.core.limits import GRID_CHUNKS
 from jnrrdz.core.tree_files import TreeFiles
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
@@ -59,9 +60,6 @@ def rows_of(indptr: Ints, chunks: Ints) -> Ints:
 
 TOGETHER = 1 << 17
 """Chunks whose references are read together."""
-
-MOST_CHUNKS = 1 << 27
-"""Of one array in memory: a row pointer for each of them, present or not, takes 1 GB."""
 
 MOST_PARTS = 1 << 16
 """Of one array that are read one after another."""
@@ -598,8 +596,8 @@ def refs_of_stored(chunks: int, numbers: Ints, rows: ChunkRefs) -> ChunkRefs | S
 
 def refuse_many_chunks(chunks: int) -> None:
     """Refuse a grid of more chunks than are taken into memory at once."""
-    if chunks > MOST_CHUNKS:
-        raise UnsupportedError(f"a grid of {chunks} chunks; no more than {MOST_CHUNKS} chunks are taken at once")
+    if chunks > GRID_CHUNKS:
+        raise UnsupportedError(f"a grid of {chunks} chunks; no more than {GRID_CHUNKS} chunks are taken at once")
 
 
 class MappedRefs(References):

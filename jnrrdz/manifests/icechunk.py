@@ -31,7 +31,8 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
-from jnrrdz.core.refs import MOST_CHUNKS, ChunkRefs, References, SparseRefs
+from jnrrdz.core.limits import GRID_CHUNKS
+from jnrrdz.core.refs import ChunkRefs, References, SparseRefs
 from jnrrdz.core.tree_files import TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
@@ -633,8 +634,8 @@ class Version:
 
     def _refuse_many(self) -> None:
         held = sum(file.num_chunk_refs for file in self.opened.list_manifest_files(self.session.snapshot_id))
-        if held > MOST_CHUNKS:
-            raise UnsupportedError(f"{held} chunks; no more than {MOST_CHUNKS} are taken at once")
+        if held > GRID_CHUNKS:
+            raise UnsupportedError(f"{held} chunks; no more than {GRID_CHUNKS} are taken at once")
 
     @property
     def _chunks(self) -> str:

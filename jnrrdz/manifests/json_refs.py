@@ -33,6 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.core.refs import WHOLE, Ints, References
 from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
@@ -44,7 +45,7 @@ from jnrrdz.sources.base import ByteSource
 EXPANDED = 256 << 20
 """Bytes of texts that templates may expand to; a manifest of a few KB could ask for any number."""
 
-MOST_GENERATED = 1 << 20
+MOST_GENERATED = LIMITS[Kind.GENERATED_REFERENCES].free
 """References that may be computed."""
 
 LONGEST = 1000

@@ -22,6 +22,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.limits import DEEPEST, DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Kind
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.tree_files import GridFiles, NamedFiles
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, json_object, version_3
@@ -35,13 +36,6 @@ from jnrrdz.sources.tree import Tree, UnlistedTree
 VARIABLE = "data"
 """What an array is called that stands at the root."""
 
-LARGEST_DOCUMENT = 1 << 26
-MOST_DOCUMENTS = 1 << 18
-DEEPEST = 64
-MOST_CHUNKS = 1 << 27
-"""Of one array: a row pointer for each of them, there or not, takes 1 GB."""
-
-MOST_UNLISTED = 1 << 24
 _LATER = {codec.SCALE_OFFSET, codec.CAST_VALUE, codec.RESHAPE}
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 
@@ -99,12 +93,13 @@ def scan_zarr(tree: Tree, options: ScanOptions) -> VirtualGroup:
         documents, states = _version_3(_read(tree, keys.documents), consolidated=False), keys.documents
         found = _chunks(keys.pages, {path: each for path, each in _facts(documents).items() if each is not None})
     conversion = Conversion({})
+    budget = Budget(tree.bytes_read, tree.url)
     nodes: dict[str, Node] = {}
     for path, facts in _facts(documents, conversion).items():
         if facts is None:
             continue
         try:
-            nodes[path] = _array(tree, path, facts, found.get(path), options)
+            nodes[path] = _array(tree, path, facts, found.get(path), options, budget)
             conversion.kept += 1
         except UnsupportedError as error:
             conversion.leave_out(path or VARIABLE, error.message)
@@ -127,7 +122,8 @@ def _read(tree: Tree, states: Mapping[str, Validators]) -> dict[str, bytes]:
         raise UnsupportedError("the folder holds no metadata of Zarr", url=tree.url)
     # what a group consolidates is what its members' own documents say
     wanted = sorted(key for key in states if key.rpartition("/")[2] != CONSOLIDATED)
-    if len(wanted) > MOST_DOCUMENTS or any(states[key].size > LARGEST_DOCUMENT for key in wanted):
+    is_many = len(wanted) > LIMITS[Kind.DOCUMENTS].free
+    if is_many or any(states[key].size > DOCUMENT_BYTES for key in wanted):
         raise UnsupportedError("metadata too large to read", url=tree.url)
     longest = max((states[key].size for key in wanted), default=1)
     return dict(zip(wanted, tree.read(wanted, max(longest, 1)), strict=True))
@@ -136,7 +132,7 @@ def _read(tree: Tree, states: Mapping[str, Validators]) -> dict[str, bytes]:
 def _found(tree: UnlistedTree) -> dict[str, bytes]:
     """Return the documents of a store that cannot be listed: those at its root."""
     names = [ZARR_JSON, CONSOLIDATED, ".zarray", ".zattrs"]
-    found = tree.find(names, LARGEST_DOCUMENT)
+    found = tree.find(names, DOCUMENT_BYTES)
     texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
     if not {ZARR_JSON, CONSOLIDATED, ".zarray"} & set(texts):
         raise UnsupportedError(
@@ -259,18 +255,21 @@ def _array_of(key: str, paths: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _array(tree: Tree, path: str, facts: ArrayFacts, chunks: Chunks | None, options: ScanOptions) -> VirtualArray:
+def _array(  # noqa: PLR0913, PLR0917  one array of a store, and what all arrays share
+    tree: Tree, path: str, facts: ArrayFacts, chunks: Chunks | None, options: ScanOptions, budget: Budget
+) -> VirtualArray:
     codecs = _codecs(facts.codecs, facts.dtype.itemsize)
     grid = tuple(-(-size // step) for size, step in zip(facts.shape, facts.chunks, strict=True))
     total = math.prod(grid)
     is_listed = not isinstance(tree, UnlistedTree)
-    if total > (MOST_CHUNKS if is_listed else MOST_UNLISTED):
-        raise UnsupportedError(f"a grid of {total} chunks, there or not; {MOST_CHUNKS} are taken")
+    if total > GRID_CHUNKS:
+        raise UnsupportedError(f"a grid of {total} chunks, there or not; {GRID_CHUNKS} are taken")
     if is_listed:
         refs = ChunkRefs.empty(total) if chunks is None else _refs(tree.url, path, facts, grid, chunks)
         if not options.object_versions:
             refs = refs.without_versions()
     else:
+        budget.charge(Kind.MISSING_CHUNKS, total)
         every = np.arange(total)
         index = np.column_stack(np.unravel_index(every, grid)) if grid else np.empty((total, 0), np.int64)
         nothing = np.zeros(total, np.int64)

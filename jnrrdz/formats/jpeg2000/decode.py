@@ -408,6 +408,7 @@ class Jpeg2000Decoder:
         for part in parts:
             start = part.start + SOT_BYTES
             styles = check_pieces(self._grid.siz, data, start, before=styles, tiles=self._grid.most_tiles)
+        styles.check_bytes(len(data))
         if level and (parts[0].is_cut or max(part.announced for part in parts) != len(parts)):
             spans = [(part.start, part.stop) for part in parts]
             empty = check_packets(data, spans, self.config.main_header, parts[0].tile, level)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 FIELDS = struct.Struct(">HH8IH")  # Lsiz, Rsiz, X, Y, XO, YO, XT, YT, XTO, YTO, Csiz
@@ -414,6 +415,16 @@ class Styles:
     own: Mapping[int, bytes] = field(default_factory=dict)
     """SPcoc of the components that have a COC."""
 
+    pieces: int = field(default=0, compare=False)
+    """Code-blocks and precincts of a tile, once `check_pieces` has counted them."""
+
+    def check_bytes(self, nbytes: int) -> None:
+        """Refuse a tile with more code-blocks and precincts than its bytes can stand for."""
+        most = LIMITS[Kind.CODE_BLOCKS].of_size(nbytes)
+        if self.pieces > most:
+            message = f"{nbytes} bytes of a tile in {self.pieces} code-blocks and precincts; {most} are decoded"
+            raise UnsupportedError(message, field="COD")
+
     def after(self, header: bytes | memoryview, start: int, count: int) -> "Styles":
         """Return what holds for `count` components after one more header: a tile's COD comes before the file's COC."""
         layers, orders, default, own = self.layers, self.orders, self.default, dict(self.own)
@@ -452,6 +463,7 @@ def check_pieces(
     if not costs:
         return styles
     pieces = sum(times * cost.pieces for times, cost in costs)
+    styles = replace(styles, pieces=pieces)
     if pieces > MAX_PIECES:
         raise UnsupportedError(
             f"tiles of {high} x {wide} in {pieces} code-blocks and precincts: "

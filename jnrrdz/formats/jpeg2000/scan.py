@@ -161,7 +161,8 @@ def tile_refs(windows: Windows, grid: ChunkGrid) -> ChunkRefs:
     """Return the tile-parts of every chunk's tiles, those that follow one another as one range."""
     codestream = windows.codestream
     grid.check_samples(windows.why_whole)
-    check_pieces(codestream.siz, codestream.header, tiles=grid.most_tiles)
+    styles = check_pieces(codestream.siz, codestream.header, tiles=grid.most_tiles)
+    styles.check_bytes(int(codestream.parts.length.sum()))
     parts = needed_parts(codestream, grid.level, grid)
     chunk, tile = grid.members()
     order = np.argsort(parts.tile, kind="stable")

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Framing
 from jnrrdz.core.configuration import Codec, CodecSpec
+from jnrrdz.core.limits import DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Kind
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.standard import needs_jnrrdz
 from jnrrdz.core.tree_files import GridFiles
@@ -144,8 +145,6 @@ class TreeKeys:
         return found
 
 
-LARGEST_DOCUMENT = 1 << 26
-MOST_DOCUMENTS = 1 << 20
 _MOST_FOLDERS = 1 << 16
 """Folders that are looked for."""
 
@@ -167,7 +166,7 @@ def read_nodes(tree: Tree, keys: TreeKeys) -> Nodes:
         raise UnsupportedError(f"the folder {seen} attributes.json, so it is no N5 container{advice}", url=tree.url)
     folders = sorted(keys.documents)
     for folder in folders:
-        if keys.documents[folder].size > LARGEST_DOCUMENT or len(folders) > MOST_DOCUMENTS:
+        if keys.documents[folder].size > DOCUMENT_BYTES or len(folders) > LIMITS[Kind.DOCUMENTS].free:
             raise UnsupportedError("metadata too large to read", url=tree.url + document_key(folder))
     longest = max(*(state.size for state in keys.documents.values()), 1)
     documents = zip(folders, tree.read([document_key(folder) for folder in folders], longest), strict=True)
@@ -234,7 +233,7 @@ def _below(tree: UnlistedTree, path: str, nodes: Nodes) -> list[str]:
 def _look_for(tree: UnlistedTree, paths: list[str], nodes: Nodes) -> list[str]:
     """Read the attributes of folders that are not known yet, and return the paths of those that have some."""
     new = [path for path in paths if path not in nodes]
-    documents = tree.find(list(map(document_key, new)), LARGEST_DOCUMENT) if new else ()
+    documents = tree.find(list(map(document_key, new)), DOCUMENT_BYTES) if new else ()
     for path, data in zip(new, documents, strict=True):
         if data is not None:
             nodes[path] = _attributes(tree, path, data)
@@ -336,9 +335,6 @@ LOCAL_HEADERS = 4096
 REMOTE_HEADERS = 64
 """Headers that are read of one dataset only to choose a chain, each of them a request."""
 
-MOST_CHUNKS = 1 << 27
-"""Of one array: a row pointer for each of them, there or not, takes 1 GB."""
-
 LOOKED_AT = 8
 """Headers that are read to tell whether `blockSize` is right."""
 
@@ -383,9 +379,9 @@ class Blocks:
 
         With `versions` what tells each file's state stands beside it.
         """
-        if self.chunks > MOST_CHUNKS:
+        if self.chunks > GRID_CHUNKS:
             raise UnsupportedError(
-                f"a grid of {self.chunks} blocks, there or not; a manifest takes {MOST_CHUNKS}; index it --in-place",
+                f"a grid of {self.chunks} blocks, there or not; a manifest takes {GRID_CHUNKS}; index it --in-place",
                 field="blockSize",
             )
         names = np.column_stack((np.zeros(len(self.index), np.int32), self.index))
@@ -480,26 +476,22 @@ class Blocks:
         return None
 
 
-MOST_BLOCKS = 1 << 24
-"""Of one array: each of them has its row, 28 bytes for three axes."""
-
-
 class GeneratedBlocks:
     """Every block that the dimensions have room for, in C order of the reversed grid."""
 
-    def __init__(self, tree: UnlistedTree, path: str, dataset: N5Dataset) -> None:
+    def __init__(self, tree: UnlistedTree, budget: Budget, path: str, dataset: N5Dataset) -> None:
+        self._budget = budget
         self._tree, self._dataset = tree, dataset
         self._folder = f"{path}/" if path else ""
         self.chunks = math.prod(dataset.grid)
 
     def refs(self, *, versions: bool = True, is_behind: bool = False) -> References:  # noqa: ARG002  nothing tells them
         """Return each block as the whole of its object."""
-        if self.chunks > MOST_BLOCKS:
-            raise UnsupportedError(
-                f"a grid of {self.chunks} blocks, none of which is known to be there without a listing; "
-                f"{MOST_BLOCKS} are taken; index the container where it can be listed",
-                field="blockSize",
-            )
+        try:
+            self._budget.charge(Kind.MISSING_CHUNKS, self.chunks)
+        except UnsupportedError as error:
+            message = f"{error.message}; index the container elsewhere: nothing is known without a listing"
+            raise UnsupportedError(message, field="blockSize") from None
         numbers = np.arange(self.chunks, dtype=np.int32)
         rows = np.zeros((self.chunks, 1 + len(self._dataset.grid)), np.int32)
         stride = self.chunks

@@ -22,6 +22,7 @@ import numpy as np
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.limits import DEEPEST, Budget
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
 from jnrrdz.core.refs import ChunkRefs, References, refs_of_stored
 from jnrrdz.core.tree_files import GridFiles
@@ -57,9 +58,6 @@ from jnrrdz.sources.base import Validators, modified_text
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 VARIABLE = "data"
-
-DEEPEST = 64
-"""Folders in each other; real containers have some five."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,8 @@ def _root(tree: Tree, options: ScanOptions, frame: Frame) -> tuple[Node, Mapping
     """Return what stands at the root, a group, or in place a dataset if that is all; and each document's state."""
     blocks_of: Callable[[str, N5Dataset], Blocks | GeneratedBlocks]
     if isinstance(tree, UnlistedTree):
-        nodes, blocks_of = find_nodes(tree), partial(GeneratedBlocks, tree)
+        nodes = find_nodes(tree)
+        blocks_of = partial(GeneratedBlocks, tree, Budget(tree.bytes_read, tree.url))
         states = {path: tree.states[document_key(path)] for path in nodes}
     else:
         keys = TreeKeys()

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from jnrrdz.core.limits import DOCUMENT_BYTES
 from jnrrdz.formats.n5.attributes import ATTRIBUTES, is_dataset, parse_attributes, parse_dataset
-from jnrrdz.formats.n5.blocks import LARGEST_DOCUMENT, TreeKeys, document_key
+from jnrrdz.formats.n5.blocks import TreeKeys, document_key
 
 type Read = Callable[[Sequence[str], int], Sequence[bytes]]
 """Reads documents of a container by their keys, of at most this many bytes."""
@@ -34,7 +35,7 @@ class NewObjects:
         if not self._keys.holds_blocks:
             return
         keys = [document_key(folder) for folder in self._folders]
-        documents = read(keys, LARGEST_DOCUMENT)
+        documents = read(keys, DOCUMENT_BYTES)
         for folder, data in zip(self._folders, documents, strict=True):
             attributes = parse_attributes(data)
             if not is_dataset(attributes):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.limits import Budget
 from jnrrdz.core.pyramid import (
     LEVEL_OFFSETS,
     LEVEL_QUALITY,
@@ -69,7 +70,8 @@ def scan_jnrrd(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
         document = resolved(lines.items)
         header = jnrrd_header(document, lines.data_start)
         tile = document.tile
-        tiling = None if tile is None else tiling_of(*tile, header)
+        budget = Budget(read.size, url)
+        tiling = None if tile is None else tiling_of(*tile, header, budget)
         beside = Beside(read, url, neighbours, Folder(url, neighbours.allow))
         if tiling is None:
             return _plain_group(header, beside, "jnrrd")

@@ -26,12 +26,13 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, TileConfig
 from jnrrdz.core.configuration import SLACK, Codec
+from jnrrdz.core.limits import Kind
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.tree_files import NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import MOST_FILES, Header
 from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, data_files
-from jnrrdz.formats.nrrd.tiling import MOST_TILES, TileAxis, TileLevel, Tiling
+from jnrrdz.formats.nrrd.tiling import TileAxis, TileLevel, Tiling
 from jnrrdz.sources.base import Mark, seen_in_listing, version_number
 from jnrrdz.sources.tree import MISSING, common_folder
 
@@ -338,8 +339,8 @@ def chunks_of(level: TileLevel, tiling: Tiling) -> tuple[int, ...]:
         )
         raise tiling.error(message, "overlap")
     count = math.prod(axis.chunks for axis in level.axes)
-    if count > MOST_TILES:
-        raise tiling.error(f"{count} chunks of level {level.number}; {MOST_TILES} are the most", "overlap")
+    if tiling.budget is not None and count > level.tiles:  # the tiles themselves are charged
+        tiling.budget.charge(Kind.TILES, count - level.tiles, field=f"{tiling.prefix}:overlap")
     return tuple(axis.chunk for axis in reversed(level.axes))
 
 

@@ -18,11 +18,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from jnrrdz.core.limits import Budget, Kind
 from jnrrdz.core.pyramid import Method
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import Header
 
-MOST_TILES = 1 << 26
 DEFAULT_METHOD: Method = "average"
 
 type Sizes = tuple[int, ...]
@@ -136,6 +136,8 @@ class Tiling:
     """Levels that there are, stored or not."""
 
     method: Method = DEFAULT_METHOD
+    budget: Budget | None = None
+    """What the source may take; None for a tiling that is written."""
 
     @property
     def tiles(self) -> int:
@@ -282,7 +284,7 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header) -> Tiling | None:
+def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header, budget: Budget | None = None) -> Tiling | None:
     """Return the tiling that a header's keys say; None where they say that there is none."""
     if not keys or keys.get("enabled") is False:
         return None
@@ -299,7 +301,9 @@ def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header) -> Tiling | 
         raise UnsupportedError(f"{header.encoding}, where {said}; raw, or the same, is read", field="encoding")
     method = keys.get("downsample_method", DEFAULT_METHOD)
     dimensions = tuple(keys["dimensions"])
-    tiling = Tiling(prefix, keys, dimensions, compression or "raw", levels, computed, len(scales), method)
+    tiling = Tiling(prefix, keys, dimensions, compression or "raw", levels, computed, len(scales), method, budget)
+    if budget is not None:
+        budget.charge(Kind.TILES, tiling.tiles, field=f"{prefix}:sizes")
     wrong = {}
     for name in PER_TILE:
         if name in keys and len(keys[name]) != tiling.tiles:
@@ -407,8 +411,6 @@ class _Extension:
             if any(self.keys.get("overlap", ())) and unlapped not in counts:
                 message += f"; {unlapped} tiles there would be if they were counted as if they did not overlap"
             raise self._error(message, table or "files")
-        if counts[is_ceil] > MOST_TILES:
-            raise self._error(f"{counts[is_ceil]} tiles; {MOST_TILES} are the most", "sizes")
         return is_ceil, up if is_ceil else down
 
     def _levels(self, scales: Sequence[Sizes], stored: Sequence[int], *, is_ceil: bool) -> tuple[TileLevel, ...]:

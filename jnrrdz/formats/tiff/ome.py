@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
@@ -311,12 +312,6 @@ DOCUMENT = "ome_xml"
 """The attribute that holds the XML as it is, where whole documents are asked for."""
 
 DESCRIPTION = TEXTS[Tag.ImageDescription]
-MAX_MISSING = 1 << 24
-"""Chunks of planes that no file holds: more are no acquisition that was cut short."""
-
-MAX_SHARED = 1 << 20
-"""Chunks that images may have in common with others, beside one for each byte of the files."""
-
 type Parts = list[tuple[Pages, Numbers, Numbers]]
 """The pages of each file, which planes it holds, and which of the pages each of these is."""
 
@@ -375,10 +370,11 @@ class Files:
         """Count the chunks of one level; refuse more than files of this size are for."""
         self.missing += (planes - there) * segments
         self.present += there * segments
-        if self.missing > MAX_MISSING:
-            text = f"planes of {self.missing} chunks or more are missing; {MAX_MISSING} may be"
+        most = LIMITS[Kind.MISSING_CHUNKS].of_size(self.nbytes)
+        if self.missing > most:
+            text = f"planes of {self.missing} chunks or more are missing; {most} may be"
             raise MalformedError(text, url=self.url, field=FIELD)
-        if self.present > MAX_SHARED + self.nbytes:  # an IFD has at least a byte for each of its chunks
+        if self.present > LIMITS[Kind.CHUNKS].of_size(self.nbytes):  # an IFD has at least a byte for each of its chunks
             text = f"images of {self.present} chunks or more in files of {self.nbytes} bytes: they share planes"
             raise MalformedError(text, url=self.url, field=FIELD)
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.schemes import BYTE_STREAMS, Compression
 from jnrrdz.formats.tiff.tags import (
@@ -42,14 +43,11 @@ from jnrrdz.records import record
 type ReadRange = Callable[[int, int], bytes]
 
 MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-MAX_IFDS = 1 << 20
-MAX_UNLISTED = 1 << 20
+MAX_IFDS = LIMITS[Kind.PAGES].free
+MAX_UNLISTED = LIMITS[Kind.CHUNKS].free
 """Segments that a source need not list: a few bytes must not stand for gigabytes of zeros."""
 
 MAX_ENTRIES = 1 << 12  # 65,535 would be legal; real files have tens of tags
-
-SHARED, SHARES = 1 << 26, 8
-"""Directories and values may be this many bytes, and this many times the source: they may lie over each other."""
 
 HEAD = 32 * 1024
 """Bytes at the start of a source, read once: most headers are there, and need no further call."""
@@ -103,13 +101,13 @@ class TiffLayout:
         name: str = "",
     ) -> None:
         self._read = read
-        self._left = SHARED + SHARES * size
+        self._left = LIMITS[Kind.METADATA_BYTES].of_size(size)
         self._head = head = read(0, min(HEAD, size))
         self._stored: dict[int, bytes] = {}
         self._ifds: dict[int, Ifd] = {}
         self._digests: dict[tuple[int, int], bytes] = {}
         self.size = size
-        self._segments_left = size + MAX_UNLISTED
+        self._segments_left = LIMITS[Kind.CHUNKS].of_size(size)
         self.name = name
         """What messages call the file where it is not the one that users named."""
 
@@ -155,7 +153,8 @@ class TiffLayout:
         """Count bytes of directories and values, and refuse more than a source of this size has."""
         self._left -= nbytes
         if self._left < 0:
-            text = f"directories with {SHARES} times the {self.size} bytes of the source: they share their values"
+            times = LIMITS[Kind.METADATA_BYTES].count
+            text = f"directories with {times} times the {self.size} bytes of the source: they share their values"
             raise MalformedError(text, offset=offset, field=_field_name(field))
 
     def count_segments(self, number: int, offset: int) -> None:
