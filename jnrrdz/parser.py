@@ -19,7 +19,7 @@ from zarr.storage import MemoryStore
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
-from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import scan
 from jnrrdz.lazy import library
 from jnrrdz.manifests.written_refs import (
@@ -161,7 +161,12 @@ def _group(
         path = f"{prefix}{name}"
         if isinstance(child, VirtualArray):
             text = default_buffer_prototype().buffer.from_bytes(dumps(documents[f"{path}/{ZARR_JSON}"]).encode())
-            metadata: Any = zarr.open_array(MemoryStore({ZARR_JSON: text}), mode="r", zarr_format=3).metadata
+            store = MemoryStore({ZARR_JSON: text})
+            try:
+                metadata: Any = zarr.open_array(store, mode="r", zarr_format=3).metadata
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                message = f"metadata that zarr refuses: {error}"
+                raise MalformedError(message, field=f"{path}/{ZARR_JSON}") from error
             arrays[name] = manifests.ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
         else:
             groups[name] = _group(child, f"{path}/", documents, single_range=single_range)

@@ -8,7 +8,6 @@ https://github.com/stac-utils/stac-geoparquet/blob/main/spec/stac-geoparquet-spe
 
 import importlib.util
 import io
-import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from urllib.parse import urljoin, urlsplit
 from jnrrdz.batches.item import Found
 from jnrrdz.batches.names import NameCount, PageCount
 from jnrrdz.batches.stac_bands import BANDS, bands_of
+from jnrrdz.core.json_schema import OBJECT, TEXT, Check, list_of, members, nullable, object_of, parse_json
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.lazy import library
@@ -58,6 +58,40 @@ TOLD = ("datetime", "start_datetime", "created", "updated", "eo:cloud_cover")
 """Properties of an item that put its files into order."""
 
 
+_LINKS = nullable(list_of(members({}, {"rel": TEXT, "href": TEXT, "method": TEXT})))
+_BANDS = nullable(list_of(OBJECT))
+_ASSET = members(
+    {},
+    {
+        "type": nullable(TEXT),
+        "roles": nullable(list_of(TEXT)),
+        "bands": _BANDS,
+        "eo:bands": _BANDS,
+        "raster:bands": _BANDS,
+    },
+)
+_ITEM = members(
+    {"assets": object_of(_ASSET)},
+    {"properties": nullable(OBJECT), "links": _LINKS},
+)
+_SCHEMAS: Mapping[str, Check] = {
+    "Feature": _ITEM,
+    "FeatureCollection": members({"features": list_of(_ITEM)}, {"links": _LINKS}),
+    "Collection": members({}, {"assets": nullable(object_of(_ASSET)), "links": _LINKS}),
+    "Catalog": members({}, {"links": _LINKS}),
+}
+"""What documents have, by their `type`."""
+
+
+def _checked(document: Any, check: Check, url: str) -> Json:
+    """Return a document that its schema accepts; an error names its URL."""
+    try:
+        found: Json = check(document)
+    except MalformedError as error:
+        raise error.at(url=url) from None
+    return found
+
+
 @record
 class Assets:
     """Which assets of an item are taken."""
@@ -67,10 +101,8 @@ class Assets:
 
     def of(self, item: Json, where: str) -> Iterator[tuple[str, Json]]:
         """Yield keys and assets of an item; one that has none of what is wanted is an error."""
-        assets = item.get("assets")
-        if not isinstance(assets, dict):
-            raise MalformedError("an item without assets", url=where, field="assets")
-        found = [(key, asset) for key, asset in assets.items() if isinstance(asset, dict) and self._takes(key, asset)]
+        assets = item["assets"]
+        found = [(key, asset) for key, asset in assets.items() if self._takes(key, asset)]
         if not found:
             there = ", ".join(f"{key} ({_type(asset) or 'no type'})" for key, asset in assets.items()) or "none"
             said = ", ".join(self.wanted) or "image data that jnrrdz reads"
@@ -131,7 +163,7 @@ def named_by(document: str) -> dict[str, Any]:
 def _self_of(item: Json) -> str | None:
     """Return an item's own URL, to which the URLs of an item of a search are relative."""
     links = item.get("links")
-    found = next((link for link in links or () if isinstance(link, dict) and link.get("rel") == "self"), None)
+    found = next((link for link in links or () if link.get("rel") == "self"), None)
     href = None if found is None else found.get("href")
     return href if isinstance(href, str) and is_absolute(href) and item.get("_own") is None else None
 
@@ -189,9 +221,8 @@ class Reader:
         elif kind == "Feature":
             yield from found_in({**document, "_own": True}, here, self.assets)
         elif kind == "FeatureCollection":
-            features = document.get("features")
-            for item in features if isinstance(features, list) else ():
-                yield from found_in(_mapping(item, here), here, self.assets)
+            for item in document["features"]:
+                yield from found_in(item, here, self.assets)
         elif kind != "Catalog":
             raise UnsupportedError(
                 f"a document of type {kind!r} where STAC has Feature, FeatureCollection, Collection or Catalog",
@@ -202,27 +233,23 @@ class Reader:
     def _read(self, url: str, guard: AddressGuard) -> Json:
         data = read_document(url, LARGEST, storage_options=self.storage_options, guard=guard)
         try:
-            return _mapping(json.loads(data), url)
-        except (ValueError, RecursionError) as error:
-            raise MalformedError(f"no JSON: {error}", url=url) from error
+            document = OBJECT(parse_json(data))
+            check = _SCHEMAS.get(str(document.get("type")), OBJECT)
+            return _checked(document, check, url)
+        except MalformedError as error:
+            raise error.at(url=url) from error.__cause__
 
 
 def _cube_of(collection: Json, here: str) -> Iterator[Found]:
     """Yield the manifests that are assets of a collection itself, each once: `cube --stac-out` writes such ones."""
-    assets = collection.get("assets")
+    assets = collection.get("assets") or {}
     hrefs = [
         asset["href"]
-        for asset in (assets.values() if isinstance(assets, dict) else ())
-        if isinstance(asset, dict) and isinstance(asset.get("href"), str) and REFERENCES in (asset.get("roles") or ())
+        for asset in assets.values()
+        if isinstance(asset.get("href"), str) and REFERENCES in (asset.get("roles") or ())
     ]
     for href in dict.fromkeys(hrefs):
         yield Found(resolved(href, here), **named_by(here))
-
-
-def _mapping(document: Any, where: str) -> Json:
-    if not isinstance(document, dict):
-        raise MalformedError(f"a {type(document).__name__} where a STAC object belongs", url=where)
-    return document
 
 
 def _links(document: Json, here: str) -> Iterator[str]:
@@ -231,9 +258,8 @@ def _links(document: Json, here: str) -> Iterator[str]:
     rels = {"Collection": {"item", "child"}, "Catalog": {"item", "child"}, "FeatureCollection": {"next"}}.get(
         str(kind), set()
     )
-    links = document.get("links")
-    for link in links if isinstance(links, list) else ():
-        if isinstance(link, dict) and link.get("rel") in rels and isinstance(link.get("href"), str):
+    for link in document.get("links") or ():
+        if link.get("rel") in rels and "href" in link:
             if str(link.get("method", "GET")).upper() != "GET":
                 raise UnsupportedError("the next page is asked for by POST; search by GET", url=here, field="links")
             yield resolved(link["href"], here)
@@ -259,12 +285,13 @@ def found_in_lines(
         number = 0
         while line := stream.readline(_LONGEST):
             number += 1
-            try:
-                item = json.loads(line) if line.strip() else None
-            except (ValueError, RecursionError) as error:
-                raise MalformedError(f"line {number} is no JSON: {error}", url=url) from error
-            if item is not None:
-                yield from found_in(_mapping(item, url), url, assets)
+            if line.strip():
+                try:
+                    item = _ITEM(parse_json(line))
+                except MalformedError as error:
+                    error.field = f"line {number}: {error.field or ''}".rstrip(": ")
+                    raise error.at(url=url) from error.__cause__
+                yield from found_in(item, url, assets)
 
 
 _COLUMNS = ("id", "collection", "assets", "links", *TOLD)
@@ -286,7 +313,7 @@ def found_in_rows(
                 yield from found_in(row, url, assets)
 
 
-def _rows(stream: Any, url: str) -> Iterator[dict[str, Any]]:
+def _rows(stream: Any, url: str) -> Iterator[Json]:
     try:
         table = parquet.ParquetFile(stream)
         columns = [name for name in _COLUMNS if name in table.schema_arrow.names]
@@ -294,7 +321,7 @@ def _rows(stream: Any, url: str) -> Iterator[dict[str, Any]]:
             raise MalformedError("no column assets; stac-geoparquet has one", url=url, field="assets")
         for batch in table.iter_batches(_ROWS, columns=columns):
             for row in batch.to_pylist():
-                yield {**row, "assets": _assets(row["assets"], url)}
+                yield _checked({**row, "assets": _assets(row["assets"], url)}, _ITEM, url)
     except pa.ArrowException as error:
         raise MalformedError(f"no Parquet: {error}", url=url) from error
 
@@ -303,9 +330,9 @@ def _assets(value: Any, url: str) -> dict[str, Any]:
     """Return the assets of a row; members of the struct that only other rows have are null here."""
     if isinstance(value, str | bytes):
         try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise MalformedError(f"assets that are no JSON: {error}", url=url, field="assets") from error
+            value = parse_json(value, field="assets")
+        except MalformedError as error:
+            raise error.at(url=url) from error.__cause__
     if isinstance(value, list):  # a map column
         value = dict(value)
     if not isinstance(value, dict):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.json_schema import is_number
 
 type Json = Mapping[str, Any]
 
@@ -65,8 +66,9 @@ def _number(*values: Any) -> float | None:
     for value in values:
         if isinstance(value, str) and value.lower() in NOT_FINITE:
             return NOT_FINITE[value.lower()]
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return value
+        if is_number(value):
+            number: float = value
+            return number
     return None
 
 

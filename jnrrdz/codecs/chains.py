@@ -19,7 +19,8 @@ from jnrrdz import codecs
 from jnrrdz.core.codec_table import SHARDING, find, names_at
 from jnrrdz.core.codecs import BYTES, CRC32C
 from jnrrdz.core.configuration import Codec as Entry
-from jnrrdz.core.configuration import CodecRecord, CodecSpec, Stage, is_integer, shown
+from jnrrdz.core.configuration import CodecRecord, CodecSpec, Stage
+from jnrrdz.core.json_schema import is_integer, shown
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import resolved
 
@@ -57,7 +58,7 @@ class CheckedCodec:
     def from_dict(cls, data: dict[str, JSON]) -> Codec:
         """Return the codec, which spells itself as the entry inside."""
         configuration: Any = data["configuration"]
-        spec, beside = _spec(configuration["codec"]), configuration.get("beside", 0)
+        spec, beside = CodecSpec.from_json(configuration["codec"]), configuration.get("beside", 0)
         record = find(spec.name)
         if record is None or record.bounded_class is None:
             return own_codec(spec)
@@ -79,7 +80,7 @@ def checked_codecs(entries: Any, shape: Any = None) -> list[Any]:
     served, beside = [], 0
     pixels = packer = None
     for entry in entries:
-        spec = _spec(entry)
+        spec = CodecSpec.from_json(entry)
         record = find(spec.name)
         stage = None if record is None else record.stage
         told: dict[str, Any] = {"codec": spec.to_json()}
@@ -104,7 +105,7 @@ def checked_codecs(entries: Any, shape: Any = None) -> list[Any]:
 
 def _refusal(name: str, entries: list[Any]) -> UnsupportedError:
     """Return the error for a codec that is unknown, or not at its stage."""
-    chain = ", ".join(_spec(one).name for one in entries)
+    chain = ", ".join(CodecSpec.from_json(one).name for one in entries)
     message = f"{name!r} in [{chain}]; {rule()}"
     if find(name) is None:
         message = (
@@ -140,7 +141,7 @@ def _checked_shard(spec: CodecSpec, shape: Any) -> dict[str, Any]:
     count = math.prod(whole // part for whole, part in zip(shape, inner, strict=True))
     if count > MOST_IN_A_SHARD:
         raise UnsupportedError(f"{count} chunks in a shard; {MOST_IN_A_SHARD} are read", field=SHARDING)
-    chain = [_spec(entry).name for entry in index] if isinstance(index, list) else []
+    chain = [CodecSpec.from_json(entry).name for entry in index] if isinstance(index, list) else []
     if chain not in ([BYTES], [BYTES, CRC32C]):
         raise UnsupportedError(f"an index of shards by {', '.join(chain)}; bytes and crc32c are read", field=SHARDING)
     codecs = checked_codecs(spec.configuration.get("codecs"))
@@ -166,7 +167,7 @@ def most_stored(document: Mapping[str, Any]) -> tuple[int, int]:
     try:
         chunk = document["chunk_grid"]["configuration"]["chunk_shape"]
         itemsize = get_data_type_from_json(document["data_type"], zarr_format=3).to_native_dtype().itemsize
-        records = [find(_spec(entry).name) for entry in document["codecs"]]
+        records = [find(CodecSpec.from_json(entry).name) for entry in document["codecs"]]
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedError(f"not an array's metadata: {error!r}", field="data_type") from error
     size = math.prod(chunk) * itemsize
@@ -180,14 +181,3 @@ def _is_alone(name: str) -> bool:
     registered = _codec_registries[name]
     known = {*registered, *(point.value.replace(":", ".") for point in registered.lazy_load_list)}
     return len(known) == 1 and known.pop().startswith(f"{codecs.__name__}.")
-
-
-def _spec(entry: Any) -> CodecSpec:
-    name: Any
-    configuration: Any
-    name, configuration = (entry, {}) if isinstance(entry, str) else (None, None)
-    if isinstance(entry, Mapping):
-        name, configuration = entry.get("name"), entry.get("configuration", {})
-    if not isinstance(name, str) or not isinstance(configuration, Mapping):
-        raise MalformedError(f"{shown(entry)} is no codec", field="codecs")
-    return CodecSpec(name, configuration)

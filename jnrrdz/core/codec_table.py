@@ -68,13 +68,7 @@ def _shards(codec: Codec, inner: Sequence[int], codecs: Iterable[Codec]) -> Code
 
 
 def _specs(entries: Iterable[Any]) -> tuple[CodecSpec, ...]:
-    specs = []
-    for entry in entries:
-        if isinstance(entry, str):
-            specs.append(CodecSpec(entry))
-        else:
-            specs.append(CodecSpec(entry["name"], entry.get("configuration", {})))
-    return tuple(specs)
+    return tuple(map(CodecSpec.from_json, entries))
 
 
 SHARDS = CodecRecord(

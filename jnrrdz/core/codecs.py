@@ -33,12 +33,11 @@ from jnrrdz.core.configuration import (
     Translation,
     checked,
     integer,
-    is_integer,
     one_of,
     same_members,
-    shown,
     spelt,
 )
+from jnrrdz.core.json_schema import is_integer, shown
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
 

@@ -125,13 +125,17 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
             role in {Role.KEPT, Role.MAPPING}
             or name.startswith(PLACE_PREFIXES)
             # a single band's description is of that image alone
-            or (name in MEANING and (name != NAMES or len(value) > 1))
+            or (name in MEANING and not (name == NAMES and _is_of_one(value)))
         ):
             yield f"attribute {name}", value
     if role is Role.KEPT:
         refs = array.refs.columns()
         inline = {str(chunk): data.hex() for chunk, data in sorted(refs.inline.items())}
         yield "values", [inline, *(refs.ranges(chunk) for chunk in range(refs.chunks))]
+
+
+def _is_of_one(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 1
 
 
 def is_per_band(name: str, array: VirtualArray, dim: str) -> bool:
@@ -151,7 +155,8 @@ def _codec_facts(codecs: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _group_facts(group: VirtualGroup) -> dict[str, Any]:
-    said = {child.attributes.get("crs_wkt") for child in group.children.values() if isinstance(child, VirtualArray)}
+    arrays = [child for child in group.children.values() if isinstance(child, VirtualArray)]
+    said = [array.attributes.get("crs_wkt") for array in arrays]  # of any type in others' manifests
     return {"kind": "group"} | {
         f"attribute {name}": json_value(value)
         for name, value in group.attributes.items()

@@ -15,17 +15,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core import json_schema
+from jnrrdz.core.json_schema import Check, is_integer, shown
 from jnrrdz.errors import MalformedError
 from jnrrdz.records import record
 
-SHOWN = 40
-"""Characters of a wrong value that an error shows."""
-
 type Codec = CodecSpec | Configuration
 """One entry of a Zarr v3 array's `codecs`."""
-
-type Check = Callable[[Any], Any]
-"""From a member's JSON to its value here; a MalformedError says what is needed."""
 
 
 @record
@@ -34,6 +30,14 @@ class CodecSpec:
 
     name: str
     configuration: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, entry: Any) -> Self:
+        """Return the codec of an entry, which may be a bare name; its configuration is checked where it is known."""
+        if isinstance(entry, str):
+            return cls(entry)
+        found = CODEC(entry)
+        return cls(found["name"], found.get("configuration", {}))
 
     def __eq__(self, other: object) -> bool:
         """Whether both are written alike: a codec that a manifest names may be a `Configuration` elsewhere."""
@@ -117,6 +121,57 @@ def spelt(value: Any) -> Any:
     return list(map(spelt, value)) if isinstance(value, tuple) else value
 
 
+# Entries of `codecs`
+
+
+def _codec(value: Any) -> Any:
+    """Accept a codec with its configuration, which readers would else take for another one: true for 1."""
+    EXTENSION(value)
+    check = _CONFIGURATIONS.get(value if isinstance(value, str) else value["name"])
+    if check is not None and isinstance(value, Mapping):
+        configuration = value.get("configuration", {})
+        try:
+            check(configuration)
+        except MalformedError as error:
+            raise json_schema.inside(error, "configuration") from None
+    return value
+
+
+EXTENSION = json_schema.text_or(
+    json_schema.members(
+        {"name": json_schema.TEXT},
+        {"configuration": json_schema.OBJECT},
+    )
+)
+"""A bare name, or a name with a configuration: codecs, chunk grids, chunk key encodings, data types."""
+
+CODEC: Check = _codec
+
+MOST_AXES = 64
+"""numpy has no more."""
+
+
+def sizes(least: int) -> Check:
+    """Return the check of a size for each axis."""
+    size = json_schema.integer(least, json_schema.LARGEST_SIZE)
+    return json_schema.list_of(size, most=MOST_AXES)
+
+
+_INDEX_CODECS = json_schema.list_of(CODEC)
+_CONFIGURATIONS: Mapping[str, Check] = {
+    "transpose": json_schema.members(
+        {"order": json_schema.list_of(json_schema.integer(0, MOST_AXES))},
+    ),
+    "bytes": json_schema.members({}, {"endian": json_schema.nullable(json_schema.one_of("little", "big"))}),
+    "sharding_indexed": json_schema.members(
+        {"chunk_shape": sizes(1), "codecs": json_schema.list_of(CODEC, fewest=1)},
+        {"index_codecs": _INDEX_CODECS, "index_location": json_schema.one_of("start", "end")},
+    ),
+    "numcodecs.shuffle": json_schema.members({}, {"elementsize": json_schema.integer(1)}),
+}
+"""Of zarr's own codecs, those whose configuration decides how bytes become elements."""
+
+
 # What checks members: each is the metadata of a dataclass's field
 
 
@@ -125,27 +180,9 @@ def checked(check: Check) -> Mapping[str, Check]:
     return {"check": check}
 
 
-def shown(value: object) -> str:
-    """Return a value as an error shows it: cut, for it may be of any length."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
-def is_integer(value: object, least: int = 0, most: float = math.inf) -> bool:
-    """Whether a value is an integer between two; true is an int to Python, but no number."""
-    return type(value) is int and least <= value <= most
-
-
 def integer(least: int = 0, most: float = math.inf) -> Mapping[str, Check]:
     """Return the check of an integer."""
-    wanted = f"an integer of {least} or more" if most == math.inf else f"an integer from {least} to {most}"
-
-    def check(value: Any) -> Any:
-        if not is_integer(value, least, most):
-            raise MalformedError(f"found {shown(value)}; {wanted} is needed")
-        return value
-
-    return checked(check)
+    return checked(json_schema.integer(least, most))
 
 
 def integers(most: int, *, fewest: int = 0, count: int, distinct: bool = False) -> Mapping[str, Check]:
@@ -164,14 +201,7 @@ def integers(most: int, *, fewest: int = 0, count: int, distinct: bool = False) 
 
 def one_of(*known: str) -> Mapping[str, Check]:
     """Return the check of a value that is one of these."""
-
-    def check(value: Any) -> Any:
-        for choice in known:
-            if value == choice:
-                return choice
-        raise MalformedError(f"found {shown(value)}; {' or '.join(repr(str(choice)) for choice in known)} is needed")
-
-    return checked(check)
+    return checked(json_schema.one_of(*known))
 
 
 def literal(fewest: int = 0, *, canonical: bool = False) -> Mapping[str, Check]:
@@ -194,13 +224,7 @@ def literal(fewest: int = 0, *, canonical: bool = False) -> Mapping[str, Check]:
     return checked(check)
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise MalformedError(f"found {shown(value)}; true or false is needed")
-    return value
-
-
-FLAG = checked(_flag)
+FLAG = checked(json_schema.FLAG)
 PALETTE = literal(1)
 CANONICAL = literal(canonical=True)
 ENDIAN = one_of("little", "big")

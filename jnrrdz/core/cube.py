@@ -18,10 +18,10 @@ from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.bands import BAND, DEFAULTS, NAMES, OFFSETS, SCALES, UNITS, by_band, with_common
 from jnrrdz.core.codec_table import decoding, lifted, lowered, with_sides
 from jnrrdz.core.concat import state_of
-from jnrrdz.core.configuration import shown
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
 from jnrrdz.core.hierarchy import Hierarchy
+from jnrrdz.core.json_schema import shown
 from jnrrdz.core.markings import SECURITIES, SECURITY, combined
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.zarr_json import dumps, json_value

@@ -14,9 +14,9 @@ import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray
 from jnrrdz.core.codecs import bytes_
-from jnrrdz.core.configuration import shown
 from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, height_unit
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
+from jnrrdz.core.json_schema import shown
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError
 from jnrrdz.records import record

@@ -18,7 +18,21 @@ import numpy as np
 
 from jnrrdz.core.codec_table import all_records, codecs_of_foreign, is_at
 from jnrrdz.core.codecs import OSML, bytes_, reversed_axes
-from jnrrdz.core.configuration import Codec, CodecRecord, CodecSpec, Stage, Translation, same_members, shown
+from jnrrdz.core.configuration import Codec, CodecRecord, CodecSpec, Stage, Translation, same_members, sizes
+from jnrrdz.core.json_schema import (
+    ANYTHING,
+    OBJECT,
+    TEXT,
+    Check,
+    integer,
+    list_of,
+    members,
+    nullable,
+    one_of,
+    parse_json,
+    shown,
+    validate,
+)
 from jnrrdz.core.zarr_json import (
     ZARR_JSON,
     data_type,
@@ -27,7 +41,6 @@ from jnrrdz.core.zarr_json import (
     encode_fill,
     is_osml,
     json_value,
-    parse_json,
     xarray_fill,
 )
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
@@ -53,6 +66,33 @@ def is_osml_version_2(head: bytes) -> bool:
     return head.lstrip().startswith(b"{") and b'.zgroup"' in head and any(mark in head for mark in marks)
 
 
+def _codec_entry(value: Any) -> Any:
+    """Accept a codec of numcodecs, whose configuration is checked where it decides what is decoded."""
+    check = _OF_CODECS.get(members({"id": TEXT})(value)["id"])
+    return value if check is None else check(value)
+
+
+_OF_CODECS: Mapping[str, Check] = {
+    "shuffle": members({}, {"elementsize": integer(0)}),
+    "blosc": members({}, {"shuffle": integer(-1, 2)}),
+}
+_ARRAY = members(
+    {"zarr_format": one_of(2), "shape": sizes(0), "chunks": sizes(1), "dtype": ANYTHING},
+    {
+        "order": one_of("C", "F"),
+        "filters": nullable(list_of(_codec_entry)),
+        "compressor": nullable(_codec_entry),
+        "dimension_separator": one_of(".", "/"),
+    },
+)
+_SCHEMAS: Mapping[str, Check] = {
+    GROUP: members({"zarr_format": one_of(2)}),
+    ARRAY: _ARRAY,
+    ATTRIBUTES: members({}, {DIMENSIONS: nullable(list_of(TEXT))}),
+}
+_CONSOLIDATED = members({}, {"metadata": OBJECT})
+
+
 class Translated(NamedTuple):
     """What the documents of version 2 become."""
 
@@ -72,14 +112,14 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
     An array that they cannot say is left out, with a warning that says why; where that leaves none, it is an error.
     """
     documents = {key: parse_json(text, field=key) for key, text in texts.items() if is_version_2(key)}
-    consolidated = documents.pop(CONSOLIDATED, {})
-    inside = consolidated.get("metadata", {}) if isinstance(consolidated, dict) else {}
-    if isinstance(inside, dict):
-        documents = {**inside, **documents}
-    told = {key: json_object(documents[key], key) for key in documents if key.rpartition("/")[2] in {GROUP, ARRAY}}
-    for key, document in told.items():
-        if document.get("zarr_format") != 2:  # noqa: PLR2004  the format's number
-            raise MalformedError(f"zarr_format {shown(document.get('zarr_format'))} where 2 belongs", field=key)
+    if CONSOLIDATED in documents:
+        consolidated = validate(documents.pop(CONSOLIDATED), _CONSOLIDATED, CONSOLIDATED)
+        documents = {**consolidated.get("metadata", {}), **documents}
+    for key, document in documents.items():
+        check = _SCHEMAS.get(key.rpartition("/")[2])
+        if check is not None:
+            validate(document, check, key)
+    told = {key: documents[key] for key in documents if key.rpartition("/")[2] in {GROUP, ARRAY}}
     nodes = {key.rpartition("/")[0] for key in told}
     if not nodes:
         raise MalformedError("not a reference manifest: it holds no metadata of a Zarr group or array")
@@ -88,7 +128,7 @@ def version_3(texts: Mapping[str, bytes]) -> Translated:
         parts = path.split("/") if path else []
         nodes.update("/".join(parts[:depth]) for depth in range(len(parts)))
     keys = {path: _key(path, ATTRIBUTES) for path in nodes}
-    attributes = {path: json_object(documents.get(key, {}), key) for path, key in keys.items()}
+    attributes = {path: documents.get(key, {}) for path, key in keys.items()}
     is_missing = not is_osml({"attributes": attributes[""]})
     made = {}
     foreign: dict[str, str] = {}
@@ -128,13 +168,6 @@ def _key(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def json_object(value: Any, key: str) -> dict[str, Any]:
-    """Return a document that is an object; another one is refused by its key."""
-    if not isinstance(value, dict):
-        raise MalformedError(f"metadata that is no object but {type(value).__name__}", field=key)
-    return value
-
-
 def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bool) -> dict[str, Any]:
     """Return the zarr.json of an array."""
     try:
@@ -161,12 +194,12 @@ def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bo
             "fill_value": encode_fill(value, dtype),
             "codecs": [codec.to_json() for codec in _codecs(array, dtype, dimensions)],
             "attributes": attributes,
-            "dimension_names": dimensions if isinstance(dimensions, list) else [None] * len(shape),
+            "dimension_names": dimensions or [None] * len(shape),
         }
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:  # of a codec's translation
         raise MalformedError(f"not an array's metadata: {error!r}", field=key) from error
     except JnrrdzError as error:
-        error.field = f"{key}, {error.field}"
+        error.field = f"{key}: {error.field}"
         raise
 
 
@@ -181,7 +214,10 @@ def _missing(value: Any, dtype: np.dtype[Any]) -> Any:
 def _type(text: Any) -> np.dtype[Any]:
     if not isinstance(text, str):
         raise UnsupportedError(f"elements of {shown(text)}; numbers are read", field="dtype")
-    dtype = np.dtype(text)
+    try:
+        dtype = np.dtype(text)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise MalformedError(f"found {shown(text)}; a type of numpy is needed", field="dtype") from error
     if dtype.kind not in "biufc":
         raise UnsupportedError(f"elements of type {text!r}; numbers are read", field="dtype")
     return dtype
@@ -193,8 +229,6 @@ def _type(text: Any) -> np.dtype[Any]:
 def _codecs(array: Members, dtype: np.dtype[Any], dimensions: Any) -> list[Codec]:
     axes = len(array["shape"])
     entries = [*(array.get("filters") or ()), *([array["compressor"]] if array.get("compressor") else ())]
-    if not all(isinstance(entry, dict) and isinstance(entry.get("id"), str) for entry in entries):
-        raise MalformedError(f"{shown(entries)} are no codecs", field="filters")
     is_reversed = array.get("order", "C") == "F" and axes > 1
     tile = _foreign_codecs(entries, array, dtype, dimensions)
     if tile is not None:

@@ -20,7 +20,20 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.configuration import CODEC, EXTENSION, CodecSpec, sizes
+from jnrrdz.core.json_schema import (
+    ANYTHING,
+    OBJECT,
+    TEXT,
+    all_of,
+    list_of,
+    members,
+    nullable,
+    one_of,
+    shown,
+    text_or,
+    validate,
+)
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record
 
@@ -92,6 +105,8 @@ def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def decode_fill(value: Any, dtype: np.dtype[Any]) -> np.generic:
     """Return the numpy scalar that a document's fill value stands for."""
+    if isinstance(value, bool) != (dtype.kind == "b"):
+        raise MalformedError(f"{value!r} is no {dtype.name}", field="fill_value")
     try:
         if dtype.kind == "c":
             real, imag = (decode_fill(part, np.dtype(f"f{dtype.itemsize // 2}")) for part in value)
@@ -124,6 +139,10 @@ def xarray_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
+MARKS = ("_FillValue", "missing_value")
+"""Attributes whose number marks elements that hold nothing; the second is CF's older name."""
+
+
 def missing_value(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
     """Return the value of elements that hold nothing, None where no element can have it.
 
@@ -131,20 +150,24 @@ def missing_value(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
     `missing_value` is CF's older name.  The document's own `fill_value` is no such mark:
     it is what chunks that are absent read as.
     """
-    for name in ("_FillValue", "missing_value"):
+    for name in MARKS:
         value = attributes.get(name)
-        if isinstance(value, list | tuple) and len(value) == 1:
-            (value,) = value
-        if value is None:
-            continue
-        try:
-            return _decoded_missing(value, dtype)
-        except OverflowError:
-            return None
-        except (TypeError, ValueError, struct.error):
-            message = f"{value!r} is no {dtype.name}"
-            raise MalformedError(message, field=name) from None
+        if value is not None:
+            return missing_number(value, dtype, name)
     return None
+
+
+def missing_number(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Return the number that an attribute of `MARKS` means, None where no element can have it."""
+    if isinstance(value, list | tuple) and len(value) == 1:
+        (value,) = value
+    try:
+        return _decoded_missing(value, dtype)
+    except OverflowError:
+        return None
+    except (TypeError, ValueError, struct.error):
+        message = f"{shown(value)} is no {dtype.name}"
+        raise MalformedError(message, field=name) from None
 
 
 def _decoded_missing(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -152,13 +175,17 @@ def _decoded_missing(value: Any, dtype: np.dtype[Any]) -> Any:
         real, imag = (_decoded_missing(part, np.dtype("f8")) for part in value)
         return dtype.type(complex(real, imag))
     if isinstance(value, str) and dtype.kind == "f":
-        return np.float64(_double(value)).astype(dtype)
-    if dtype.kind in "iu" and value != int(value):
-        return None
+        return np.float64(double_of(value)).astype(dtype)
+    is_flag = isinstance(value, bool | np.bool_)
+    if is_flag != (dtype.kind == "b") or not isinstance(value, Complex | np.bool_):
+        raise TypeError(value)
+    if dtype.kind in "iu":
+        whole: Any = value
+        return dtype.type(whole) if whole == int(whole) else None
     return dtype.type(value)
 
 
-def _double(text: str) -> float:
+def double_of(text: str) -> float:
     """Return the number of a text, which Zarr or xarray spelled."""
     if text in {"NaN", "Infinity", "-Infinity"}:
         return float(text)
@@ -174,10 +201,10 @@ def scanned_attributes(attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> d
     value = numbers.get("_FillValue")
     try:
         if dtype.kind == "f" and isinstance(value, str):
-            numbers["_FillValue"] = _double(value)
+            numbers["_FillValue"] = double_of(value)
         elif dtype.kind == "c" and isinstance(value, list):
             real, imag = value
-            numbers["_FillValue"] = complex(_double(real), _double(imag))
+            numbers["_FillValue"] = complex(double_of(real), double_of(imag))
     except (TypeError, ValueError, struct.error):
         message = f"{value!r:.100} is no {dtype.name}"
         raise MalformedError(message, field="_FillValue") from None
@@ -217,14 +244,6 @@ class ArrayFacts:
     attributes: Mapping[str, Any]
     separator: Separator
     encoding: Encoding
-
-
-def parse_json(data: str | bytes, *, field: str | None = None) -> Any:
-    """Return what a JSON text says; text that is not JSON is an error."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MalformedError(f"not JSON: {error}", field=field) from error
 
 
 def dumps(document: Any) -> str:
@@ -341,9 +360,9 @@ def tree_json(
 def with_members(nodes: Mapping[str, dict[str, Any]], *, root_only: bool = False) -> dict[str, dict[str, Any]]:
     """Return documents by path in which each group, or the root alone, consolidates those of all nodes below it."""
     documents = dict(nodes)
-    for path, members in below(nodes).items():
+    for path, inner in below(nodes).items():
         if nodes[path].get("node_type") == "group" and not (root_only and path):
-            documents[path] = consolidating(nodes[path], {name: nodes[at] for name, at in members})
+            documents[path] = consolidating(nodes[path], {name: nodes[at] for name, at in inner})
     return documents
 
 
@@ -420,39 +439,78 @@ def _version() -> str:
     return version("jnrrdz")  # reads a file each time: a sixth of what a small manifest costs
 
 
+# Documents of others
+
+_GRID = members({}, {"chunk_shape": sizes(1)})
+_KEYS = members({}, {"separator": one_of("/", ".")})
+_NODE = members(
+    {"zarr_format": one_of(3), "node_type": one_of("group", "array")},
+    {"attributes": nullable(OBJECT)},
+)
+_ARRAY = members(
+    {
+        "shape": sizes(0),
+        "data_type": EXTENSION,
+        "chunk_grid": all_of(EXTENSION, text_or(members({}, {"configuration": _GRID}))),
+        "chunk_key_encoding": all_of(EXTENSION, text_or(members({}, {"configuration": _KEYS}))),
+        "fill_value": ANYTHING,
+        "codecs": list_of(CODEC, fewest=1),
+    },
+    {
+        "dimension_names": nullable(list_of(nullable(TEXT))),
+        "storage_transformers": nullable(list_of(OBJECT)),
+    },
+)
+
+
+def _node(value: Any) -> Any:
+    _NODE(value)
+    if value["node_type"] == "array":
+        _ARRAY(value)
+        _check_axes(value)
+    return value
+
+
+def _check_axes(document: Mapping[str, Any]) -> None:
+    """Refuse an array whose shape, chunks and names of dimensions differ in number."""
+    shape = document["shape"]
+    grid, names = named(document["chunk_grid"])[1], document.get("dimension_names")
+    chunks = grid.get("chunk_shape", shape)
+    if len(chunks) != len(shape):
+        raise MalformedError(f"chunks of shape {shown(chunks)} for an array of {shown(shape)}", field="chunk_grid")
+    if names is not None and len(names) != len(shape):
+        message = f"shape and dimension names differ in length: {len(shape)} and {len(names)}"
+        raise MalformedError(message, field="dimension_names")
+
+
+def checked_node(document: Any, key: str) -> dict[str, Any]:
+    """Return the document of a group or an array whose members are of Zarr's types; an error names `key`."""
+    found: dict[str, Any] = validate(document, _node, key)
+    return found
+
+
 def array_from_json(document: Mapping[str, Any]) -> ArrayFacts:
-    """Return what an array's document says; what a virtual array cannot be is refused by its field."""
-    try:
-        facts = _facts(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedError(f"not an array's metadata: {error!r}", field=ZARR_JSON) from error
-    if not len(facts.shape) == len(facts.chunks) == len(facts.dimension_names):
-        raise MalformedError("shape, chunks and dimension names differ in length", field="shape")
-    if min(facts.shape, default=0) < 0 or min(facts.chunks, default=1) < 1:
-        raise MalformedError(f"shape {facts.shape} in chunks of {facts.chunks}", field="shape")
+    """Return what a checked document of an array says; what a virtual array cannot be is refused by its field."""
+    facts = _facts(document)
     if document.get("storage_transformers"):
         raise UnsupportedError("storage transformers", field="storage_transformers")
     return facts
 
 
 def _facts(document: Mapping[str, Any]) -> ArrayFacts:
-    if document["zarr_format"] != 3 or document["node_type"] != "array":  # noqa: PLR2004 - the format's number
-        raise MalformedError("not a Zarr v3 array", field=ZARR_JSON)
-    name, grid = _named(document["chunk_grid"])
-    if name != "regular":
-        raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
+    chunks = regular_chunks(document)
     if not isinstance(document["data_type"], str) or document["data_type"] not in DATA_TYPES:
         raise UnsupportedError(f"data type {document['data_type']!r}", field="data_type")
-    encoding, keys = _named(document["chunk_key_encoding"])
+    encoding, keys = named(document["chunk_key_encoding"])
     if encoding not in ("default", "v2"):
         raise UnsupportedError(f"chunk keys {encoding!r}; default and v2 are read", field="chunk_key_encoding")
     dtype = np.dtype(document["data_type"])
-    shape = tuple(int(size) for size in document["shape"])
+    shape = tuple(document["shape"])
     return ArrayFacts(
         shape=shape,
         dtype=dtype,
-        chunks=tuple(int(size) for size in grid["chunk_shape"]),
-        codecs=tuple(CodecSpec(*_named(codec)) for codec in document["codecs"]),
+        chunks=chunks,
+        codecs=tuple(map(CodecSpec.from_json, document["codecs"])),
         fill_value=decode_fill(document["fill_value"], dtype),
         dimension_names=tuple(document.get("dimension_names") or (None,) * len(shape)),
         attributes=document.get("attributes") or {},
@@ -461,9 +519,19 @@ def _facts(document: Mapping[str, Any]) -> ArrayFacts:
     )
 
 
-def _named(entry: Any) -> tuple[str, Mapping[str, Any]]:
+def regular_chunks(document: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the chunks of an array, whose grid has to be regular."""
+    name, grid = named(document["chunk_grid"])
+    if name != "regular":
+        raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
+    if "chunk_shape" not in grid:
+        raise MalformedError("is missing", field="chunk_grid.configuration.chunk_shape")
+    return tuple(grid["chunk_shape"])
+
+
+def named(entry: Any) -> tuple[str, Mapping[str, Any]]:
     """Return name and configuration of an extension point, which may be a bare name."""
-    return (entry, {}) if isinstance(entry, str) else (entry["name"], entry.get("configuration") or {})
+    return (entry, {}) if isinstance(entry, str) else (entry["name"], entry.get("configuration", {}))
 
 
 # Manifests of osml-imagery-io

@@ -16,13 +16,14 @@ import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.codec_table import find
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.zarr_json import (
     array_from_json,
     array_json,
+    checked_node,
     dumps,
     json_value,
-    parse_json,
     scanned_attributes,
 )
 from jnrrdz.errors import (
@@ -286,11 +287,10 @@ def _group(node: Document, path: str, columns: _Columns, sources: frozenset[str]
 
 
 def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]) -> VirtualArray:
+    document = checked_node(node["array"], f"{FIELD}: {path}")
     try:
-        facts = array_from_json(_object(node["array"], "array"))
-        for each in facts.codecs:
-            _object(each.configuration, "codecs")
-        codecs = {_text(each.name, "codecs") for each in facts.codecs}
+        facts = array_from_json(document)
+        codecs = {each.name for each in facts.codecs}
         unlisted = sorted(name for name in codecs if find(name) is None)
         if unlisted:
             raise MalformedError(f"codec {', '.join(unlisted)}", field="codecs")

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codec_table import entries_of_foreign, renamed
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.zarr2 import foreign_codec
-from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
+from jnrrdz.core.zarr_json import ZARR_JSON, checked_node, named, regular_chunks
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -143,9 +144,13 @@ class Documents(MutableMapping[str, bytes]):
         """
         found = self._parsed.get(key)
         if found is None:
-            found = {name: value for name, value in self.whole(key).items() if name != "consolidated_metadata"}
+            found = {}
+            if key in self:
+                found = dict(checked_node(self.whole(key), key))
+                found["attributes"] = found.get("attributes") or {}
+            found.pop("consolidated_metadata", None)
             self._parsed[key] = found
-            if isinstance(found.get("codecs"), list) and self.own():
+            if "codecs" in found and self.own():
                 found["codecs"] = [renamed(entry) for entry in found["codecs"]]
             foreign = foreign_codec(found.get("codecs"))
             if foreign is not None:
@@ -201,10 +206,8 @@ class Documents(MutableMapping[str, bytes]):
                 raise MalformedError("no path of a Zarr node", field=key)
             try:
                 arrays[path] = _chunk_keys(path, self.parsed(key))
-            except (KeyError, TypeError, ValueError) as error:
-                raise MalformedError(f"not an array's metadata: {error!r}", field=key) from error
             except (MalformedError, UnsupportedError) as error:
-                error.field = f"{key}, {error.field}"
+                error.field = f"{key}: {error.field}"
                 raise
         return arrays
 
@@ -227,36 +230,15 @@ def source_record(entry: Any, field: str) -> SourceRecord:
 
 
 def _chunk_keys(path: str, document: Mapping[str, Any]) -> "ChunkKeys":
-    name, grid = _extension(document["chunk_grid"])
-    if name != "regular":
-        raise UnsupportedError(f"a chunk grid {name!r}; only regular ones are read", field="chunk_grid")
-    shape, chunks = _sizes(document["shape"], 0), _sizes(grid["chunk_shape"], 1)
+    shape, chunks = tuple(document["shape"]), regular_chunks(document)
     if math.prod(chunks) > _MOST_ELEMENTS:
         raise UnsupportedError(
             f"chunks of {reprlib.repr(chunks)}, more than {_MOST_ELEMENTS} elements", field="chunk_grid"
         )
-    if len(shape) != len(chunks):
-        raise MalformedError(f"chunks of shape {chunks} for an array of {shape}", field="chunk_grid")
-    encoding, configuration = _extension(document["chunk_key_encoding"])
+    encoding, configuration = named(document["chunk_key_encoding"])
     separator = configuration.get("separator", _SEPARATORS.get(encoding, "/"))
     counts = tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
     return ChunkKeys.encoded(path, counts, encoding, separator)
-
-
-def _sizes(values: Any, least: int) -> tuple[int, ...]:
-    if not isinstance(values, list) or not all(type(value) is int and value >= least for value in values):
-        raise MalformedError(f"{reprlib.repr(values)} where sizes of at least {least} belong", field="shape")
-    return tuple(values)
-
-
-def _extension(entry: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return name and configuration of an extension point, which may be a bare name."""
-    if isinstance(entry, str):
-        return entry, {}
-    name, configuration = entry["name"], entry.get("configuration", {})
-    if not isinstance(name, str) or not isinstance(configuration, dict):
-        raise TypeError(f"{reprlib.repr(entry)} is no name with a configuration")
-    return name, configuration
 
 
 @record

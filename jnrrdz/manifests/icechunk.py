@@ -31,10 +31,11 @@ from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.limits import GRID_CHUNKS
 from jnrrdz.core.refs import ChunkRefs, References, SparseRefs
 from jnrrdz.core.tree_files import TreeFiles
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import turns
 from jnrrdz.manifests.atomic import exists_already, locate, new_directory, writing

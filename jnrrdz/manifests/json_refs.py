@@ -33,10 +33,11 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.core.refs import WHOLE, Ints, References
 from jnrrdz.core.zarr2 import is_version_2, version_3
-from jnrrdz.core.zarr_json import ZARR_JSON, parse_json
+from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
@@ -325,7 +326,7 @@ class Gatherer:
             self._add_simple(_simple_lines.decode(text))
         except msgspec.ValidationError:
             try:
-                items = parse_json(text)  # an object: it has the braces of one
+                items = parse_json(text, is_document=False)  # an object: it has the braces of one
             except MalformedError as error:
                 raise OtherLayoutError("not a reference per line") from error
             self._add_any(items)
@@ -574,7 +575,7 @@ def _pieces(source: ByteSource, head: bytes, start: int) -> Iterator[bytes]:
 
 def _read_whole(source: ByteSource, overrides: Mapping[str, str] | None) -> Contents:
     (data,) = source.read([(0, source.validators.size)])
-    top = _top(parse_json(data))
+    top = _top(parse_json(data, is_document=False))
     del data
     templates = Templates(top.get("templates", {}), overrides)
     gatherer = Gatherer(templates, is_whole=True)

@@ -398,7 +398,8 @@ def manifest_form(text: str) -> str | None:
         return ENDINGS[ending]
     if path is None:
         return None
-    head, is_folder = _local_head(Path(path)), Path(path).is_dir()
+    # `Path.is_dir` raises for a name that is too long
+    head, is_folder = _local_head(Path(path)), os.path.isdir(path)  # noqa: PTH112
     if is_folder:  # the same file of a Zarr v2 store has no records
         return "parquet" if _is_readable(head) or b'"record_size"' in head else None
     return "json" if head.lstrip().startswith(b"{") and REFERENCES.search(head) else None

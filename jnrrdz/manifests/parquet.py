@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.concat import Renewed
 from jnrrdz.core.cube import TIME, Extension
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers, rows_of
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, parse_json, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.atomic import Place

@@ -37,6 +37,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import (
     SCATTERED,
     WHOLE,
@@ -51,7 +52,6 @@ from jnrrdz.core.refs import (
     without_unused,
 )
 from jnrrdz.core.zarr2 import is_version_2, version_3
-from jnrrdz.core.zarr_json import parse_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import parquet_pages
 from jnrrdz.manifests.columns import Columns, Piece

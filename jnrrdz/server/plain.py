@@ -20,9 +20,10 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core.json_schema import shown
 from jnrrdz.core.ome import dataset_entry
 from jnrrdz.core.pyramid import MOST_LEVELS, VIRTUAL_LEVELS, VirtualLevel, virtual_levels_of
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, with_members
+from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, dumps, with_members
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import ServeOptions
 from jnrrdz.server.memory import Blocks, Memory
@@ -107,6 +108,8 @@ class PlainZarr:
             attributes = document.get("attributes") or {}
             return document | {"attributes": {name: value for name, value in attributes.items() if name not in OURS}}
         shape = tuple(document["shape"])
+        if not isinstance(document["data_type"], str) or document["data_type"] not in DATA_TYPES:
+            raise UnsupportedError(f"data type {shown(document['data_type'])}", field=f"{path}: data_type")
         dtype = np.dtype(document["data_type"])
         chunks = served_chunks(shape, document["chunk_grid"]["configuration"]["chunk_shape"], dtype.itemsize)
         self._arrays[path] = PlainArray(self._store, (self._number, path), (shape, chunks), self._blocks)

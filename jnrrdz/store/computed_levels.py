@@ -505,7 +505,7 @@ def _move(folder: str, nodes: Mapping[str, Document], documents: Documents, arra
         documents.rename(key, there + key[len(folder) :])
     for path in [path for path in arrays if path.startswith(folder)]:
         arrays[there + path[len(folder) :]] = arrays.pop(path)
-    own = nodes[f"{folder}{ZARR_JSON}"]
+    own = nodes.get(f"{folder}{ZARR_JSON}", {})  # others' manifests have groups without a document
     attributes = {name: value for name, value in (own.get("attributes") or {}).items() if name != "jnrrdz"}
     group = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
     documents.put(there + ZARR_JSON, group)

@@ -133,6 +133,11 @@ class ReferenceGroup(zarr.Group):
         with _refused(self, path):
             return _tuned(super().__getitem__(path))
 
+    def __contains__(self, path: str) -> bool:
+        """Whether there is a node at a path."""
+        with _refused(self, path):
+            return super().__contains__(path)
+
     def get_array(self, path: str) -> "zarr.Array[Any]":
         """Return the array at a path."""
         with _refused(self, path):

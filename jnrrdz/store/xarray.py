@@ -10,6 +10,7 @@ three numbers: a header of a hundred bytes can claim any length.  A band's coord
 
 import copy
 import re
+import struct
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,16 +21,17 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 from xarray.backends import AbstractDataStore, StoreBackendEntrypoint
-from xarray.backends.zarr import FillValueCoder, ZarrArrayWrapper, ZarrStore
+from xarray.backends.zarr import ZarrArrayWrapper, ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
 from xarray.indexes import PandasIndex, RangeIndex
 
 from jnrrdz.core.bands import BAND, NODATA, band_count, differ_in_scale
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
+from jnrrdz.core.json_schema import NUMBER, TEXT, members, nullable, validate
 from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json
+from jnrrdz.core.zarr_json import DATA_TYPES, MARKS, ZARR_JSON, array_from_json, double_of, missing_number
 from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError
 from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import Manifest
@@ -83,23 +85,94 @@ def dataset(
         chosen = hierarchy.choice(path)
         chosen.warn(CALLED)
         path = chosen.path
-    backing: Any = _backing(opened, path)
     dropped = {drop_variables} if isinstance(drop_variables, str) else {*(drop_variables or ())}
-    variables = {name: variable for name, variable in backing.get_variables().items() if name not in dropped}
+    for node in hierarchy.children(path):
+        if node.is_array and node.name not in dropped:
+            key = f"{node.path}/{ZARR_JSON}"
+            _check_array(opened.manifest.documents.parsed(key), key)
+    backing: Any = _backing(opened, path)
+    try:
+        found_variables = backing.get_variables()
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        raise MalformedError(f"metadata that xarray refuses: {error}", url=str(opened.manifest), field=path) from error
+    variables = {name: variable for name, variable in found_variables.items() if name not in dropped}
     attributes = with_band_attributes(variables)
     if decoding.get("mask_and_scale") is not False:
         _warn_of_scales(variables, attributes)
     names, of_bands = common_names(variables, attributes), band_coordinates(variables, attributes)
     savable = {name: savable_variable(variable, attributes[name]) for name, variable in variables.items()}
-    found: xr.Dataset = StoreBackendEntrypoint().open_dataset(
-        _Documents(savable_attributes(backing.get_attrs()), savable), **decoding
-    )
+    decoded = _Documents(savable_attributes(backing.get_attrs()), savable)
+    try:
+        found: xr.Dataset = StoreBackendEntrypoint().open_dataset(decoded, **decoding)
+    except (ValueError, OverflowError) as error:
+        message = f"xarray cannot decode it: {error}"
+        raise MalformedError(message, url=str(opened.manifest), field=path or "/") from error
     for variable in found.variables.values():
         use_native_order(variable.encoding)
     axes = [attributes[name].get("axes") for name in found.data_vars]
     # without indexes, for which xarray would import dask
     facts = xr.Coordinates(of_bands, indexes={})
     return _with_coordinates(found, axes, names).assign_coords(facts)
+
+
+def _one_number(value: Any) -> Any:
+    """Accept a number, or a list of one: netCDF's attributes are lists."""
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return NUMBER(value)
+
+
+CF = members(
+    {},
+    {
+        "scale_factor": _one_number,
+        "add_offset": _one_number,
+        "coordinates": TEXT,
+        "grid_mapping": TEXT,
+    },
+)
+"""Attributes that xarray decodes, and fails on in ways of its own."""
+
+
+_DECODED = members({}, {"attributes": nullable(CF)})
+
+
+def _check_array(document: Mapping[str, Any], key: str) -> None:
+    """Refuse an array that xarray cannot name the dimensions of, or would decode to other values."""
+    names = document.get("dimension_names") or [None] * len(document["shape"])
+    if None in names:
+        message = "dimensions without names, which xarray needs; jnrrdz.open_group reads the array"
+        raise UnsupportedError(message, field=f"{key}: dimension_names")
+    if isinstance(document["data_type"], str) and document["data_type"] in DATA_TYPES:
+        validate(document, _DECODED, key)
+
+
+def _with_marks(attributes: dict[str, Any], dtype: np.dtype[Any], key: str) -> dict[str, Any]:
+    """Return attributes whose marks of missing values are numbers, as xarray compares pixels with them."""
+    for name in MARKS:
+        value = attributes.pop(name, None)
+        if value is None:
+            continue
+        several = isinstance(value, list) and len(value) > 1 and dtype.kind != "c"
+        try:
+            marks = [_mark(each, dtype, name) for each in (value if several else [value])]
+        except MalformedError as error:
+            error.field = f"{key}: attributes.{error.field}"
+            raise
+        possible = [mark for mark in marks if mark is not None]
+        if possible:
+            attributes[name] = possible if several else possible[0]
+    return attributes
+
+
+def _mark(value: Any, dtype: np.dtype[Any], name: str) -> Any:
+    """Return a mark with the precision that it is written in: xarray rounds it to the type of the pixels."""
+    number = missing_number(value, dtype, name)
+    if number is None:
+        return None
+    if isinstance(value, str):
+        return double_of(value)
+    return number.item()
 
 
 def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[Any, Mapping[str, Any]]) -> None:
@@ -139,7 +212,7 @@ def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
         return None
     try:
         return {name: _variable(opened, f"{path}/{name}".lstrip("/")) for name in names}
-    except (MalformedError, UnsupportedError):
+    except UnsupportedError:
         return None
 
 
@@ -151,9 +224,7 @@ def _variable(opened: Opened, path: str) -> xr.Variable:
     if parts is None or parts[1].name == SHARDING or not document.keys() <= ARRAY_MEMBERS or None in names:
         raise UnsupportedError("zarr has to say what this means", field=path)
     dtype = facts.dtype.newbyteorder("<")  # as zarr has it, whatever the machine's order is
-    attributes = copy.deepcopy(dict(facts.attributes))
-    if "_FillValue" in attributes:
-        attributes["_FillValue"] = FillValueCoder.decode(attributes["_FillValue"], dtype)
+    attributes = _with_marks(copy.deepcopy(dict(facts.attributes)), dtype, f"{path}/{ZARR_JSON}")
     encoding = {
         "chunks": facts.chunks,
         "preferred_chunks": dict(zip(names, facts.chunks, strict=True)),

@@ -200,12 +200,21 @@ def test_a_manifest_cannot_drive_the_terminal(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "codecs", [[], None, "bytes", [1], [{"configuration": {}}], [{"name": "x", "configuration": 1}]]
+    ("codecs", "message"),
+    [
+        ([], "data/zarr.json: codecs: found []; a list of 1 or more is needed"),
+        (None, "data/zarr.json: codecs: found None; a list of 1 or more is needed"),
+        ("bytes", "data/zarr.json: codecs: found 'bytes'; a list of 1 or more is needed"),
+        ([1], "data/zarr.json: codecs[0]: found 1; an object is needed"),
+        ([{"configuration": {}}], "data/zarr.json: codecs[0].name: is missing"),
+        (
+            [{"name": "x", "configuration": 1}],
+            "data/zarr.json: codecs[0].configuration: found 1; an object is needed",
+        ),
+    ],
 )
-def test_codecs_of_no_known_form_are_malformed(error_line, tmp_path, codecs):
-    assert "data/zarr.json, codecs: no list of codecs" in error_line(
-        "info", written(tmp_path, array={"codecs": codecs})
-    )
+def test_codecs_of_no_known_form_are_malformed(error_line, tmp_path, codecs, message):
+    assert message in error_line("info", written(tmp_path, array={"codecs": codecs}))
 
 
 def test_a_person_reads_where_an_image_lies(cog, run):

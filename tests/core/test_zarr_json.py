@@ -21,7 +21,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.zarr_json import array_from_json, array_json, dumps, json_value, tree_json
+from jnrrdz.core.zarr_json import array_from_json, array_json, checked_node, dumps, json_value, tree_json
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 
 
@@ -163,14 +163,16 @@ def test_a_document_that_says_less_is_read_too():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"zarr_format": 2}, MalformedError, "not a Zarr v3 array"),
-        ({"node_type": "group"}, MalformedError, "not a Zarr v3 array"),
-        ({"shape": None}, MalformedError, "not an array's metadata"),
-        ({"shape": [5]}, MalformedError, "differ in length"),
-        ({"shape": [5, -7]}, MalformedError, "shape"),
+        ({"zarr_format": 2}, MalformedError, "zarr_format: found 2; 3 is needed"),
+        ({"node_type": "table"}, MalformedError, "node_type: found 'table'; 'group' or 'array' is needed"),
+        ({"shape": None}, MalformedError, "a.json: shape: found None; a list of 0 to 64 is needed"),
+        ({"shape": [5]}, MalformedError, "a.json: chunk_grid: chunks of shape"),
+        ({"shape": [5, -7]}, MalformedError, r"a.json: shape\[1\]: found -7; an integer from 0"),
+        ({"shape": [5, True]}, MalformedError, r"shape\[1\]: found True"),
+        ({"shape": [5, 7.0]}, MalformedError, r"shape\[1\]: found 7.0"),
         ({"dimension_names": ["y"]}, MalformedError, "differ in length"),
         ({"fill_value": "x"}, MalformedError, "fill_value"),
-        ({"codecs": [3]}, MalformedError, "not an array's metadata"),
+        ({"codecs": [3]}, MalformedError, r"a.json: codecs\[0\]: found 3; an object is needed"),
         ({"data_type": "string"}, UnsupportedError, "data type 'string'"),
         ({"data_type": {"name": "x"}}, UnsupportedError, "data type {'name': 'x'}"),
         ({"chunk_grid": {"name": "rectilinear"}}, UnsupportedError, "rectilinear"),
@@ -180,15 +182,15 @@ def test_a_document_that_says_less_is_read_too():
 )
 def test_documents_that_are_refused(change, error, message):
     with pytest.raises(error, match=message):
-        array_from_json(array_json(virtual()) | change)
+        array_from_json(checked_node(array_json(virtual()) | change, "a.json"))
 
 
 @pytest.mark.parametrize("missing", ["shape", "data_type", "chunk_grid", "codecs", "fill_value", "zarr_format"])
 def test_a_field_that_is_missing_is_named(missing):
     document = array_json(virtual())
     del document[missing]
-    with pytest.raises(MalformedError, match=missing):
-        array_from_json(document)
+    with pytest.raises(MalformedError, match=f"a.json: {missing}: is missing"):
+        checked_node(document, "a.json")
 
 
 def test_the_root_says_which_sources_there_are():

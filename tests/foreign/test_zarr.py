@@ -143,10 +143,16 @@ def test_a_chain_that_no_bound_is_known_of(tmp_path, name, kind):
     assert [path for path, _ in group.arrays()] == ["7", "scalar"]
 
 
+INNER = {"chunk_shape": [1, 1, 1], "codecs": ["bytes"]}
 BOMBS = {
     "chunks": ({"chunk_shape": [1, 1, 1]}, (2048, 2048, 2048), "chunks in a shard"),
     "an index that is compressed": ({"index_codecs": [{"name": "bytes"}, {"name": "gzip"}]}, None, "index of shards"),
-    "shards in shards": ({"codecs": [{"name": "sharding_indexed", "configuration": {}}]}, None, "sharding_indexed"),
+    "shards in shards": ({"codecs": [{"name": "sharding_indexed", "configuration": INNER}]}, None, "sharding_indexed"),
+    "a shard without sides": (
+        {"codecs": [{"name": "sharding_indexed"}]},
+        None,
+        r"codecs\[0\].configuration.codecs\[0\].configuration.chunk_shape: is missing",
+    ),
     "two compressors": ({"codecs": [{"name": "bytes"}, {"name": "gzip"}, {"name": "gzip"}]}, None, "at most one"),
     "other axes": ({"chunk_shape": [1, 1]}, None, "no sides"),
 }

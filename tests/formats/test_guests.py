@@ -226,7 +226,9 @@ def test_numbers_that_hold_nothing_arrive_as_they_were():
     for kind, number in numbers.items():
         refs = ChunkRefs.empty(1)
         dtype = np.dtype(kind)
-        array = VirtualArray((4,), dtype, (4,), (), refs, ("x",), attributes={"_FillValue": number})
+        codecs = (CodecSpec("bytes", {"endian": "little"}),)
+        attributes = {"_FillValue": number}
+        array = VirtualArray((4,), dtype, (4,), codecs, refs, ("x",), attributes=attributes)
         document, data = tree_message(VirtualGroup({"v": array}))
         document = json.loads(json.dumps(document))
         found = group_from_message(document, data, frozenset()).at("v")

@@ -92,9 +92,12 @@ def test_multiscales_name_every_level_by_size(store):
 )
 def test_an_affine_keeps_its_origin_and_grows_with_the_factors(names, expected):
     attributes = {"spatial:transform": [10.0, 0.0, 500.0, 0.0, -10.0, 900.0], "spatial:shape": [24, 40], "rpc": {}}
-    source = {"attributes": attributes, "dimension_names": names, "shape": [24, 40]}
+    source = {"zarr_format": 3, "node_type": "array", "shape": [24, 40], "data_type": "uint16"}
+    source |= {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5, 7]}}, "fill_value": 0}
+    source |= {"chunk_key_encoding": "default", "codecs": ["bytes"], "dimension_names": names, "attributes": attributes}
+    group = b'{"zarr_format": 3, "node_type": "group"}'
     level = VirtualLevel("1", "0", "data", (2, 3), (12, 13), (5, 7))
-    documents = Documents({"zarr.json": b"{}", "0/data/zarr.json": json.dumps(source).encode()})
+    documents = Documents({"zarr.json": group, "0/data/zarr.json": json.dumps(source).encode()})
     found = json.loads(level_documents(documents, {"": (level,)})["1/data/zarr.json"])["attributes"]
     assert found.get("spatial:transform") == expected
     assert found.get("spatial:shape") == (expected and [12, 13])

@@ -21,7 +21,7 @@ from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.limits import Budget, Kind
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import LIMIT, cut
-from jnrrdz.core.zarr_json import array_from_json, json_value
+from jnrrdz.core.zarr_json import array_from_json, checked_node, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.sources.base import ReadRange
 
@@ -94,7 +94,8 @@ class Conversion:
             raise UnrepresentableError("text, which Zarr v3 has no core data type for")
         elif isinstance(kind, Mapping):
             raise UnrepresentableError(f"a data type {named!r}, which Zarr v3 has no core type for")
-        facts = array_from_json(document | {"attributes": {}})
+        checked = checked_node(json_value(document | {"attributes": {}}), path)
+        facts = array_from_json(checked)
         codecs = tuple(plain_spelling(spec, facts.dtype.itemsize) for spec in facts.codecs)
         unread = sorted({spec.name for spec in codecs} - READ)
         if unread:

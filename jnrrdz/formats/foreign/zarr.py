@@ -22,11 +22,12 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.json_schema import OBJECT, members, parse_json, validate
 from jnrrdz.core.limits import DEEPEST, DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Kind
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.tree_files import GridFiles, NamedFiles
-from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, json_object, version_3
-from jnrrdz.core.zarr_json import ZARR_JSON, ArrayFacts, array_from_json, parse_json
+from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, version_3
+from jnrrdz.core.zarr_json import MARKS, ZARR_JSON, ArrayFacts, array_from_json, checked_node, missing_number
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.foreign.groups import READ, Conversion, plain_spelling
 from jnrrdz.options import ScanOptions
@@ -143,6 +144,9 @@ def _found(tree: UnlistedTree) -> dict[str, bytes]:
     return texts
 
 
+_CONSOLIDATED = members({"metadata": OBJECT})
+
+
 def _version_3(texts: Texts, *, consolidated: bool) -> dict[str, dict[str, Any]]:
     """Return the documents of all nodes by their paths, as version 3 says them."""
     older = {key: text for key, text in texts.items() if is_version_2(key)}
@@ -152,10 +156,13 @@ def _version_3(texts: Texts, *, consolidated: bool) -> dict[str, dict[str, Any]]
     nodes: dict[str, dict[str, Any]] = {}
     for key, text in own.items():
         path = key[: -len(ZARR_JSON) - 1]
-        nodes[path] = json_object(parse_json(text, field=key), key)
-        inner = json_object(nodes[path].pop("consolidated_metadata", None) or {}, key).get("metadata", {})
-        if consolidated and not older:
-            nodes |= {name: json_object(node, name) for name, node in json_object(inner, key).items()}
+        document = checked_node(parse_json(text, field=key), key)
+        inner = document.pop("consolidated_metadata", None)
+        nodes[path] = document
+        if consolidated and not older and inner is not None:
+            validate(inner, _CONSOLIDATED, f"{key}: consolidated_metadata")
+            for name, node in inner["metadata"].items():
+                nodes[name] = checked_node(node, f"{key}: consolidated_metadata.metadata.{name}")
     is_alone = list(nodes) == [""] and nodes[""].get("node_type") == "group"
     if consolidated and is_alone:
         raise UnsupportedError(
@@ -194,19 +201,11 @@ def _codecs(entries: Sequence[CodecSpec], itemsize: int) -> tuple[CodecSpec, ...
         raise UnsupportedError(f"codecs {', '.join(packers)}, where one compressor is read")
     for each in codecs:
         if each.name == SHARDING:
-            inner = [_spec(entry) for entry in each.configuration.get("codecs", ())]
+            inner = [CodecSpec.from_json(entry) for entry in each.configuration["codecs"]]
             if len(codecs) > 1 or any(spec.name == SHARDING for spec in inner):
                 raise UnsupportedError("shards with other codecs beside them, or shards in shards")
             _codecs(inner, itemsize)
     return codecs
-
-
-def _spec(entry: Any) -> CodecSpec:
-    if isinstance(entry, str):
-        return CodecSpec(entry, {})
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise MalformedError("no codec inside of a shard", field=SHARDING)
-    return CodecSpec(entry["name"], entry.get("configuration") or {})
 
 
 # Chunks
@@ -277,8 +276,24 @@ def _array(  # noqa: PLR0913, PLR0917  one array of a store, and what all arrays
     name = path.rpartition("/")[2] or VARIABLE
     axes = [given or f"{name}_{axis}" for axis, given in enumerate(facts.dimension_names)]
     return VirtualArray(
-        facts.shape, facts.dtype, facts.chunks, codecs, refs, tuple(axes), facts.fill_value, dict(facts.attributes)
+        facts.shape, facts.dtype, facts.chunks, codecs, refs, tuple(axes), facts.fill_value, _attributes(facts, path)
     )
+
+
+def _attributes(facts: ArrayFacts, path: str) -> dict[str, Any]:
+    """Return attributes as scans have them: marks of missing values are numbers."""
+    attributes = dict(facts.attributes)
+    for name in MARKS:
+        if attributes.get(name) is None:
+            continue
+        try:
+            number = missing_number(attributes.pop(name), facts.dtype, name)
+        except MalformedError as error:
+            error.field = f"{path}/{ZARR_JSON}: attributes.{error.field}".lstrip("/")
+            raise
+        if number is not None:
+            attributes[name] = number.item()
+    return attributes
 
 
 def _refs(url: str, path: str, facts: ArrayFacts, grid: tuple[int, ...], chunks: Chunks) -> References:

@@ -15,7 +15,6 @@ COSEM's, which say their order.  What each convention writes:
 - COSEM: `transform` on a dataset, or `multiscales[].datasets[].transform` above it.
 """
 
-import json
 import math
 import re
 import struct
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from jnrrdz.core.json_schema import OBJECT, parse_json, validate
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -150,14 +150,9 @@ class N5Dataset:
 
 def parse_attributes(data: bytes) -> dict[str, Any]:
     """Return the attributes in the bytes of an attributes.json."""
-    try:
-        # NaN and Infinity are no JSON, but Java's writers write them
-        attributes = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MalformedError(f"not JSON: {error}", field="attributes.json") from error
-    if not isinstance(attributes, dict):
-        raise MalformedError(f"attributes that are no object but {type(attributes).__name__}", field="attributes.json")
-    return attributes
+    # NaN and Infinity are no JSON, but Java's writers write them
+    found: dict[str, Any] = validate(parse_json(data, field=ATTRIBUTES), OBJECT, ATTRIBUTES)
+    return found
 
 
 def is_dataset(attributes: Mapping[str, Any]) -> bool:
@@ -357,7 +352,7 @@ def _cosem_place(transform: Attributes, axes: int, path: str) -> Place | None:
     if scale is None:
         return None
     order = transform.get("order")
-    if order not in {"C", "F"}:
+    if order not in ("C", "F"):
         warnings.warn(f"{path or '/'}: a transform without order; taken for C, last axis fastest", stacklevel=2)
     turn = slice(None) if order == "F" else slice(None, None, -1)
     names = _names(transform.get("axes"), axes)

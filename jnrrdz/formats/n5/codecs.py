@@ -18,8 +18,8 @@ from jnrrdz.core.configuration import (
     Configuration,
     Stage,
     checked,
-    shown,
 )
+from jnrrdz.core.json_schema import shown
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.configuration import Codec, CodecSpec, shown
+from jnrrdz.core.configuration import Codec, CodecSpec
+from jnrrdz.core.json_schema import shown
 from jnrrdz.core.zarr2 import Tiles
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -65,7 +66,7 @@ def own_codecs(document: Members) -> list[Any]:
     entries: list[Any] = document["codecs"]
     try:
         facts = array_from_json({**document, "codecs": [names.bytes_("little").to_json()]})
-        specs = [_spec(entry) for entry in entries]
+        specs = list(map(CodecSpec.from_json, entries))
         endians = [s.configuration.get("endian") for s in specs if s.name == names.BYTES]
         endian = "big" if endians == ["big"] else "little"
         tiles = Tiles(facts.shape, facts.chunks, facts.dtype, endian, document.get("dimension_names") or ())
@@ -76,15 +77,6 @@ def own_codecs(document: Members) -> list[Any]:
         return [codec.to_json() for codec in tiff_codecs(rest, tiles) or specs]
     except JnrrdzError:  # the codecs stay, and a read of this array names them
         return entries
-
-
-def _spec(entry: Any) -> CodecSpec:
-    if isinstance(entry, str):
-        return CodecSpec(entry, {})
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        raise UnsupportedError(f"{shown(entry)} is no codec", field="codecs")
-    configuration = entry.get("configuration") or {}
-    return CodecSpec(entry["name"], configuration)
 
 
 def tiff_codecs(specs: Sequence[CodecSpec], tiles: Tiles) -> list[Codec] | None:
