@@ -5,12 +5,12 @@ header's keys, docs/howto/tile.md how to use it; core keys follow http://teem.so
 elements lie at their centres.  The header's vectors are in its own order, dimension 0 (x) first.
 """
 
-import itertools
 import json
 import os
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,7 +28,8 @@ from jnrrdz.formats.nrrd.jnrrd import TYPES
 from jnrrdz.formats.nrrd.scan import kept
 from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Packer, Sizes, Table, TiledHeader, padding_of
 from jnrrdz.formats.nrrd.write import levels as levels_of
-from jnrrdz.manifests.atomic import files_of, locate, new_directory, new_file
+from jnrrdz.manifests.atomic import files_of, locate, new_directory, new_file, writing
+from jnrrdz.manifests.turns import has_conditions
 from jnrrdz.options import StorageOptions
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import place as place_of
@@ -319,36 +320,43 @@ def new_files(out: str, folder: str | None, options: TileOptions) -> Iterator[tu
     """Yield the stream of the header, and the folder of tiles where they have one; both are there after the block.
 
     The header comes last: it names the folder.  The tiles of one that is replaced go when the new ones are there.
+    From before that one is read until then no other run replaces it.
     """
     reach, place = options.target_options, locate(out, options.target_options)
+    replaces = is_tiled if options.overwrite else None
+    older: list[str] = []
     made: list[str] = []
     identity: os.stat_result | None = None
     is_sure, is_done = place.is_local, False
-    try:
-        with new_file(out, replaces=is_tiled if options.overwrite else None, storage_options=reach) as stream:
-            older = _older_tiles(out, options) if place.kind == "file" else []
-            if folder is None:
-                yield stream, None
-            else:
-                with new_directory(folder, storage_options=reach) as tiles:
-                    yield stream, tiles
-                    names = files_of(tiles)
-                    if place.is_local:  # interrupted from here on, it may be at its place
-                        made, identity = names, tiles.stat()
-                made = names
-        is_done = True
-    except JnrrdzError:
-        is_sure = True
-        raise
-    finally:
-        # a header of far whose writing was interrupted may have arrived
-        if folder is not None and made and not is_done and is_sure and not _is_named(folder, out, reach):
-            tiles_at = locate(folder, reach)
-            if identity is None or (tiles_at.kind and os.path.samestat(identity, os.stat(tiles_at.path))):  # noqa: PTH116  fsspec's path
-                name = folder.rpartition("/")[2]
-                locate(_beside(out), reach).remove(f"{name}/{tile}" for tile in made)
-    if older:
-        locate(_beside(out), reach).remove(older)
+    with ExitStack() as turn:
+        try:
+            with new_file(out, replaces=replaces, storage_options=reach) as stream:
+                if folder is None:
+                    yield stream, None
+                else:
+                    with new_directory(folder, storage_options=reach) as tiles:
+                        yield stream, tiles
+                        names = files_of(tiles)
+                        if place.is_local:  # interrupted from here on, it may be at its place
+                            made, identity = names, tiles.stat()
+                    made = names
+                if options.overwrite:
+                    turn.enter_context(writing(place)).look(place.fs, place.path)
+                    if locate(out, reach).kind == "file":
+                        older = _older_tiles(out, options)
+            is_done = True
+        except JnrrdzError:
+            is_sure = True
+            raise
+        finally:
+            # a header of far whose writing was interrupted may have arrived
+            if folder is not None and made and not is_done and is_sure and not _is_named(folder, out, reach):
+                tiles_at = locate(folder, reach)
+                if identity is None or (tiles_at.kind and os.path.samestat(identity, os.stat(tiles_at.path))):  # noqa: PTH116  fsspec's path
+                    name = folder.rpartition("/")[2]
+                    locate(_beside(out), reach).remove(f"{name}/{tile}" for tile in made)
+        if older:
+            locate(_beside(out), reach).remove(older)
 
 
 def _beside(out: str) -> str:
@@ -374,17 +382,22 @@ def _older_tiles(out: str, options: TileOptions) -> list[str]:
     return [name for name in names if re.fullmatch(stem + _TILES, name)]
 
 
-_TILES = r"(?:\.[0-9]+)?\.tiles/[0-9]+/[0-9_]+\.raw(?:\.[a-z0-9]+)?"
+_TILES = r"(?:\.[0-9a-f]+)?\.tiles/[0-9]+/[0-9_]+\.raw(?:\.[a-z0-9]+)?"
 
 
 def new_folder(out: str, options: TileOptions) -> str:
-    """Return a folder for tiles: beside a header that is replaced, whose tiles stay until then, a numbered one."""
+    """Return a folder for tiles: one with a name that no other run has, beside a header that is replaced.
+
+    Its own tiles stay until then.  Without such a header it is the output's own folder, in which two runs cannot
+    write at the same time; where a store has no conditions that keep them apart, a name of the run's too.
+    """
     folder = folder_of(out)
-    if not options.overwrite or locate(out, options.target_options).kind is None:
+    place = locate(out, options.target_options)
+    if place.kind is None and (place.is_local or has_conditions(place.fs)):
         return folder
-    stem = folder.removesuffix(".tiles")
-    names = itertools.chain([folder], (f"{stem}.{number}.tiles" for number in itertools.count(2)))
-    return next(name for name in names if locate(name, options.target_options).kind is None)
+    if place.kind is not None and not options.overwrite:  # it will be refused
+        return folder
+    return f"{folder.removesuffix('.tiles')}.{secrets.token_hex(4)}.tiles"
 
 
 def folder_of(out: str) -> str:

@@ -16,7 +16,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
@@ -45,6 +45,7 @@ _IN_ONE_PUT = 1 << 28
 _DESCRIPTORS = "/proc/self/fd"
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 _NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
+_FILLED = {errno.ENOTEMPTY, errno.EEXIST}
 _LONGEST_NAME = 60
 
 type Replaces = Callable[[bytes], bool]
@@ -480,7 +481,12 @@ def new_directory(
     check_free(place)
     with work_folder(place) as work:
         yield work
-        place_folder(work, place, last)
+        with ExitStack() as stack:
+            if not place.is_local and turns.has_conditions(place.fs):
+                turn = stack.enter_context(writing(place))
+                for name in files_of(work):
+                    turn.expect(place.below(name).path, None)
+            place_folder(work, place, last)
 
 
 def check_free(place: Place) -> None:
@@ -499,7 +505,12 @@ def place_folder(work: Path, place: Place, last: str | None, announced: bytes | 
     """
     if place.is_local:
         sync_tree(work)
-        work.rename(place.path)  # an empty directory is replaced, one that was filled meanwhile is not
+        try:
+            work.rename(place.path)  # an empty directory is replaced, one that was filled meanwhile is not
+        except OSError as error:
+            if error.errno not in _FILLED:
+                raise
+            raise turns.changed(place.url) from error
         _sync_directory(os.path.dirname(place.path))  # noqa: PTH120  see `locate`
         return
     begun: list[str] = []

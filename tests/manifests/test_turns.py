@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import zarr
 
+import jnrrdz
 from jnrrdz.manifests.icechunk import _storage
 from tests import writers
 from tests.manifests import many_sources
@@ -35,6 +36,7 @@ REFUSED = (
     "another run changed it meanwhile",
     "changed while it was read",
     "the source has changed",
+    "holds something already",  # the folder of a new output's tiles
 )
 DAYS = ("20240101", "20240102", "20240103", "20240104")
 PLACES = [(place, form) for place in ("disk", "store") for form in ("json", "parquet", "icechunk")]
@@ -146,9 +148,9 @@ def at(request, environment, tmp_path):
 
 
 def both(workers, first, second, seed, between=lambda: None):
-    """Run two commands at the same time; return those that succeeded, and the refused.
+    """Run two commands at the same time; return their exit codes.
 
-    A refusal says so in words, and at least one of the two succeeds.
+    A refusal says so in words.
     """
     workers[0].start(first, seed)
     between()
@@ -286,3 +288,46 @@ def test_a_merge_and_a_refresh(workers, at, tmp_path, request):
             check_stack(at, f"stack{number}", [(0, 1), (1, 0)])
             workers[1].run(["merge", *others, *out])
         check_stack(at, f"stack{number}", [(2, 0), (3, 0)])
+
+
+WHOLE = [place for place in PLACES if place[1] == "json"]
+"""Places of outputs that have one form."""
+
+
+@pytest.mark.parametrize("at", WHOLE, ids="-".join, indirect=True)
+@pytest.mark.parametrize("is_new", [False, True], ids=["replaced", "new"])
+def test_two_tilings_with_files_of_tiles(workers, at, tmp_path, request, is_new):
+    """Of two runs one header stays, with the tiles of its run and no others."""
+    arrays = [np.random.default_rng(side).integers(0, 255, (12, 12)).astype("u1") for side in range(3)]
+    for side, array in enumerate(arrays):
+        np.save(tmp_path / f"{side}.npy", array)
+    for number, seed in enumerate(seeds(request.node.name)):
+        out = f"{at.base}/{number}/image.jnrrd"
+        if not at.options:
+            Path(out).parent.mkdir()
+        options = ["-o", out, "--tile", "4,4", "--external", "--compression", "raw", "--overwrite"]
+        commands = [["tile", tmp_path / f"{side}.npy", *options] for side in range(3)]
+        if not is_new:
+            workers[0].run(commands[2])
+        codes = both(workers, *commands[:2], seed)
+        assert 0 in codes
+        image = jnrrdz.open_group(out, storage_options=at.options)["data"][...]
+        assert any(np.array_equal(image, arrays[side]) for side in range(2) if codes[side] == 0)
+        fs, path = fsspec.url_to_fs(out, skip_instance_cache=True, use_listings_cache=False, **at.options)
+        files = fs.find(path.rpartition("/")[0])
+        assert len(files) == 1 + 9
+
+
+@pytest.mark.parametrize("at", WHOLE, ids="-".join, indirect=True)
+def test_two_previews(workers, at, tmp_path, request):
+    for member in range(2):
+        many_sources.write_scene(tmp_path, member)
+    for number, seed in enumerate(seeds(request.node.name)):
+        outs = [f"{at.base}/{number}{side}.png" for side in ("a", "b", "both")]
+        sources = [tmp_path / f"scene_{member:03}.tif" for member in range(2)]
+        commands = [["preview", source, "--overwrite", "-o"] for source in sources]
+        for command, out in zip(commands, outs, strict=False):
+            workers[0].run([*command, out])
+        assert both(workers, *([*command, outs[2]] for command in commands), seed) == [0, 0]
+        pictures = [fsspec.open(out, **at.options).open().read() for out in outs]
+        assert pictures[2] in pictures[:2]
