@@ -56,7 +56,7 @@ function imagesOf(url, nodes) {
   return images.sort((a, b) => isLabels(a) - isLabels(b) || a.order - b.order);
 }
 
-// Names of arrays and groups that describe an image and are not the image: they come last, as in core/images.py.
+// Names of arrays and groups that describe an image and are not the image: they come last, as in core/hierarchy.py.
 const LABELS = /^(labels?|masks?|seg(mentation)?s?|ground_?truth|gt|predictions?|annotations?)$/i;
 
 // The levels that a group lists; a list of another form is another convention's and ignored as a whole.
