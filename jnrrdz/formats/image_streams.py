@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.formats.jpeg2000.boxes import parse_boxes
-from jnrrdz.formats.jpeg_markers import SEQUENTIAL, Size, jpeg_markers
+from jnrrdz.formats.jpeg_markers import SEQUENTIAL, JpegMarkers, Size
 
 J2K_SIZ = b"\xff\x4f\xff\x51"
 JXL_CODESTREAM = b"\xff\x0a"
@@ -136,13 +136,15 @@ ROWS_BELOW = 8
 """Rows that a JPEG keeps below those that are wanted: libjpeg takes chroma from one of them."""
 
 
-def upper_rows(data: bytes | memoryview, height: int, rows: int) -> tuple[bytes | memoryview, int]:
+def upper_rows(
+    data: bytes | memoryview, markers: JpegMarkers, height: int, rows: int
+) -> tuple[bytes | memoryview, int]:
     """Return a JPEG whose first rows are those of the given one, and its height: the same where that saves nothing.
 
     Its frame header declares fewer rows.  Where all components are in one sequential scan, a decoder then stops early.
     """
     rows += ROWS_BELOW
-    frame, scan, _ = jpeg_markers(data)
+    frame, scan, _ = markers
     if rows >= height or frame is None or scan is None:
         return data, height
     if data[frame + 1] not in SEQUENTIAL or data[scan + 4] != data[frame + 9]:
@@ -152,22 +154,11 @@ def upper_rows(data: bytes | memoryview, height: int, rows: int) -> tuple[bytes 
     return memoryview(upper), rows
 
 
-def jpeg_words(  # noqa: PLR0913  what a stream does not say itself
-    data: bytes | memoryview,
-    height: int,
-    width: int,
-    *,
-    tables: bytes | None,
-    stored_as_rgb: bool,
-    rows: int | None = None,
+def jpeg_words(
+    data: bytes | memoryview, height: int, width: int, *, tables: bytes | None, stored_as_rgb: bool
 ) -> NDArray[np.uint32]:
-    """Return the colours of a JPEG of exactly this size as words; what the decoder raises goes through.
-
-    Where no more than some rows are wanted, those below may be left out.
-    """
+    """Return the colours of a JPEG of exactly this size as words; what the decoder raises goes through."""
     colorspace: dict[str, Any] = {"colorspace": "RGB"} if stored_as_rgb else {}
-    if rows is not None:
-        data, height = upper_rows(data, height, rows)
     room = scratch(height * width * WORD + WORD)
     out = room[:-WORD].reshape(height, width, WORD)
     imagecodecs.jpeg8_decode(data, tables=tables, outcolorspace="RGBX", out=out, **colorspace)

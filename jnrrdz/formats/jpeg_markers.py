@@ -17,6 +17,7 @@ SEQUENTIAL = {0xC0, 0xC1}
 EOI = 0xD9
 SOS = 0xDA
 STANDALONE = {0x01, 0xD0, 0xD1, 0xD2, 0xD3, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8}
+SEGMENT_HEAD = 4  # marker, length
 FRAME_BYTES = 10  # marker, length, precision, height, width, components
 AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """The marker behind the data of a scan, which have zeros stuffed in, and restarts."""
@@ -68,8 +69,11 @@ def jpeg_segments(head: Head, at: int, most: int = MOST_STEPS) -> Iterator[tuple
         elif marker == EOI:
             yield marker, at, at + 2
             return
+        elif len(four) < SEGMENT_HEAD:  # the data end within it
+            yield marker, at, at + len(four)
+            return
         else:
-            stop = at + 2 + int.from_bytes(four[2:], "big")
+            stop = at + 2 + (four[2] << 8 | four[3])
             yield marker, at, stop
             if marker == SOS:
                 return
@@ -79,27 +83,24 @@ def jpeg_segments(head: Head, at: int, most: int = MOST_STEPS) -> Iterator[tuple
 def jpeg_markers(data: bytes | memoryview) -> JpegMarkers:
     """Return the positions of the first frame header, the first scan and the end."""
     frame = scan = None
-    at: int | None = 0
-    while at is not None:
-        start = at
-        at = None
-        for marker, begin, stop in jpeg_segments(lambda place: data[place : place + 4], start):
+    at = 0
+    while True:
+        behind = None
+        for marker, begin, stop in jpeg_segments(lambda place: data[place : place + 4], at):
             if marker == EOI:
                 return JpegMarkers(frame, scan, begin)
             if marker in SOF and frame is None and begin + FRAME_BYTES <= len(data):
                 frame = begin
             if marker == SOS:
                 scan = begin if scan is None else scan
-                following = AFTER_SCAN.search(data, stop)
-                at = None if following is None else following.start()
-    return JpegMarkers(frame, scan, None)
+                behind = AFTER_SCAN.search(data, stop)
+        if behind is None:
+            return JpegMarkers(frame, scan, None)
+        at = behind.start()
+        if data[at + 1] == EOI:
+            return JpegMarkers(frame, scan, at)
 
 
 def jpeg_size(data: bytes | memoryview) -> Size | None:
     """Return what a JPEG's frame header declares; None where there is no frame header."""
     return jpeg_markers(data).size(data)
-
-
-def is_lossless_jpeg(data: bytes | memoryview) -> bool:
-    """Return whether a JPEG is of the lossless process, of which no decoder turns colours."""
-    return jpeg_markers(data).frame_kind(data) == LOSSLESS

@@ -17,6 +17,7 @@ from jnrrdz.codecs.base import chunks_at_once
 from jnrrdz.core.refs import Ranges
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.image_streams import upper_rows
+from jnrrdz.formats.jpeg_markers import jpeg_markers
 from jnrrdz.store.pipeline import Window
 
 WINDOWS = [
@@ -122,14 +123,14 @@ def test_a_jpeg_that_cannot_end_early_is_left_whole(options):
     stream = io.BytesIO()
     Image.fromarray(noise).save(stream, "JPEG", subsampling=2, **options)
     whole, data = np.asarray(Image.open(stream)), stream.getvalue()
-    upper, height = upper_rows(data, 96, 40)
+    upper, height = upper_rows(data, jpeg_markers(data), 96, 40)
     assert height == (96 if "progressive" in options else 48)
     assert len(upper) == len(data)
     with Image.open(io.BytesIO(upper)) as image:
         assert image.size == (64, height)
         np.testing.assert_array_equal(np.asarray(image)[:40], whole[:40])
-    assert upper_rows(data, 96, 88) == (data, 96)  # nothing is saved
-    assert upper_rows(data[:40], 96, 8) == (data[:40], 96)
+    assert upper_rows(data, jpeg_markers(data), 96, 88) == (data, 96)  # nothing is saved
+    assert upper_rows(data[:40], jpeg_markers(data[:40]), 96, 8) == (data[:40], 96)
 
 
 def test_zarr_is_not_asked_for_windows(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ there by themselves; of some is known how many bytes they can become.
 """
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.formats.jpeg_markers import LOSSLESS, Size, jpeg_markers
+from jnrrdz.formats.jpeg_markers import LOSSLESS, JpegMarkers, Size, jpeg_markers
 from jnrrdz.formats.tiff.schemes import BY_NUMBER, SCHEMES, Kind
 from jnrrdz.records import resolved
 
@@ -19,7 +19,7 @@ def check_declared(compression: int, data: bytes | memoryview, height: int, widt
     if scheme is None or scheme.declared is None:
         return None
     if scheme.kind is Kind.JPEG:
-        return _check_jpeg(data, height, width, samples)
+        return check_jpeg(data, jpeg_markers(data), height, width, samples)
     size: Size | None = resolved(scheme.declared)(data)
     if size is not None:
         most = max(samples, ALPHA_TOO)
@@ -27,9 +27,8 @@ def check_declared(compression: int, data: bytes | memoryview, height: int, widt
     return size
 
 
-def _check_jpeg(data: bytes | memoryview, height: int, width: int, samples: int) -> Size | None:
+def check_jpeg(data: bytes | memoryview, markers: JpegMarkers, height: int, width: int, samples: int) -> Size | None:
     """Return what a JPEG declares; refuse one that is too large, or cut off."""
-    markers = jpeg_markers(data)
     size = markers.size(data)
     if size is None:
         return None

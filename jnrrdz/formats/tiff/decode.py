@@ -28,10 +28,17 @@ from jnrrdz.core.configuration import BYTE_BITS, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.colours import Palette
 from jnrrdz.formats.format import DecoderState
-from jnrrdz.formats.image_streams import COLOURS, jpeg_words, lerc_size, scratch, webp_words
-from jnrrdz.formats.jpeg_markers import Size, is_lossless_jpeg, jpeg_markers
+from jnrrdz.formats.image_streams import (
+    COLOURS,
+    jpeg_words,
+    lerc_size,
+    scratch,
+    upper_rows,
+    webp_words,
+)
+from jnrrdz.formats.jpeg_markers import LOSSLESS, JpegMarkers, Size, jpeg_markers
 from jnrrdz.formats.tiff.codecs import TIFF_TILE, TiffTileConfig
-from jnrrdz.formats.tiff.declared import check_declared, check_possible
+from jnrrdz.formats.tiff.declared import check_declared, check_jpeg, check_possible
 from jnrrdz.formats.tiff.directory import assemble
 from jnrrdz.formats.tiff.fax import Rows, rows_held
 from jnrrdz.formats.tiff.schemes import (
@@ -245,9 +252,9 @@ DECODER_ERRORS = (
 """What the libraries raise at bytes that they cannot decode."""
 
 
-def has_jfif(data: bytes | memoryview) -> bool:
+def has_jfif(data: bytes | memoryview, markers: JpegMarkers) -> bool:
     """Return whether a JFIF header says that colours are YCbCr, as no lossless JPEG has them."""
-    return bytes(data[6:10]) == b"JFIF" and not is_lossless_jpeg(data)
+    return bytes(data[6:10]) == b"JFIF" and markers.frame_kind(data) != LOSSLESS
 
 
 def reach_of(selection: Sequence[Any]) -> Reach:
@@ -401,37 +408,45 @@ class TileDecoder:
             data = header + bytes(data)
             if self.config.compression != Compression.OLD_JPEG:
                 data += EOI  # a restart interval of NDPI, which ends where it is listed
-        if self.config.compression != Compression.OLD_JPEG:
+        if self.config.compression not in JPEGS:
             return self._whole(data, reach)
-        if jpeg_markers(data).end is not None:
-            return self._whole(data, reach)
+        markers = jpeg_markers(data)
+        if self.config.compression != Compression.OLD_JPEG or markers.end is not None:
+            return self._whole(data, reach, markers)
         # nothing says where such data end: if a decoder gets to what follows them, then
         # other bytes there give other pixels
-        pixels = self._whole(b"".join((data, EOI)), reach)
-        longer = self._whole(b"".join((data, BEHIND_JPEG, EOI)), reach)
-        if not np.array_equal(longer, pixels):
+        ended = b"".join((data, EOI))
+        pixels = self._whole(ended, reach, jpeg_markers(ended))
+        longer = b"".join((data, BEHIND_JPEG, EOI))
+        others = self._whole(longer, reach, jpeg_markers(longer))
+        if not np.array_equal(others, pixels):
             text = f"JPEG data of {len(data)} bytes end before the chunk's last pixels"
             raise MalformedError(text)
         return pixels
 
-    def _whole(self, data: bytes | memoryview, reach: Reach | None) -> NDArray[Any]:
-        """Return the pixels of data that lack nothing."""
+    def _whole(self, data: bytes | memoryview, reach: Reach | None, markers: JpegMarkers | None = None) -> NDArray[Any]:
+        """Return the pixels of data that lack nothing; JPEGs come with their markers."""
         config = self.config
         height, width = self.shape[-2:]
         if config.compression == Compression.LERC:
             data = self._bare_lerc(data)
-        declared = check_declared(config.compression, data, height, width, self.samples)
+        if markers is None:
+            declared = check_declared(config.compression, data, height, width, self.samples)
+        else:
+            declared = check_jpeg(data, markers, height, width, self.samples)
         check_possible(config.compression, len(data), self._least_bytes)
         try:
             if not self._is_rgb or declared != (height, width, COLOURS):
-                return self._fitted(self._elements(data, declared, reach), reach)
-            if config.compression == Compression.WEBP:
+                pixels = self._elements(data, markers, declared, reach)
+                return self._fitted(pixels, reach)
+            if markers is None:
                 return webp_words(data, height, width).reshape(self.shape)
             # as tifffile has it: what claims to be RGB is RGB, unless a JFIF header says
             # that it is YCbCr
-            plain = config.photometric == Photometric.RGB and not has_jfif(data)
-            rows = None if reach is None else reach[0]
-            words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain, rows=rows)
+            plain = config.photometric == Photometric.RGB and not has_jfif(data, markers)
+            if reach is not None:
+                data, height = upper_rows(data, markers, height, reach[0])
+            words = jpeg_words(data, height, width, tables=config.jpeg_tables, stored_as_rgb=plain)
             return words.reshape(*self.shape[:-2], *words.shape[1:])
         except JnrrdzError:
             raise
@@ -439,8 +454,16 @@ class TileDecoder:
             scheme = name_of(Compression, config.compression)
             raise MalformedError(f"{scheme} data of {len(data)} bytes do not decode: {error}") from error
 
-    def _elements(self, data: bytes | memoryview, declared: Size | None, reach: Reach | None) -> NDArray[Any]:
+    def _elements(
+        self,
+        data: bytes | memoryview,
+        markers: JpegMarkers | None,
+        declared: Size | None,
+        reach: Reach | None,
+    ) -> NDArray[Any]:
         """Return the pixels of any scheme in the order (row, column, sample)."""
+        if markers is not None:
+            return self._pixels(data, declared, is_jfif=has_jfif(data, markers))
         scheme = self.config.compression
         if scheme in BYTE_STREAMS:
             return self._stream_pixels(data, reach)
@@ -448,7 +471,7 @@ class TileDecoder:
             return self._fax(data)
         if scheme == Compression.LERC:
             return self._lerc(data)
-        if scheme in SELF_SIZED - JPEGS:
+        if scheme in SELF_SIZED:
             return self._image(data)
         return self._pixels(data, declared)
 
@@ -585,21 +608,20 @@ class TileDecoder:
         parts = wide.view(f"<{'i' if is_integer else 'f'}{size // 2}")
         return parts.astype(f"<f{self._stored.itemsize // 2}").view(self._stored)
 
-    def _pixels(self, data: bytes | memoryview, declared: Size | None) -> NDArray[Any]:
+    def _pixels(self, data: bytes | memoryview, declared: Size | None, *, is_jfif: bool = False) -> NDArray[Any]:
         """Return pixels in the order (row, column, sample); an edge's size if the data are not a whole chunk's."""
         sizes: Iterable[tuple[int, int]] = self.sizes
         if declared is not None:
             if declared[2] != self.samples:
                 raise MalformedError(f"{declared[2]} samples a pixel where {self.samples} belong")
             sizes = [self._size(*declared[:2])]
-        jfif = self.config.compression in JPEGS and has_jfif(data)
         first: Exception | None = None
         extra = {} if self.config.jpeg_tables is None else {"jpegtables": self.config.jpeg_tables}
         for height, width in sizes:
             try:
                 if self._needs_libtiff:
                     return self._by_libtiff(data, height, width)
-                pixels = self._pages[height, width, jfif](data, 0, **extra)[0]
+                pixels = self._pages[height, width, is_jfif](data, 0, **extra)[0]
             except DECODER_ERRORS as error:
                 first = first or error
                 continue
