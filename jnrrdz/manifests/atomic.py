@@ -267,11 +267,11 @@ def _publish(work: "_Unplaced", place: Place, replaces: Replaces | None) -> None
                 raise
         else:
             return
-    with writing(place):
-        latest = _locate_here(place.fs, place.path, place.url)
-        if latest.kind != place.kind:
-            check_replaceable(latest, replaces)
-        work.publish(latest)
+    with writing(place, is_brief=True):
+        if place.kind is None:  # another run made one since
+            place = _locate_here(place.fs, place.path, place.url)
+            check_replaceable(place, replaces)
+        work.publish(place)
 
 
 class _Unplaced:
@@ -394,13 +394,13 @@ def _is_kept(descriptor: int, path: str) -> bool:
 
 
 @contextmanager
-def writing(place: Place) -> Iterator[turns.Turn]:
+def writing(place: Place, *, is_brief: bool = False) -> Iterator[turns.Turn]:
     """Yield the turn to write an output, once no other run of this machine has it.
 
     In a store it keeps nobody away: what is read after it began can be a condition.
     """
     lock_file = lock_file_of(place.path) if place.is_local else None
-    with turns.writing(place.url, place.path, lock_file) as turn:
+    with turns.writing(place.url, place.path, lock_file, is_brief=is_brief) as turn:
         yield turn
 
 

@@ -10,7 +10,7 @@ import re
 import secrets
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,44 +67,76 @@ def write(
     spelt = placed(root, target if wanted.relative else None, wanted.keep_query)
     metadata = _metadata(spelt)
     place = atomic.locate(target, wanted.target_options)
-    with atomic.writing(place) as turn, atomic.work_folder(place) as work:
-        if place.is_local:  # another run may have had the turn
+    with ExitStack() as stack:
+        turn = older = token = None
+        if not place.is_local:
+            token = _token()
+        # of two that make a new directory the second is refused: that needs no turn
+        if place.kind is not None or not place.is_local:
+            turn = stack.enter_context(atomic.writing(place))
+        if turn is not None and place.is_local:  # another run may have had it
             place = atomic.locate(target, wanted.target_options)
-        older = None
         if place.is_local or not wanted.overwrite:
             older = _older(place, overwrite=wanted.overwrite)
-        token = None if place.is_local else _token()
+        work = stack.enter_context(atomic.work_folder(place))
         for path, array in spelt.arrays():
             records = _Records(record_size, wanted.single_range, token=token)
             _write_records(work / path, array.refs, path, records)
         put_into_files(work, metadata[ZARR_JSON])
-        if place.is_local:
-            _put(place, work, older, metadata, record_size)
-            return
-
-        def put() -> None:
-            latest = atomic.locate(target, wanted.target_options)
-            _settle(latest, turn)
-            previous = _older(latest, overwrite=wanted.overwrite)
-            _put(latest, work, previous, metadata, record_size)
-
-        if turn.is_update:
-            put()
+        made = _Made(work, metadata, record_size)
+        if not place.is_local:
+            _put_far(made, target, wanted, turn)
+        elif turn is not None:
+            made.put(place, older)
         else:
-            turns.repeated(put)
+            _put_first(made, place, wanted)
 
 
-def _put(
-    place: Place,
-    work: Path,
-    older: "_Older | None",
-    metadata: Mapping[str, Any],
-    record_size: int,
-) -> None:
-    if older is None:
-        _put_new(place, work, metadata, record_size)
+@dataclass(frozen=True)
+class _Made:
+    """A manifest that is not at its place yet."""
+
+    work: Path
+    """The folder of its files of references."""
+    metadata: Mapping[str, Any]
+    record_size: int
+
+    def put(self, place: Place, older: "_Older | None") -> None:
+        """Put it to its place, where the older one may be."""
+        if older is None:
+            _put_new(place, self.work, self.metadata, self.record_size)
+        else:
+            _replace(place, self.work, older, self.metadata, self.record_size)
+
+
+def _put_first(made: _Made, place: Place, options: WriteOptions) -> None:
+    """Put a manifest where nothing was on this machine; another run may have been faster."""
+    try:
+        made.put(place, None)
+    except turns.ChangedError as error:
+        if not options.overwrite:
+            raise atomic.exists_already(place.url) from error
     else:
-        _replace(place, work, older, metadata, record_size)
+        return
+    (made.work / METADATA).unlink()
+    with atomic.writing(place):
+        latest = atomic.locate(place.url, options.target_options)
+        made.put(latest, _older(latest, overwrite=True))
+
+
+def _put_far(made: _Made, target: str, options: WriteOptions, turn: turns.Turn | None) -> None:
+    """Put a manifest to its place in a store."""
+
+    def put() -> None:
+        latest = atomic.locate(target, options.target_options)
+        if turn is not None:
+            _settle(latest, turn)
+        made.put(latest, _older(latest, overwrite=options.overwrite))
+
+    if turn is not None and turn.is_update:
+        put()
+    else:
+        turns.repeated(put)
 
 
 def remove(target: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -234,9 +266,11 @@ def _listed(top: Any) -> set[str]:
 
 def _put_new(place: Place, work: Path, metadata: Mapping[str, Any], record_size: int) -> None:
     """Put a manifest where nothing is, METADATA at the end."""
-    names = [name for name in atomic.files_of(work) if name != METADATA]
-    begun = dumps({OWN: {"begun": names, turns.TOKEN: _token()}}).encode()
-    _claim(place, names, is_new=True)
+    begun = None
+    if not place.is_local:
+        names = [name for name in atomic.files_of(work) if name != METADATA]
+        begun = dumps({OWN: {"begun": names, turns.TOKEN: _token()}}).encode()
+        _claim(place, names, is_new=True)
     text = dumps({"metadata": metadata, "record_size": record_size})
     (work / METADATA).write_text(text, encoding="ascii")
     atomic.place_folder(work, place, METADATA, begun)

@@ -155,11 +155,13 @@ def writing(
     lock_file: str | None = None,
     *,
     wait: float | None = None,
+    is_brief: bool = False,
 ) -> Iterator[Turn]:
     """Yield the turn to write an output; a thread that has it already goes on with it.
 
     `path` names the output, `lock_file` is its lock on a disk of this machine.  Another
-    run has `wait` seconds to end, WAIT unless that is given.
+    run has `wait` seconds to end, WAIT unless that is given.  A turn that ends at once
+    is `is_brief`: its lock file says nothing of its process, which is a call less.
     """
     is_local = lock_file is not None
     turn = turn_at(path, is_local=is_local)
@@ -172,11 +174,13 @@ def writing(
         descriptor = _acquire(lock_file, url, WAIT if wait is None else wait)
     token = _TURNS.set((*_TURNS.get(), turn))
     try:
+        if descriptor is not None and not is_brief:
+            _sign(descriptor)
         yield turn
     finally:
         _TURNS.reset(token)
         if descriptor is not None:
-            _release(str(lock_file), descriptor)
+            _release(str(lock_file), descriptor, is_brief=is_brief)
 
 
 def repeated[T](work: Callable[[], T]) -> T:
@@ -296,11 +300,14 @@ def _is_locked(descriptor: int, path: str, url: str) -> bool:
     finally:
         if not is_kept:
             os.close(descriptor)
-    if is_kept:
-        with suppress(OSError):  # it is there for the messages of others
-            holder = f"process {os.getpid()} of {socket.gethostname()}"
-            os.write(descriptor, holder.encode())
     return is_kept
+
+
+def _sign(descriptor: int) -> None:
+    """Write into a lock file who has it, for the messages of others."""
+    with suppress(OSError):
+        holder = f"process {os.getpid()} of {socket.gethostname()}"
+        os.write(descriptor, holder.encode())
 
 
 def _holder(path: str) -> str:
@@ -314,14 +321,21 @@ def _holder(path: str) -> str:
     return "another run"
 
 
-def _release(path: str, descriptor: int) -> None:
-    """Remove a lock file and free its lock."""
+def _release(path: str, descriptor: int, *, is_brief: bool = False) -> None:
+    """Remove a lock file and free its lock.
+
+    In a turn that took a while somebody may have removed it, and it is another run's.
+    """
+    is_removed = False
     try:
         with suppress(OSError):  # an unlocked file that stays keeps nobody from writing
-            if _HAS_FLOCK and is_at(descriptor, path):
+            if _HAS_FLOCK and (is_brief or is_at(descriptor, path)):
                 os.unlink(path)  # noqa: PTH108  see `atomic.locate`
+                is_removed = True
     finally:
-        if fcntl is not None:
+        # who waits opens the path again and again, so the lock on a removed file is of
+        # no matter
+        if _HAS_FLOCK and not is_removed:
             with suppress(OSError):  # a process that was forked may have it open too
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)

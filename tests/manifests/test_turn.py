@@ -89,6 +89,45 @@ def test_the_lock_of_a_killed_run_is_free(tmp_path, scene, holder, monkeypatch):
     assert not locks(tmp_path)
 
 
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_new_output_needs_no_turn(tmp_path, scene, form, monkeypatch):
+    out = tmp_path / f"out.{form}"
+    monkeypatch.setattr(turns, "WAIT", 0.05)
+    command = [sys.executable, "-c", HOLDER, str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "mine\n"
+        jnrrdz.index(scene, out)
+        with pytest.raises(JnrrdzError, match=f"process {process.pid} of "):
+            jnrrdz.index(scene, out, overwrite=True)
+        process.kill()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_new_parquet_output_that_another_run_made_meanwhile(tmp_path, scene, overwrite, monkeypatch):
+    (tmp_path / "other").mkdir()
+    many_sources.write_scene(tmp_path / "other", 1)
+    write_records = parquet._write_records  # noqa: SLF001  the moment between
+    out = tmp_path / "out" / "a.parquet"
+    out.parent.mkdir()
+
+    def another_first(*arguments):
+        monkeypatch.undo()
+        jnrrdz.index(tmp_path / "other" / "scene_001.tif", out)
+        write_records(*arguments)
+
+    monkeypatch.setattr(parquet, "_write_records", another_first)
+    if overwrite:
+        jnrrdz.index(scene, out, overwrite=True)
+    else:
+        with pytest.raises(JnrrdzError, match="exists already"):
+            jnrrdz.index(scene, out)
+    stays = 0 if overwrite else 1
+    np.testing.assert_array_equal(jnrrdz.open_group(out)["data"][...], many_sources.pixels(stays))
+    files = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert files == {".zmetadata", "data/refs.0.parq"}
+    assert [path.name for path in out.parent.iterdir()] == ["a.parquet"]
+
+
 def test_a_look_at_what_changed_needs_no_turn(tmp_path, scene, holder, monkeypatch):
     jnrrdz.index(scene, tmp_path / "out.json")
     monkeypatch.setattr(turns, "WAIT", 0.05)
