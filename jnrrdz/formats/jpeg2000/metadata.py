@@ -30,6 +30,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import COLOUR_SPACES, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream
 from jnrrdz.formats.jpeg2000.markers import Marker
+from jnrrdz.formats.tiff_directory import Entry, FieldType, parse_header
 from jnrrdz.options import ScanOptions
 
 XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
@@ -185,12 +186,14 @@ GEOJP2 = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
 TEMPLATE_LIMIT = 1 << 20
 """A GeoJP2 box larger than this holds more than a template without pixels."""
 
-TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-"""The byte order of a TIFF, and whether it is a BigTIFF, by its first bytes."""
-
-MAX_ENTRIES = 1 << 12
-FIELD_TYPES = {2: ("ASCII", "s"), 3: ("SHORT", "H"), 4: ("LONG", "I"), 11: ("FLOAT", "f"), 12: ("DOUBLE", "d")}
-"""Names and `struct` codes of the field types that the tags of GeoTIFF are written with."""
+FIELD_CODES = {
+    FieldType.ASCII: "s",
+    FieldType.SHORT: "H",
+    FieldType.LONG: "I",
+    FieldType.FLOAT: "f",
+    FieldType.DOUBLE: "d",
+}
+"""`struct` codes of the field types that the tags of GeoTIFF are written with."""
 
 
 class GeoTag(IntEnum):
@@ -244,46 +247,35 @@ def _geojp2(boxes: Boxes) -> Georeference:
 
 def geotiff_tags(data: bytes) -> dict[GeoTag, tuple[Any, ...]]:
     """Return the values of the GeoTIFF tags in the first directory of a TIFF or BigTIFF."""
-    order, is_big = TIFFS.get(data[:4], ("", False))
-    if not order:
-        raise MalformedError("not a TIFF: no II*, MM*, II+ or MM+ at its start", offset=0, field="header")
+    form, first = parse_header(data)
+    count = _span(data, first, form.count_width, "IFD entry count")
+    start = first + form.count_width
+    stored = _span(data, start, form.entry_bytes(count, first), "IFD entries")
     values: dict[GeoTag, tuple[Any, ...]] = {}
-    room = 8 if is_big else 4
-    for tag, kind, count, offset, here in _directory(data, order, is_big=is_big):
-        if tag not in GeoTag or tag in values:  # the first of two counts
-            continue
-        field = f"{GeoTag(tag).name} ({tag})"
-        if kind not in FIELD_TYPES:
-            raise UnsupportedError(f"field type {kind}", offset=here, field=field)
-        name, code = FIELD_TYPES[kind]
-        nbytes = count * struct.calcsize(order + code)
-        start = here if nbytes <= room else offset
-        stored = _span(data, start, nbytes, field)
-        if tag == GeoTag.GeoKeyDirectory and code not in "HI":
-            raise MalformedError(f"{name} values where integers belong", offset=start, field=field)
-        if tag == GeoTag.GeoAsciiParams:
-            values[GeoTag(tag)] = tuple(stored)
-        else:
-            values[GeoTag(tag)] = () if code == "s" else struct.unpack(f"{order}{count}{code}", stored)
+    for entry in form.entries(stored, start).values():
+        if entry.tag in GeoTag:
+            tag = GeoTag(entry.tag)
+            values[tag] = _values(data, form.order, tag, entry)
     return values
 
 
-def _directory(data: bytes, order: str, *, is_big: bool) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield tag, field type, count and offset of each entry of the first directory, and where its offset stands."""
-    head, count_form, form, room = (16, "Q", "HHQQ", 8) if is_big else (8, "H", "HHII", 4)
-    if len(data) < head:
-        raise MalformedError(f"a header of {len(data)} bytes where {head} are needed", offset=0, field="header")
-    if is_big and struct.unpack_from(order + "HH", data, 4) != (8, 0):
-        raise MalformedError("a BigTIFF whose offsets are not 8 bytes", offset=4, field="header")
-    (first,) = struct.unpack_from(order + form[-1], data, head - room)
-    width, size = struct.calcsize(order + count_form), struct.calcsize(order + form)
-    (count,) = struct.unpack(order + count_form, _span(data, first, width, "IFD entry count"))
-    if not 0 < count <= MAX_ENTRIES:
-        raise MalformedError(f"{count} entries in an IFD", offset=first, field="IFD entry count")
-    start = first + width
-    for entry in struct.iter_unpack(order + form, _span(data, start, count * size, "IFD entries")):
-        start += size
-        yield *entry, start - room
+def _values(data: bytes, order: str, tag: GeoTag, entry: Entry) -> tuple[Any, ...]:
+    """Return the values of one GeoTIFF tag; characters are their numbers."""
+    name = f"{tag.name} ({tag})"
+    if entry.type not in FIELD_CODES:
+        text = f"field type {entry.type}"
+        raise UnsupportedError(text, offset=entry.position, field=name)
+    kind = FieldType(entry.type)
+    code = FIELD_CODES[kind]
+    stored = _span(data, entry.position, entry.nbytes, name)
+    if tag == GeoTag.GeoKeyDirectory and code not in "HI":
+        text = f"{kind.name} values where integers belong"
+        raise MalformedError(text, offset=entry.position, field=name)
+    if tag == GeoTag.GeoAsciiParams:
+        return tuple(stored)
+    if kind == FieldType.ASCII:
+        return ()
+    return struct.unpack(f"{order}{entry.count}{code}", stored)
 
 
 def _span(data: bytes, start: int, length: int, field: str) -> bytes:

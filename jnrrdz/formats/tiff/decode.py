@@ -52,7 +52,6 @@ from jnrrdz.formats.tiff.schemes import (
 )
 from jnrrdz.formats.tiff.tags import (
     ExtraSample,
-    FieldType,
     Photometric,
     Planar,
     Predictor,
@@ -62,6 +61,7 @@ from jnrrdz.formats.tiff.tags import (
     sample_dtype,
     tile_samples,
 )
+from jnrrdz.formats.tiff_directory import FieldType
 
 JPEG_COLOURS = 3
 

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Container, Sequence
 
-from jnrrdz.formats.tiff.tags import FieldType
+from jnrrdz.formats.tiff_directory import FieldType
 
 type TagValues = tuple[int, int, Sequence[int] | bytes]
 """Tag, field type, values; the numbers of a rational are numerators and denominators in turn."""

@@ -15,7 +15,8 @@ from numpy.typing import DTypeLike
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.directory import assemble
 from jnrrdz.formats.tiff.schemes import Compression
-from jnrrdz.formats.tiff.tags import DTYPE, ExtraSample, FieldType, Photometric, Planar, SampleFormat, Tag
+from jnrrdz.formats.tiff.tags import DTYPE, ExtraSample, Photometric, Planar, SampleFormat, Tag
+from jnrrdz.formats.tiff_directory import FieldType
 from jnrrdz.records import record
 
 SCHEMES = {

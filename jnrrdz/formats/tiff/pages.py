@@ -36,7 +36,8 @@ from jnrrdz.formats.tiff.georeference import geo_of
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.schemes import Compression
 from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segment_tags, segments, tiff_image
-from jnrrdz.formats.tiff.tags import ITEMSIZE, NUMPY_CODE, Photometric, SampleFormat, Tag
+from jnrrdz.formats.tiff.tags import Photometric, SampleFormat, Tag
+from jnrrdz.formats.tiff_directory import ITEMSIZE, NUMPY_CODE
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
 

@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.schemes import BYTE_STREAMS, Compression
 from jnrrdz.formats.tiff.tags import (
-    ITEMSIZE,
-    NUMPY_CODE,
-    FieldType,
     Photometric,
     Planar,
     Predictor,
@@ -38,16 +35,20 @@ from jnrrdz.formats.tiff.tags import (
     Tag,
     name_of,
 )
+from jnrrdz.formats.tiff_directory import (
+    ITEMSIZE,
+    NUMPY_CODE,
+    Entry,
+    FieldType,
+    parse_header,
+)
 from jnrrdz.records import record
 
 type ReadRange = Callable[[int, int], bytes]
 
-MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 MAX_IFDS = LIMITS[Kind.PAGES].free
 MAX_UNLISTED = LIMITS[Kind.CHUNKS].free
 """Segments that a source need not list: a few bytes must not stand for gigabytes of zeros."""
-
-MAX_ENTRIES = 1 << 12  # 65,535 would be legal; real files have tens of tags
 
 HEAD = 32 * 1024
 """Bytes at the start of a source, read once: most headers are there, and need no further call."""
@@ -61,21 +62,6 @@ FEW = 64
 STRUCT_CODE = {"u1": "B", "i1": "b", "u2": "H", "i2": "h", "u4": "I", "i4": "i", "u8": "Q", "i8": "q"}
 INTEGER_CODE = {int(kind): STRUCT_CODE[code] for kind, code in NUMPY_CODE.items() if code in STRUCT_CODE}
 """How `struct` spells the field types whose values are single integers."""
-
-
-class Entry(NamedTuple):
-    """One tag of an IFD: where its values stand, not yet read."""
-
-    tag: int
-    type: int
-    count: int  # type: ignore[assignment] # a tuple's method of that name is not needed
-    position: int
-    """Offset of the first value in the source (inside the IFD where they fit there)."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all values; types that nobody knows have one byte each."""
-        return self.count * ITEMSIZE.get(self.type, 1)
 
 
 @record
@@ -117,22 +103,11 @@ class TiffLayout:
         self.has_booleans = False
         """Whether samples of one bit are true and false, as the format says that wrote the file."""
 
-        if head[:4] not in MAGIC:
-            raise MalformedError("not a TIFF: no II*, MM*, II+ or MM+ at its start", offset=0, field="header")
-        self.order, self.big = MAGIC[head[:4]]
-        need = 16 if self.big else 8
-        if len(head) < need:
-            raise MalformedError(f"a header of {len(head)} bytes where {need} are needed", offset=0, field="header")
-        if self.big and struct.unpack(self.order + "HH", head[4:8]) != (8, 0):
-            raise MalformedError("a BigTIFF whose offsets are not 8 bytes", offset=4, field="header")
-        self.count_width, self.entry_width, self.link_width = (8, 20, 8) if self.big else (2, 12, 4)
-        self.room = self.link_width
-        """Bytes of an entry's value field: what fits there stands there."""
-        self.first = self.number(head[need - self.room : need])
-
-    def number(self, data: bytes) -> int:
-        """Return the unsigned integer that bytes are in this source's order."""
-        return int.from_bytes(data, "little" if self.order == "<" else "big")
+        self.form, self.first = parse_header(head)
+        self.order, self.big = self.form.order, self.form.is_big
+        self.count_width, self.entry_width = self.form.count_width, self.form.entry_width
+        self.room = self.link_width = self.form.room
+        self.number = self.form.number
 
     def exactly(self, start: int, length: int, field: str | int) -> bytes:
         """Return `length` bytes at `start`, or an error that names the field (or the tag, given by number)."""
@@ -243,10 +218,7 @@ class TiffLayout:
         if stored is not None:
             return stored
         head = self.exactly(offset, self.count_width, "IFD entry count")
-        count = self.number(head)
-        if not 0 < count <= MAX_ENTRIES:
-            raise MalformedError(f"{count} entries in an IFD", offset=offset, field="IFD entry count")
-        start, nbytes = offset + self.count_width, count * self.entry_width
+        start, nbytes = offset + self.count_width, self.form.entry_bytes(head, offset)
         if start + nbytes + self.link_width > self.size:
             stored = head + self.exactly(start, nbytes, "IFD entries") + bytes(self.link_width)
         else:
@@ -262,15 +234,8 @@ class TiffLayout:
 
     def _parse(self, offset: int) -> Ifd:
         stored = self.stored(offset)
-        here = offset + self.count_width - self.room
-        entries: dict[int, Entry] = {}
-        form = self.order + ("HHQQ" if self.big else "HHII")
-        for tag, kind, count, value in struct.iter_unpack(form, stored[self.count_width : -self.link_width]):
-            here += self.entry_width
-            if tag not in entries:  # the first of two counts
-                is_here = count * ITEMSIZE.get(kind, 1) <= self.room
-                entries[tag] = Entry(tag, kind, count, here if is_here else value)
-        return Ifd(offset, stored, entries)
+        inside = stored[self.count_width : -self.link_width]
+        return Ifd(offset, stored, self.form.entries(inside, offset + self.count_width))
 
     def _data(self, ifd: Ifd, entry: Entry, length: int) -> bytes:
         """Return the first bytes of an entry's values."""

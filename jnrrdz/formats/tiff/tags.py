@@ -16,51 +16,6 @@ from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 
 
-class FieldType(IntEnum):
-    """How a tag's values are stored."""
-
-    BYTE = 1
-    ASCII = 2
-    SHORT = 3
-    LONG = 4
-    RATIONAL = 5
-    SBYTE = 6
-    UNDEFINED = 7
-    SSHORT = 8
-    SLONG = 9
-    SRATIONAL = 10
-    FLOAT = 11
-    DOUBLE = 12
-    IFD = 13
-    LONG8 = 16
-    SLONG8 = 17
-    IFD8 = 18
-
-
-NUMPY_CODE: dict[int, str] = {
-    FieldType.BYTE: "u1",
-    FieldType.ASCII: "S1",
-    FieldType.SHORT: "u2",
-    FieldType.LONG: "u4",
-    FieldType.RATIONAL: "2u4",
-    FieldType.SBYTE: "i1",
-    FieldType.UNDEFINED: "u1",
-    FieldType.SSHORT: "i2",
-    FieldType.SLONG: "i4",
-    FieldType.SRATIONAL: "2i4",
-    FieldType.FLOAT: "f4",
-    FieldType.DOUBLE: "f8",
-    FieldType.IFD: "u4",
-    FieldType.LONG8: "u8",
-    FieldType.SLONG8: "i8",
-    FieldType.IFD8: "u8",
-}
-"""The numpy type of one value; the byte order goes in front."""
-
-ITEMSIZE = {int(kind): np.dtype(code).itemsize for kind, code in NUMPY_CODE.items()}
-"""Bytes of one value."""
-
-
 class Tag(IntEnum):
     """Tags that jnrrdz reads."""
 
