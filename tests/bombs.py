@@ -298,6 +298,22 @@ def parquet_long(folder):
     return root
 
 
+def parquet_missing(folder, record_size=100_000):
+    """A Parquet manifest of six arrays with 2^27 chunks, none of whose records is there."""
+    root = folder / "missing.parq"
+    root.mkdir()
+    refs = {"zarr.json": json.loads(GROUP)}
+    for number in range(6):
+        refs[f"a{number}/zarr.json"] = array_document([1 << 14, 1 << 13], [1, 1])
+    (root / ".zmetadata").write_text(json.dumps({"metadata": refs, "record_size": record_size}))
+    return root
+
+
+def parquet_missing_long(folder):
+    """The same with the longest records."""
+    return parquet_missing(folder, 1 << 24)
+
+
 def fits_axes(folder):
     """A FITS of twelve images of 2^60 elements."""
     path = folder / "axes.fits"
@@ -337,6 +353,6 @@ BOMBS = {
         *(netcdf3_allowed, dmrpp_allowed, hdf5_allowed),
         *(j2k_samples, j2k_blocks, j2k_precincts, jnrrd_overlap),
         *(tiff_description, tiff_pages),
-        *(json_empty, json_gen, json_templates, parquet_long),
+        *(json_empty, json_gen, json_templates, parquet_long, parquet_missing, parquet_missing_long),
     )
 }

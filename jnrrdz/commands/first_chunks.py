@@ -7,6 +7,7 @@ that changed or that is gone would show when somebody reads.  `--no-check` leave
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,7 @@ from jnrrdz.store.store import ReferenceStore
 
 THREADS = 8
 FEW = 16
-TOGETHER = 1 << 16
-"""The least and the most chunks that are looked at together for one that is there."""
+"""Chunks at the start of an array that are looked at first."""
 
 SKIP = "--no-check writes the manifest without reading a chunk"
 
@@ -92,9 +92,8 @@ def read_chunk(store: ReferenceStore, path: str, chunk: int) -> None:
 
 def first_chunk(refs: References, sources: Collection[str] | None = None) -> int | None:
     """Return the first chunk that is there, None where all are missing; of `sources` alone, where they are named."""
-    start, size = 0, FEW
-    while start < refs.chunks:
-        part = refs.part(start, min(start + size, refs.chunks))
+    few = refs.part(0, min(FEW, refs.chunks))  # mostly one of these
+    for start, part in chain([(0, few)], refs.parts()):
         present = part.present
         if sources is not None:
             numbers = [number for number, url in enumerate(part.sources) if url in sources]
@@ -102,5 +101,4 @@ def first_chunk(refs: References, sources: Collection[str] | None = None) -> int
             present = np.searchsorted(part.indptr, rows, side="right") - 1
         if len(present):
             return start + int(present[0])
-        start, size = start + size, min(4 * size, TOGETHER)
     return None

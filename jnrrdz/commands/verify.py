@@ -559,7 +559,7 @@ def _all_states(manifest: Manifest, pool: SourcePool, access: Access, look: _Loo
     if manifest.trees:
         if not is_whole:
             raise UnsupportedError("a container has one listing and is verified whole; leave out --shard")
-        columns = {path: refs.columns() for path, refs in manifest.arrays.items()}
+        columns = {path: refs.stored() for path, refs in manifest.arrays.items()}
         listed = tree_states(manifest, columns, access, times=look.drift)
         state.sizes.update(listed.sizes)
         state.findings += listed.findings

@@ -146,6 +146,10 @@ class References:
         """Yield parts, each with the number of its first chunk; all that have ranges in some sources."""
         return ((first, part) for first, part in self.parts() if not urls.isdisjoint(part.sources))
 
+    def has_any(self, start: int, stop: int) -> bool:  # noqa: ARG002  forms that know it override it
+        """Whether any of the chunks from `start` to before `stop` may be present."""
+        return True
+
     def columns(self) -> "ChunkRefs":
         """Return all references in memory, with a row for each chunk."""
         count = -(-self.chunks // self.together)
@@ -618,6 +622,11 @@ class MappedRefs(References):
     def together(self) -> int:
         """Chunks whose references are best read together."""
         return self._inner.together
+
+    def parts(self, shard: Shard = ALL) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield changed parts, each with the number of its first chunk, where the references have parts."""
+        for first, part in self._inner.parts(shard):
+            yield first, self._change(part)
 
     def _part_numbers(self, shard: Shard = ALL) -> Sequence[int]:
         return self._inner._part_numbers(shard)  # noqa: SLF001  a reference of the same base

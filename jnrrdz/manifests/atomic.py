@@ -42,6 +42,9 @@ _HEAD = 1 << 19
 _IN_ONE_PUT = 1 << 28
 """Bytes of a new object up to which it is written under a condition, from memory."""
 
+_SYNCED_TOGETHER = 8
+"""Files that are brought to the disk together: a disk takes several in one step."""
+
 _DESCRIPTORS = "/proc/self/fd"
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 _NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
@@ -558,12 +561,21 @@ def sync_tree(root: Path) -> None:
     """Have a directory with all that is in it on the disk, where outputs are to be."""
     if not DURABLE.get():
         return
-    for path in [*root.rglob("*"), root]:
-        if path.is_dir():
-            _sync_directory(str(path))
-        else:
-            with path.open("rb") as stream:
-                os.fsync(stream.fileno())
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  which JSON does without
+
+    paths = [*root.rglob("*"), root]
+    folders = [path for path in paths if path.is_dir()]
+    files = sorted(set(paths).difference(folders))
+    with ThreadPoolExecutor(_SYNCED_TOGETHER) as pool:
+        for _ in pool.map(_sync_file, files):  # an error is raised here
+            pass
+    for path in folders:
+        _sync_directory(str(path))
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
 
 
 def _sync_directory(path: str) -> None:

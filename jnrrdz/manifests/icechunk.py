@@ -33,7 +33,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.cube import TIME, VARIABLE, Extension
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.limits import GRID_CHUNKS
-from jnrrdz.core.refs import ChunkRefs, References, SparseRefs
+from jnrrdz.core.refs import ChunkRefs, References
 from jnrrdz.core.tree_files import TreeFiles
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
@@ -364,7 +364,7 @@ def _slabs(path: str, array: VirtualArray, options: WriteOptions, since: int = 0
     for first in range(since, length, step):
         count = min(step, length - first)
         start = first * each
-        if isinstance(refs, SparseRefs) and not refs.has_any(start, start + count * each):
+        if not refs.has_any(start, start + count * each):
             continue  # a commit of nothing is an error
         grid = (count, *array.grid[1:])
         slabs.append(_Slab(path, grid, first, refs, start, options.single_range))

@@ -74,7 +74,7 @@ def _write_lines(root: VirtualGroup, stream: BinaryIO, *, single_range: bool) ->
     arrays = []
     several = False
     for path, array in root.arrays():  # those without a chunk, as a grid mapping, are in the metadata alone
-        refs = array.refs if isinstance(array.refs, SparseRefs) else array.refs.columns()
+        refs = array.refs if isinstance(array.refs, SparseRefs) else array.refs.gathered()
         stored = refs.stored()
         if len(stored.source) or stored.inline:
             arrays.append((path, array.grid, refs))

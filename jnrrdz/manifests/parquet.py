@@ -550,18 +550,33 @@ def _write_records(folder: Path, refs: References, path: str, layout: "_Records"
     """Write references as records; no more than those of one record are looked at together."""
     folder.mkdir(parents=True)
     size = layout.record_size
-    for number in range(-(-refs.chunks // size)) if layout.only is None else layout.only:
+    blanks: dict[int, bytes] = {}
+    numbers = range(-(-refs.chunks // size)) if layout.only is None else layout.only
+    for number in numbers:
         first = number * size
-        part = refs.part(first, min(first + size, refs.chunks))
-        found = spans(part, path, single_range=layout.single_range, before=first)
-        table = _references(part, found, part.inline)
-        if len(found.scattered):
-            for field, column in zip(RANGES, _ranges(part, found), strict=True):
-                table = table.append_column(field, column)
-        if layout.token is not None:
-            token = {f"{OWN}.{turns.TOKEN}": layout.token}
-            table = table.replace_schema_metadata(token)
-        _write_table(table, folder / f"refs.{layout.before + number}.parq")
+        stop = min(first + size, refs.chunks)
+        file = folder / f"refs.{layout.before + number}.parq"
+        is_blank = not refs.has_any(first, stop)
+        if is_blank and stop - first in blanks:
+            file.write_bytes(blanks[stop - first])
+            continue
+        part = refs.part(first, stop)
+        _write_table(_table(part, path, first, layout), file)
+        if is_blank:
+            blanks[stop - first] = file.read_bytes()
+
+
+def _table(part: ChunkRefs, path: str, first: int, layout: "_Records") -> pa.Table:
+    """Return a record's references as a table."""
+    spanned = spans(part, path, single_range=layout.single_range, before=first)
+    table = _references(part, spanned, part.inline)
+    if len(spanned.scattered):
+        for field, column in zip(RANGES, _ranges(part, spanned), strict=True):
+            table = table.append_column(field, column)
+    if layout.token is not None:
+        token = {f"{OWN}.{turns.TOKEN}": layout.token}
+        table = table.replace_schema_metadata(token)
+    return table
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ Opening reads `.zmetadata`.  References are read record by record, when a chunk 
 """
 
 import json
+import os
 import re
 import reprlib
 import threading
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import (
+    ALL,
     SCATTERED,
     WHOLE,
     ByteRange,
@@ -46,6 +48,7 @@ from jnrrdz.core.refs import (
     Ints,
     Ranges,
     References,
+    Shard,
     SparseRefs,
     in_turn,
     refuse_many_chunks,
@@ -208,6 +211,7 @@ class ParquetRefs(References):
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._records: OrderedDict[int, ChunkRefs | SparseRefs] = OrderedDict()
+        self._blank: tuple[bytes, ChunkRefs | SparseRefs] | None = None
 
     @cached_property
     def sources(self) -> Sequence[str]:  # type: ignore[override]  # mypy forgets that it can be set
@@ -246,9 +250,33 @@ class ParquetRefs(References):
         records = -(-self.chunks // self._record_size)
         if records > _MOST_LISTED:
             raise UnsupportedError(f"{records} records to list", url=self._folder)
-        found = [self._record(record).present + record * self._record_size for record in range(records)]
-        chunks = np.concatenate([np.empty(0, np.int64), *found])
-        return chunks[chunks < self.chunks]
+        size = self._record_size
+        numbers = self._with_files(range(records))
+        chunks = [number * size + self._record(number).present for number in numbers]
+        present = np.concatenate([np.empty(0, np.int64), *chunks])
+        return present[present < self.chunks]
+
+    def parts(self, shard: Shard = ALL) -> Iterator[tuple[int, ChunkRefs]]:
+        """Yield records, each with the number of its first chunk; those without a reference are left out."""
+        for number in self._part_numbers(shard):
+            if not _is_blank(self._record(number)):
+                yield self._part(number)
+
+    def _part_numbers(self, shard: Shard = ALL) -> Sequence[int]:
+        return self._with_files(super()._part_numbers(shard))
+
+    def _with_files(self, records: Sequence[int]) -> Sequence[int]:
+        """Return the records that may have a file; a local folder is listed for that."""
+        folder = local_path(self._folder)
+        if folder is None:
+            return records
+        try:
+            names = {*os.listdir(folder), *self._moved}  # noqa: PTH208
+        except FileNotFoundError:
+            names = set(self._moved)
+        except OSError:
+            return records
+        return [number for number in records if f"refs.{number}.parq" in names]
 
     def columns(self) -> ChunkRefs:
         """Return all records in memory, the last one cut where the grid ends."""
@@ -256,7 +284,11 @@ class ParquetRefs(References):
         records = -(-self.chunks // self._record_size)
         if records > MOST_RECORDS:
             raise UnsupportedError(f"{records} records; no more than {MOST_RECORDS} are read at once")
-        return super().columns()
+        return self.gathered().columns()
+
+    def stored(self) -> ChunkRefs:
+        """Return all references in memory; missing chunks may have no row."""
+        return self.gathered().stored()
 
     def record(self, record: int) -> ChunkRefs:
         """Return the references of one record."""
@@ -297,7 +329,8 @@ class ParquetRefs(References):
 
         Of other records no more is read than their URLs.
         """
-        for number in range(-(-self.chunks // self._record_size)):
+        records = range(-(-self.chunks // self._record_size))
+        for number in self._with_files(records):
             if self._may_hold(number, urls):
                 yield self._part(number)
 
@@ -319,19 +352,25 @@ class ParquetRefs(References):
         columns = Columns(ChunkKeys((self._record_size,), "", "."))
         url = self._place(f"refs.{record}.parq")
         try:
-            table = self._table(url, (*_COLUMNS, *_MORE))
-            if table is None:  # a record of missing chunks is not written
-                return columns.build(())
+            data = self._data(url)
+            if data is None:  # other writers leave out records of missing chunks
+                return SparseRefs(ChunkRefs.empty(0), np.empty(0, np.int64), self._record_size)
+            if self._blank is not None and self._blank[0] == data:
+                return self._blank[1]
+            table = _table_of(data, (*_COLUMNS, *_MORE))
             if table.num_rows > self._record_size:
                 raise MalformedError(f"{table.num_rows} rows in a record of {self._record_size}")
             if tuple(name for name in table.column_names if name not in _MORE) not in _FORMS:
                 raise MalformedError(f"the columns {table.column_names}; {_COLUMNS} are a record's")
-            return self._filled(columns, table, record)
+            refs = self._filled(columns, table, record)
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
             # OSError is what a damaged page is to Arrow, ValueError a path that is no text
             raise MalformedError(f"not a record of references: {error}", url=url) from error
         except JnrrdzError as error:
             raise error.at(url=url) from None
+        if _is_blank(refs):  # records of missing chunks have the same bytes
+            self._blank = data, refs
+        return refs
 
     def _filled(self, columns: Columns, table: pa.Table, record: int) -> ChunkRefs | SparseRefs:
         """Return the record's rows as columns; each rule is one of fsspec's."""
@@ -373,28 +412,32 @@ class ParquetRefs(References):
 
     def _table(self, url: str, names: tuple[str, ...]) -> pa.Table | None:
         """Return those of the columns that a file has, None where there is no such file."""
+        data = self._data(url)
+        return None if data is None else _table_of(data, names)
+
+    def _data(self, url: str) -> bytes | None:
+        """Return the bytes of a file of references, None where there is no such file."""
         try:
             source = open_source(url, storage_options=self._options)
-            if source.validators.size > _MOST_BYTES:
-                raise UnsupportedError(f"a record of {source.validators.size} bytes; {_MOST_BYTES} are read", url=url)
-            (data,) = source.read([(0, source.validators.size)])
+            size = source.validators.size
+            if size > _MOST_BYTES:
+                raise UnsupportedError(f"a record of {size} bytes; {_MOST_BYTES} are read", url=url)
+            (data,) = source.read([(0, size)])
         except JnrrdzError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
-        parquet_pages.check(data)
-        metadata = pq.ParquetFile(pa.BufferReader(data), thrift_container_size_limit=_MOST_LISTED_THERE).metadata
-        known = {metadata.schema.column(at).path.partition(".")[0] for at in range(metadata.num_columns)}
-        there = [name for name in names if name in known]
-        # a value of a dictionary is there once, however many rows have it
-        texts = [name for name in there if name in _TEXTS]
-        return pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts).read(there)
+            cause = error.__cause__
+            if not isinstance(cause, FileNotFoundError):
+                raise
+            # the frames of both refer to them, and to the columns of all callers
+            error.__traceback__ = cause.__traceback__ = None
+            return None
+        return data
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.__getstate__(),)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_records", "sources"}}
+        caches = {"_lock", "_records", "_blank", "sources"}
+        return {name: value for name, value in self.__dict__.items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -411,6 +454,25 @@ def _reopened(state: dict[str, Any]) -> ParquetRefs:
     refs = ParquetRefs.__new__(ParquetRefs)
     refs.__setstate__(state)
     return refs
+
+
+def _is_blank(refs: ChunkRefs | SparseRefs) -> bool:
+    """Whether a record has no reference."""
+    stored = refs.stored()
+    return not len(stored.source) and not stored.inline
+
+
+def _table_of(data: bytes, names: tuple[str, ...]) -> pa.Table:
+    """Return those of the columns that a file has."""
+    parquet_pages.check(data)
+    footer = pq.ParquetFile(pa.BufferReader(data), thrift_container_size_limit=_MOST_LISTED_THERE)
+    metadata = footer.metadata
+    columns = {metadata.schema.column(at).path.partition(".")[0] for at in range(metadata.num_columns)}
+    present = [name for name in names if name in columns]
+    # a value of a dictionary is in memory once, however many rows have it
+    texts = [name for name in present if name in _TEXTS]
+    file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=texts)
+    return file.read(present)
 
 
 def _dictionary_of(table: pa.Table, name: str) -> tuple[NDArray[np.int32], list[str]]:

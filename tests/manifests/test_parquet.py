@@ -1,3 +1,4 @@
+import gc
 import json
 
 import fsspec
@@ -10,9 +11,10 @@ from fsspec.implementations.reference import LazyReferenceMapper, ReferenceFileS
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
-from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.refs import ChunkRefs, SparseRefs
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests import parquet as kerchunk_parquet
+from jnrrdz.manifests.parquet_records import ParquetRefs
 from jnrrdz.options import WriteOptions
 
 # pandas announces the end of the engine that fsspec asks it for
@@ -87,7 +89,7 @@ def test_inline_bytes_that_look_like_base64_come_back(stock, tmp_path):
     data = b"base64:x"
     nothing = np.empty(0, np.int64)
     refs = ChunkRefs((), np.zeros(2, np.int64), nothing.astype(np.int32), nothing, nothing, {0: data})
-    array = VirtualArray((8,), np.dtype("u1"), (8,), (bytes_(None),), refs, ("x",))
+    array = VirtualArray((8,), np.dtype("u1"), (8,), (bytes_("little"),), refs, ("x",))
     kerchunk_parquet.write(VirtualGroup({"data": array}), str(tmp_path / "r.parq"))
     assert stock(tmp_path / "r.parq")["data"][:].tobytes() == data
 
@@ -133,7 +135,7 @@ def test_a_scattered_chunk_fails_in_stock_fsspec_and_never_reads_as_something(so
 
 def test_single_range_is_the_span(tmp_path):
     refs = ChunkRefs(("/a",), np.array([0, 2]), np.zeros(2, np.int32), np.array([70, 10]), np.array([5, 6]))
-    array = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_(None),), refs, ("x",))
+    array = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_("little"),), refs, ("x",))
     kerchunk_parquet.write(VirtualGroup({"a": array}), str(tmp_path / "r"), WriteOptions(single_range=True))
     (row,) = pq.ParquetFile(tmp_path / "r" / "a" / "refs.0.parq").read().to_pylist()
     assert row == {"path": "/a", "offset": 10, "size": 65, "raw": None}
@@ -172,7 +174,7 @@ def test_overwriting_replaces_the_whole_directory(source, stock, tmp_path):
 
 def test_a_failure_midway_keeps_the_older_directory(source, stock, tmp_path):
     good, seen = source.array(np.arange(8, dtype="<u2"), (2,))
-    bad = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_(None),), ChunkRefs.single(source.url, [4], [0]), ("x",))
+    bad = VirtualArray((1,), np.dtype("u1"), (1,), (bytes_("little"),), ChunkRefs.single(source.url, [4], [0]), ("x",))
     target = str(tmp_path / "r.parq")
     kerchunk_parquet.write(VirtualGroup({"data": good}), target)
     with pytest.raises(UnrepresentableError):
@@ -185,3 +187,70 @@ def test_a_remote_directory_is_written_and_read(source, stock):
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
     kerchunk_parquet.write(VirtualGroup({"data": array}), "memory://parquet/r.parq", WriteOptions(overwrite=True))
     np.testing.assert_array_equal(stock("memory://parquet/r.parq")["data"][:], seen)
+
+
+# Grids with few references
+
+
+def sparse_group(source):
+    """An array of 1200 chunks, of which the chunks 5 and 907 are stored."""
+    source.path.write_bytes(bytes(range(100)))
+    stored = ChunkRefs.single(source.url, np.array([3, 40]), np.array([1, 1]))
+    refs = SparseRefs(stored, np.array([5, 907]), 1200)
+    array = VirtualArray((40, 30), np.dtype("u1"), (1, 1), (bytes_("little"),), refs, ("y", "x"), np.uint8(9))
+    return group({"data": array})
+
+
+def without_files_of_missing_chunks(manifest, size):
+    """Remove the records without a reference, as other writers leave them out."""
+    for record in range(-(-1200 // size)):
+        if record not in {5 // size, 907 // size}:
+            (manifest / "data" / f"refs.{record}.parq").unlink()
+
+
+@pytest.mark.parametrize("size", [100, 350, 1000])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_records_without_a_reference_are_left_out(source, stock, tmp_path, size, is_cut):
+    target = tmp_path / "refs.parq"
+    kerchunk_parquet.write(sparse_group(source), str(target), record_size=size)
+    opened = stock(target)["data"][...]
+    expected = np.full(1200, 9)
+    expected[[5, 907]] = 3, 40
+    np.testing.assert_array_equal(opened.ravel(), expected)
+    if is_cut:
+        without_files_of_missing_chunks(target, size)
+    refs = ParquetRefs(1200, str(target / "data"), size, None)
+    stored = {5: [(source.url, 3, 1)], 907: [(source.url, 40, 1)]}
+    assert [refs.lookup(chunk) for chunk in range(1200)] == [stored.get(chunk, []) for chunk in range(1200)]
+    starts = sorted({chunk // size * size for chunk in stored})
+    assert [first for first, _ in refs.parts()] == starts
+    assert refs.present.tolist() == sorted(stored)
+    assert refs.stored().offset.tolist() == [3, 40]
+    columns = refs.columns()
+    assert columns.chunks == 1200
+    assert columns.present.tolist() == sorted(stored)
+
+
+def test_records_without_a_reference_have_the_bytes_of_their_number_of_rows(source, tmp_path):
+    target = tmp_path / "refs.parq"
+    sparse = sparse_group(source)
+    kerchunk_parquet.write(sparse, str(target), record_size=350)
+    dense = sparse.with_refs(lambda refs: refs.columns())
+    kerchunk_parquet.write(dense, str(tmp_path / "dense.parq"), record_size=350)
+    names = sorted(path.relative_to(target) for path in target.rglob("*") if path.is_file())
+    assert len(names) == 1 + 4
+    for name in names:
+        assert (target / name).read_bytes() == (tmp_path / "dense.parq" / name).read_bytes()
+
+
+def test_missing_records_elsewhere_leave_nothing_in_memory():
+    refs = ParquetRefs(1 << 20, "memory://missing-records/data", 1 << 16, None)
+    gc.collect()
+    gc.disable()
+    try:
+        assert refs.present.tolist() == []
+        errors = [each for each in gc.get_objects() if isinstance(each, JnrrdzError)]
+        held = [each for each in errors if each.__traceback__ is not None]
+    finally:
+        gc.enable()
+    assert held == []
