@@ -243,14 +243,15 @@ def test_records_without_a_reference_have_the_bytes_of_their_number_of_rows(sour
         assert (target / name).read_bytes() == (tmp_path / "dense.parq" / name).read_bytes()
 
 
-def test_missing_records_elsewhere_leave_nothing_in_memory():
-    refs = ParquetRefs(1 << 20, "memory://missing-records/data", 1 << 16, None)
+@pytest.mark.parametrize("where", ["memory://missing-records", "missing-records"])
+def test_missing_records_leave_nothing_in_memory(where):
+    refs = ParquetRefs(1 << 20, f"{where}/data", 1 << 16, None)
     gc.collect()
     gc.disable()
     try:
-        assert refs.present.tolist() == []
-        errors = [each for each in gc.get_objects() if isinstance(each, JnrrdzError)]
-        held = [each for each in errors if each.__traceback__ is not None]
+        assert refs.lookup(70_000) == []
+        errors = [each for each in gc.get_objects() if isinstance(each, FileNotFoundError)]
+        in_memory = [each for each in errors if each.__traceback__ is not None]
     finally:
         gc.enable()
-    assert held == []
+    assert in_memory == []
