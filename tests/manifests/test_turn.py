@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fsspec
@@ -17,10 +19,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import jnrrdz
 from jnrrdz.cli import cli
+from jnrrdz.commands import refresh
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests import atomic, parquet, turns
 from jnrrdz.manifests.groups import group_from_manifest
-from jnrrdz.manifests.manifest import load
+from jnrrdz.manifests.manifest import load, remove
 from jnrrdz.options import WriteOptions
 from tests import writers
 from tests.manifests import many_sources
@@ -38,14 +41,23 @@ with atomic.writing(atomic.locate(sys.argv[1])):
 DAYS = ("20240101", "20240102", "20240103", "20240104")
 
 
+@contextmanager
+def holding(out):
+    """Yield a process that has the turn to write an output."""
+    command = [sys.executable, "-c", HOLDER, str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "mine\n"
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.fixture
 def holder(tmp_path):
     """Return a process that has the turn to write `out.json`."""
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / "out.json")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "mine\n"
+    with holding(tmp_path / "out.json") as process:
         yield process
-        process.kill()
 
 
 @pytest.fixture
@@ -93,13 +105,10 @@ def test_the_lock_of_a_killed_run_is_free(tmp_path, scene, holder, monkeypatch):
 def test_a_new_output_needs_no_turn(tmp_path, scene, form, monkeypatch):
     out = tmp_path / f"out.{form}"
     monkeypatch.setattr(turns, "WAIT", 0.05)
-    command = [sys.executable, "-c", HOLDER, str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "mine\n"
+    with holding(out) as process:
         jnrrdz.index(scene, out)
         with pytest.raises(JnrrdzError, match=f"process {process.pid} of "):
             jnrrdz.index(scene, out, overwrite=True)
-        process.kill()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -211,6 +220,105 @@ def test_a_request_that_was_done_twice_is_no_rival(seaweed, bucket):
     seaweed.client.delete_object(Bucket=bucket, Key="a")
     with pytest.raises(turns.ChangedError):
         turns.put_if(fs, path, b"last", later, url)
+
+
+class WithoutConditions(BaseHTTPRequestHandler):
+    """Passes requests on to a store, and answers 501 where a PUT has a condition."""
+
+    protocol_version = "HTTP/1.1"
+    port = 0
+
+    def forward(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        is_conditional = "If-Match" in self.headers or "If-None-Match" in self.headers
+        if self.command == "PUT" and is_conditional:
+            self.answer(501, {}, b"<Error><Code>NotImplemented</Code></Error>")
+            return
+        connection = HTTPConnection("127.0.0.1", self.port)
+        with closing(connection):
+            headers = {name: text for name, text in self.headers.items() if name != "Expect"}
+            connection.request(self.command, self.path, body, headers)
+            response = connection.getresponse()
+            self.answer(response.status, dict(response.getheaders()), response.read())
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = forward  # noqa: N815  the base class has these names
+
+    def answer(self, status, headers, body):
+        self.send_response_only(status)
+        for name, text in headers.items():
+            if name not in {"Content-Length", "Transfer-Encoding", "Connection"}:
+                self.send_header(name, text)
+        length = headers.get("Content-Length") if self.command == "HEAD" else None
+        self.send_header("Content-Length", length or str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def without_conditions(seaweed):
+    """Return the options of a store that knows no conditions."""
+    options = seaweed.options()
+    port = int(options["endpoint_url"].rpartition(":")[2])
+    handler = type("Handler", (WithoutConditions,), {"port": port})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield {**options, "endpoint_url": f"http://127.0.0.1:{server.server_port}"}
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_store_that_refuses_conditions(seaweed, bucket, scene, form, without_conditions):
+    """What is written whole is written without them; what was read first is refused."""
+    url, options = f"s3://{bucket}/a.{form}", without_conditions
+    for overwrite in (False, True):
+        jnrrdz.index(scene, url, overwrite=overwrite, target_options=options)
+    before = {key: seaweed.get(bucket, key) for key in seaweed.keys(bucket)}
+    many_sources.write_scene(scene.parent, 0, seed=1, written=many_sources.WRITTEN + 10, gap=64)
+    with pytest.raises(JnrrdzError, match=r"this store knows no conditions \(If-Match\)"):
+        jnrrdz.refresh(url, storage_options=options, source_options={}, allow=("*",))
+    assert before == {key: seaweed.get(bucket, key) for key in seaweed.keys(bucket)}
+    jnrrdz.index(scene, url, overwrite=True, target_options=options)
+    group = jnrrdz.open_group(url, storage_options=options, source_options={}, allow=("*",))
+    np.testing.assert_array_equal(group["data"][...], many_sources.pixels(0, 1))
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_manifest_is_removed_from_a_store_as_it_was_read(seaweed, bucket, scene, form, is_changed, monkeypatch):  # noqa: PLR0913, PLR0917  four of them are fixtures
+    """`refresh --prune` removes none that another run wrote meanwhile."""
+    url, options = f"s3://{bucket}/a.{form}", seaweed.options()
+    jnrrdz.index(scene, url, target_options=options)
+    scene.unlink()
+    many_sources.write_scene(scene.parent, 1)
+
+    def prune():
+        return jnrrdz.refresh(url, prune=True, storage_options=options, source_options={}, allow=("*",))
+
+    def replaced_first(*arguments):
+        monkeypatch.undo()
+        another = threading.Thread(
+            target=jnrrdz.index,
+            args=(scene.parent / "scene_001.tif", url),
+            kwargs={"overwrite": True, "target_options": options},
+        )
+        another.start()
+        another.join()
+        remove(*arguments)
+
+    if not is_changed:
+        assert prune().removed
+        assert seaweed.keys(bucket) == []
+        return
+    monkeypatch.setattr(refresh, "remove", replaced_first)
+    with pytest.raises(turns.ChangedError, match="another run changed it meanwhile"):
+        prune()
+    group = jnrrdz.open_group(url, storage_options=options, source_options={}, allow=("*",))
+    np.testing.assert_array_equal(group["data"][...], many_sources.pixels(1))
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ __all__ = ["seaweed"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
 
-ROUNDS = int(os.environ.get("JNRRDZ_TURNS", "3"))
+ROUNDS = int(os.environ.get("JNRRDZ_TURNS", "2"))
 REFUSED = (
     "another run changed it meanwhile",
     "changed while it was read",
