@@ -15,6 +15,7 @@ import traceback
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 import jnrrdz
 from jnrrdz.core.json_schema import DEEPEST, members, object_of, one_of, parse_json, validate
@@ -177,6 +178,65 @@ def test_a_scale_may_be_a_list_of_one(folder):
     """netCDF's attributes are lists."""
     found = dataset(FORMS["zarr-3"](folder), scale_factor=[0.25], add_offset=[1])
     assert found["data"][0, 10].item() == 10 * 0.25 + 1
+
+
+@pytest.mark.parametrize("scale", [0, 2, [2]])
+def test_an_integer_for_a_scale_of_pixels_that_may_be_missing(folder, scale):
+    """xarray would give decoded pixels the type of the scale, and an integer is no NaN."""
+    found = dataset(FORMS["zarr-3"](folder), scale_factor=scale, _FillValue=3)
+    factor = np.ravel(scale)[0]
+    np.testing.assert_array_equal(found["data"][0, :5], [0, factor, 2 * factor, np.nan, 4 * factor])
+
+
+def test_an_integer_for_a_scale_of_floats(folder):
+    """xarray would take the integer part of each pixel first."""
+    root = zarr.create_group(folder / "a.zarr")
+    array = root.create_array("data", shape=(2,), dtype="f4", dimension_names=["x"], attributes={"scale_factor": 2})
+    array[...] = [1.5, 2.25]
+    assert jnrrdz.open_dataset(folder / "a.zarr")["data"].to_numpy().tolist() == [3, 4.5]
+
+
+IMAGECODECS = {
+    "an axis": ("imagecodecs_delta", {"axis": [1]}, "axis"),
+    "true for an axis": ("imagecodecs_delta", {"axis": True}, "axis"),
+    "a distance": ("imagecodecs_delta", {"dist": True}, "dist"),
+    "a shape": ("imagecodecs_floatpred", {"shape": 3}, "shape"),
+    "colours": ("imagecodecs_jpeg", {"colorspace_data": []}, "colorspace_data"),
+    "true for grey": ("imagecodecs_jpeg", {"colorspace_data": True}, "colorspace_data"),
+    "bits": ("imagecodecs_jpeg", {"bitspersample": 1.5}, "bitspersample"),
+    "a format": ("imagecodecs_lzma", {"format": True}, "format"),
+    "samples": ("imagecodecs_jpegxl", {"hasalpha": 1}, "hasalpha"),
+}
+
+
+@pytest.mark.parametrize("case", IMAGECODECS)
+def test_members_of_imagecodecs_have_types(folder, case):
+    name, given, member = IMAGECODECS[case]
+    form = FORMS["zarr-2"](folder)
+    array = form.documents["data/.zarray"]
+    entries = [{"id": name, **given}]
+    if "axis" in given or "dist" in given or "shape" in given:
+        entries.append({"id": "imagecodecs_lzw"})
+    filters = text_of({**array, "filters": entries, "compressor": None})
+    target = folder / "target"
+    target.mkdir()
+    opened = form.place(target, {"data/.zarray": filters})
+    with pytest.raises(jnrrdz.MalformedError, match=f"data/.zarray: {name}: {member}: found "):
+        read_group(opened)
+
+
+def test_chunks_of_other_axes_in_version_2(folder):
+    form = FORMS["zarr-2"](folder)
+    assert "data/.zarray: chunks: chunks of shape [32]" in refused(form, "data/.zarray", ("chunks",), [32])
+
+
+def test_an_empty_image_has_no_virtual_levels(folder):
+    form = FORMS["zarr-2"](folder)
+    target = folder / "target"
+    target.mkdir()
+    document = {**form.documents["data/.zarray"], "shape": [0, 64]}
+    group = jnrrdz.open_group(form.place(target, {"data/.zarray": text_of(document)}), virtual_levels=1)
+    assert sorted(group.array_keys()) == ["data"]
 
 
 def test_a_mark_that_no_pixel_can_have_masks_none(folder):

@@ -85,9 +85,20 @@ _ARRAY = members(
         "dimension_separator": one_of(".", "/"),
     },
 )
+
+
+def _array_document(value: Any) -> Any:
+    _ARRAY(value)
+    shape, chunks = value["shape"], value["chunks"]
+    if len(chunks) != len(shape):
+        message = f"chunks of shape {shown(chunks)} for an array of {shown(shape)}"
+        raise MalformedError(message, field="chunks")
+    return value
+
+
 _SCHEMAS: Mapping[str, Check] = {
     GROUP: members({"zarr_format": one_of(2)}),
-    ARRAY: _ARRAY,
+    ARRAY: _array_document,
     ATTRIBUTES: members({}, {DIMENSIONS: nullable(list_of(TEXT))}),
 }
 _CONSOLIDATED = members({}, {"metadata": OBJECT})
@@ -196,8 +207,6 @@ def _array(array: Members, attributes: Members, key: str, *, fill_is_missing: bo
             "attributes": attributes,
             "dimension_names": dimensions or [None] * len(shape),
         }
-    except (KeyError, TypeError, ValueError) as error:  # of a codec's translation
-        raise MalformedError(f"not an array's metadata: {error!r}", field=key) from error
     except JnrrdzError as error:
         error.field = f"{key}: {error.field}"
         raise

@@ -482,6 +482,8 @@ def _is_single(tree: Hierarchy, image: Image) -> bool:
 def _levels(variable: str, array: Document, levels: int, method: str) -> list[VirtualLevel]:
     shape, chunks = array["shape"], array["chunk_grid"]["configuration"]["chunk_shape"]
     names = array["dimension_names"]
+    if 0 in shape:
+        return []
     plane = [names.index(name) for name in PLANE]
     halved = [*plane, *(axis for axis, name in enumerate(names) if name == "z" and chunks[axis] > 1)]
     found = []

@@ -28,7 +28,7 @@ from xarray.indexes import PandasIndex, RangeIndex
 from jnrrdz.core.bands import BAND, NODATA, band_count, differ_in_scale
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
-from jnrrdz.core.json_schema import NUMBER, TEXT, members, nullable, validate
+from jnrrdz.core.json_schema import NUMBER, TEXT, is_number, members, nullable, validate
 from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import DATA_TYPES, MARKS, ZARR_JSON, array_from_json, double_of, missing_number
@@ -99,6 +99,7 @@ def dataset(
     attributes = with_band_attributes(variables)
     if decoding.get("mask_and_scale") is not False:
         _warn_of_scales(variables, attributes)
+        attributes = {name: _with_float_scale(own) for name, own in attributes.items()}
     names, of_bands = common_names(variables, attributes), band_coordinates(variables, attributes)
     savable = {name: savable_variable(variable, attributes[name]) for name, variable in variables.items()}
     decoded = _Documents(savable_attributes(backing.get_attrs()), savable)
@@ -120,6 +121,22 @@ def _one_number(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
     return NUMBER(value)
+
+
+def _with_float_scale(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes with scale and offset as floats, which CF has alone.
+
+    xarray gives decoded pixels the type of their scale: by an integer it would take the
+    integer part of pixels that are floats, and find no NaN for those that are missing.
+    """
+    changed = dict(attributes)
+    for name in ("scale_factor", "add_offset"):
+        value = changed.get(name)
+        if isinstance(value, list) and len(value) == 1:
+            (value,) = value
+        if is_number(value):
+            changed[name] = float(value)
+    return changed
 
 
 CF = members(

@@ -11,8 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.configuration import Codec, CodecSpec
-from jnrrdz.core.json_schema import shown
+from jnrrdz.core.configuration import MOST_AXES, Codec, CodecSpec, sizes
+from jnrrdz.core.json_schema import (
+    FLAG,
+    TEXT,
+    Check,
+    integer,
+    members,
+    nullable,
+    shown,
+    text_or,
+    validate,
+)
 from jnrrdz.core.zarr2 import Tiles
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -49,13 +59,29 @@ OF_SAMPLES = -2
 
 GREY, RGB, YCBCR = 1, 2, 6
 COLOURS = 3
-_JPEG_MEMBERS = {
-    "tables",
-    "header",
-    "bitspersample",
-    "colorspace_jpeg",
-    "colorspace_data",
+_COLOURS = nullable(text_or(integer()))
+_JPEG_MEMBERS: dict[str, Check] = {
+    "tables": nullable(TEXT),
+    "header": nullable(TEXT),
+    "bitspersample": nullable(integer(1)),
+    "colorspace_jpeg": _COLOURS,
+    "colorspace_data": _COLOURS,
 }
+_PREDICTOR = members(
+    {},
+    {
+        "axis": nullable(integer(-MOST_AXES, MOST_AXES)),
+        "dist": nullable(integer()),
+        "shape": sizes(0),
+    },
+)
+_OTHER = members({}, {"format": nullable(text_or(integer())), "hasalpha": nullable(FLAG)})
+_CONFIGURATIONS: Mapping[str, Check] = {
+    **dict.fromkeys(NUMBERS, _OTHER),
+    **dict.fromkeys(PREDICTORS, _PREDICTOR),
+    JPEG: members({}, _JPEG_MEMBERS),
+}
+"""What imagecodecs' members are that decide how tiles are read."""
 
 
 def own_codecs(document: Members) -> list[Any]:
@@ -86,6 +112,7 @@ def tiff_codecs(specs: Sequence[CodecSpec], tiles: Tiles) -> list[Codec] | None:
     """
     if not specs or tiles.dtype.kind not in SAMPLE_FORMATS:
         return None
+    _check_members(specs)
     predictor = PREDICTORS.get(specs[0].name, 1)
     scheme = specs[-1]
     number = NUMBERS.get(scheme.name)
@@ -127,6 +154,14 @@ def tiff_codecs(specs: Sequence[CodecSpec], tiles: Tiles) -> list[Codec] | None:
         return [config]
     samples_first = [axes - 1, *range(axes - 1)]
     return [CodecSpec(names.TRANSPOSE, {"order": samples_first}), config]
+
+
+def _check_members(specs: Sequence[CodecSpec]) -> None:
+    """Refuse members of other types, which would else be taken for numbers."""
+    for spec in specs:
+        check = _CONFIGURATIONS.get(spec.name)
+        if check is not None:
+            validate(spec.configuration, check, spec.name)
 
 
 def _samples(predictor: Members | None, scheme: CodecSpec, tiles: Tiles) -> int:
@@ -177,7 +212,7 @@ def _of_jpeg(given: Members, samples: int) -> dict[str, Any]:
         known: Mapping[Any, int] = {(None, RGB): YCBCR, (RGB, RGB): RGB}
         photometric = known.get(colours)
     bits = given.get("bitspersample", 8)
-    if photometric is None or not given.keys() <= _JPEG_MEMBERS:
+    if photometric is None or not given.keys() <= _JPEG_MEMBERS.keys():
         message = f"{JPEG!r} of {samples} samples with {shown(dict(given))}"
         raise UnsupportedError(message, field="codecs")
     members = {"photometric": photometric, "bits_per_sample": [bits] * samples}
