@@ -87,6 +87,40 @@ def test_a_hostile_value_ends_in_pixels_or_in_our_error(folder, form, caplog):
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
+NO_IMAGE = "0 images with the axes y, x"
+NO_PLACE = "does not say where it lies"
+CLOSED = {
+    ("ome", "cube"): NO_IMAGE,
+    ("kerchunk", "cube"): NO_IMAGE,
+    ("n5", "cube"): NO_IMAGE,
+    ("gcps", "cube"): NO_PLACE,
+    ("zarr-2", "cube"): NO_PLACE,
+    ("kerchunk", "overwrite"): "jnrrdz did not make it",
+}
+"""Doors that are for other sources, by what they say of good documents."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", FORMS)
+def test_good_documents_pass_each_door(folder, form):
+    """A door that refuses them before it reads them would pass every hostile value."""
+    good = FORMS[form](folder)
+    name = next(iter(good.documents))
+    closed = {}
+    for door in DOORS[good.doors]:
+        target = folder / "target"
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        opened = good.place(target, {name: text_of(good.documents[name])})
+        try:
+            door(opened)
+        except jnrrdz.JnrrdzError as error:
+            closed[form, door.__name__] = str(error)
+    expected = {place: said for place, said in CLOSED.items() if place[0] == form}
+    assert closed.keys() == expected.keys(), closed
+    assert all(expected[place] in said for place, said in closed.items())
+
+
 def refused(form, name, path, value):
     """Return the error with which scanning or reading a document is refused."""
     target = form.folder / "target"
@@ -138,7 +172,35 @@ OTHER_TYPES = {
         "t/.zarray: filters[0].elementsize: found True",
     ),
     "true for an N5 block": ("n5", "s0/attributes.json", ("blockSize", 0), True, "blockSize"),
-    "true for a record size": ("parquet", ".zmetadata", ("record_size",), True, "record size"),
+    "true for a record size": ("parquet", ".zmetadata", ("record_size",), True, ".zmetadata: record_size: found True"),
+    "no folder of records": (
+        "parquet",
+        ".zmetadata",
+        (),
+        {"metadata": {}, "record_size": 1, "jnrrdz": {"over": {"folder": "../x"}}},
+        ".zmetadata: jnrrdz.over.folder: found '../x'",
+    ),
+    "true for the size of a source": (
+        "json",
+        "zarr.json",
+        ("attributes", "jnrrdz", "sources", 0, "size"),
+        True,
+        "jnrrdz.sources[0].size: found True",
+    ),
+    "true for a reference that is computed": (
+        "kerchunk",
+        "refs",
+        ("gen", 0, "length"),
+        True,
+        "gen[0].length: found True",
+    ),
+    "no end of computed references": (
+        "kerchunk",
+        "refs",
+        ("gen", 0, "dimensions", "i", "stop"),
+        1.5,
+        "gen[0].dimensions.i.stop: found 1.5",
+    ),
 }
 
 

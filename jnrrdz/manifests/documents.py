@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codec_table import entries_of_foreign, renamed
-from jnrrdz.core.json_schema import parse_json
+from jnrrdz.core.json_schema import TEXT, inside, integer, members, nullable, parse_json
 from jnrrdz.core.zarr2 import foreign_codec
 from jnrrdz.core.zarr_json import ZARR_JSON, checked_node, named, regular_chunks
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -213,20 +213,20 @@ class Documents(MutableMapping[str, bytes]):
 
 
 _RECORD_TEXTS = {"etag": "etag", "version": "version_id", "modified": "last_modified"}
+_SOURCE = members(
+    {"url": TEXT},
+    {"size": nullable(integer()), **dict.fromkeys(_RECORD_TEXTS.values(), nullable(TEXT))},
+)
 
 
 def source_record(entry: Any, field: str) -> SourceRecord:
     """Return what an entry of a table of sources says."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("url"), str):
-        raise MalformedError(f"{reprlib.repr(entry)} is no source with a url", field=field)
-    size = entry.get("size")
-    if size is not None and (type(size) is not int or size < 0):
-        raise MalformedError(f"a source of {reprlib.repr(size)} bytes", field=f"{field}.size")
+    try:
+        _SOURCE(entry)
+    except MalformedError as error:
+        raise inside(error, field) from None
     texts = {name: entry.get(key) for name, key in _RECORD_TEXTS.items()}
-    for name, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise MalformedError(f"{reprlib.repr(text)} is no text", field=f"{field}.{_RECORD_TEXTS[name]}")
-    return SourceRecord(entry["url"], size, **texts)
+    return SourceRecord(entry["url"], entry.get("size"), **texts)
 
 
 def _chunk_keys(path: str, document: Mapping[str, Any]) -> "ChunkKeys":

@@ -33,7 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from jnrrdz.core.json_schema import parse_json
+from jnrrdz.core.json_schema import integer, list_of, members, object_of, parse_json, text_or
 from jnrrdz.core.limits import LIMITS, Kind
 from jnrrdz.core.refs import WHOLE, Ints, References
 from jnrrdz.core.zarr2 import is_version_2, version_3
@@ -151,18 +151,34 @@ def _refused(text: str) -> UnsupportedError:
     return UnsupportedError(message, field=text[:200])
 
 
+_WHOLE = integer(1 - _LARGEST, _LARGEST - 1)
+_SCALAR = text_or(_WHOLE)
+_VALUES = list_of(_SCALAR)
+_SPAN = members({"stop": _WHOLE}, {"start": _WHOLE, "step": _WHOLE})
+
+
+def _dimension(value: Any) -> Any:
+    """Accept a list of values, or start, stop and step."""
+    return _VALUES(value) if isinstance(value, list) else _SPAN(value)
+
+
+_ENTRY = members(
+    {"key": _SCALAR, "url": _SCALAR, "dimensions": object_of(_dimension)},
+    {"offset": _SCALAR, "length": _SCALAR},
+)
+_GENERATED = members({"gen": list_of(_ENTRY)})
+
+
 def generated(entries: Any, templates: Templates) -> Iterator[tuple[str, list[Any]]]:
     """Yield the references that a manifest's `gen` stands for: each key with its URL, and its range if it has one."""
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise MalformedError("no list of references to compute", field="gen")
+    _GENERATED({"gen": entries})
     count = 0
     for number, entry in enumerate(entries):
         where = f"gen[{number}]"
         texts = {name: entry[name] for name in ("key", "url", "offset", "length") if name in entry}
-        is_complete = {"key", "url"} <= set(texts) and ("offset" in texts) == ("length" in texts)
-        if not is_complete or not all(isinstance(text, str | int) for text in texts.values()):
-            raise MalformedError("a key, a url, and both or none of offset and length are needed", field=where)
-        axes = _axes(entry.get("dimensions"), where)
+        if ("offset" in texts) != ("length" in texts):
+            raise MalformedError("both or none of offset and length are needed", field=where)
+        axes = _axes(entry["dimensions"], where)
         count += math.prod(map(len, axes.values()))
         if count > MOST_GENERATED:
             raise UnsupportedError(f"more than {MOST_GENERATED} references to compute", field=where)
@@ -173,25 +189,22 @@ def generated(entries: Any, templates: Templates) -> Iterator[tuple[str, list[An
             yield made["key"], [made["url"], *place]
 
 
-def _axes(dimensions: Any, where: str) -> dict[str, Sequence[Value]]:
+def _axes(dimensions: Mapping[str, Any], where: str) -> dict[str, Sequence[Value]]:
     """Return the values that each name of a generated reference takes."""
     axes: dict[str, Sequence[Value]] = {}
-    for name, entry in (dimensions if isinstance(dimensions, dict) else {}).items():
-        if isinstance(entry, list) and all(type(value) in {int, str} for value in entry):
+    for name, entry in dimensions.items():
+        if isinstance(entry, list):
             axes[name] = entry
             continue
-        bounds = [entry.get(key, usual) for key, usual in _RANGE] if isinstance(entry, dict) else [None]
-        if not all(type(bound) is int and abs(bound) < _LARGEST for bound in bounds) or bounds[2] == 0:
-            raise MalformedError("a list, or start, stop and step are needed", field=f"{where}.dimensions.{name}")
-        axes[name] = range(*bounds)
+        start, step = entry.get("start", 0), entry.get("step", 1)
+        if step == 0:
+            raise MalformedError("a step of 0", field=f"{where}.dimensions.{name}")
+        axes[name] = range(start, entry["stop"], step)
         if len(axes[name]) > MOST_GENERATED:
             raise UnsupportedError(f"more than {MOST_GENERATED} references to compute", field=where)
     if not axes:
         raise MalformedError("no dimensions", field=where)
     return axes
-
-
-_RANGE = (("start", 0), ("stop", None), ("step", 1))
 
 
 def _whole(text: str, where: str) -> int:

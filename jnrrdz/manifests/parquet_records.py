@@ -26,7 +26,6 @@ Opening reads `.zmetadata`.  References are read record by record, when a chunk 
 import json
 import os
 import re
-import reprlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +37,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from jnrrdz.core.json_schema import parse_json
+from jnrrdz.core.json_schema import (
+    TEXT,
+    integer,
+    list_of,
+    members,
+    nullable,
+    parse_json,
+    refused,
+    validate,
+)
 from jnrrdz.core.refs import (
     ALL,
     SCATTERED,
@@ -167,23 +175,27 @@ class Layout(NamedTuple):
         return [name for name in self.moved if name.rpartition("/")[0] == path]
 
 
+def _folder(value: Any) -> str:
+    """Accept the name of a folder of records."""
+    if not isinstance(value, str) or not FOLDER_NAME.fullmatch(value):
+        raise refused(value, "a name of a folder of records")
+    return value
+
+
+_SIZE = integer(1, _MOST_ROWS)
+_PLACE = {"record_size": _SIZE, "folder": nullable(_folder)}
+_OVER = members({}, {**_PLACE, "files": list_of(TEXT)})
+_LAYOUT = members({"record_size": _SIZE}, {OWN: nullable(members({}, {**_PLACE, "over": nullable(_OVER)}))})
+
+
 def laid_out(top: Mapping[str, Any]) -> Layout:
     """Return the record size, and the folders that files are in while they replace others."""
+    validate(top, _LAYOUT, METADATA)
     own = own_member(top)
-    over = own.get("over")
-    over = over if isinstance(over, dict) else {}
-    size = over.get("record_size", own.get("record_size", top.get("record_size")))
-    if type(size) is not int or not 0 < size <= _MOST_ROWS:
-        raise MalformedError(f"no metadata with a record size of 1 to {_MOST_ROWS}", field=METADATA)
-    folders = [own.get("folder"), over.get("folder")]
-    for folder in folders:
-        if folder is not None and not (isinstance(folder, str) and FOLDER_NAME.fullmatch(folder)):
-            raise MalformedError(f"{reprlib.repr(folder)} is no folder of records", field=METADATA)
-    every, some = (f"{folder}/" if folder else "" for folder in folders)
-    files = over.get("files", [])
-    if not isinstance(files, list) or not all(type(name) is str for name in files):
-        raise MalformedError("no list of files", field=METADATA)
-    return Layout(size, every, some, frozenset(files if some else ()))
+    over = own.get("over") or {}
+    size = over.get("record_size", own.get("record_size", top["record_size"]))
+    every, some = (f"{place['folder']}/" if place.get("folder") else "" for place in (own, over))
+    return Layout(size, every, some, frozenset(over.get("files", ()) if some else ()))
 
 
 class ParquetRefs(References):

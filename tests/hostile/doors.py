@@ -11,6 +11,7 @@ import xarray as xr
 import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
+from virtualizarr import open_virtual_dataset
 
 import jnrrdz
 from jnrrdz import VirtualGroup
@@ -117,7 +118,7 @@ def cube(path: Path) -> None:
 
 def merge(path: Path) -> None:
     """Stack a source on itself."""
-    jnrrdz.merge([path, path], path.parent / "stack.json", concat_dim="time")
+    jnrrdz.merge([path, path], path.parent / "stack.json", concat_dim="stack")
 
 
 def refresh(path: Path) -> None:
@@ -146,8 +147,16 @@ def stac_item(path: Path) -> None:
 
 
 def tile(path: Path) -> None:
-    """Write a tiled JNRRD."""
-    jnrrdz.tile(path, path.parent / "tiled.jnrrd", tile=(32, 32), overwrite=True)
+    """Write a tiled JNRRD, of as many axes as there are."""
+    target = path.parent / "tiled.jnrrd"
+    for axes in range(2, 5):
+        try:
+            jnrrdz.tile(path, target, tile=(32,) * axes, overwrite=True)
+        except jnrrdz.UnsupportedError as error:
+            if "numbers for" not in error.message or axes == 4:
+                raise
+        else:
+            return
 
 
 def serve(path: Path) -> None:
@@ -210,7 +219,8 @@ def index_parquet(path: Path) -> None:
 def parser(path: Path) -> None:
     """Open a source as VirtualiZarr does."""
     registry = ObjectStoreRegistry({"file://": LocalStore()})
-    jnrrdz.Parser()(path.as_uri(), registry)
+    with open_virtual_dataset(path.as_uri(), registry=registry, parser=jnrrdz.Parser()) as virtual:
+        repr(virtual)
 
 
 def place_again(path: Path) -> None:

@@ -25,6 +25,11 @@ from rasterio.transform import from_origin
 import jnrrdz
 from tests import writers
 
+DATED = "a_20240601_B04"
+"""A name with a date, which `cube` looks for."""
+
+MANIFEST = f"{DATED}.json"
+
 PIXELS = np.arange(96 * 80, dtype="u2").reshape(96, 80)
 
 
@@ -89,13 +94,13 @@ def of_references(name: str, folder: Path, top: dict[str, Any], source: Path | N
         if source is not None:  # manifests of others reach what is next to them
             os.link(source, target / source.name)
         if "refs" in texts:
-            (target / "refs.json").write_text(texts["refs"], "utf-8", "replace")
-            return target / "refs.json"
+            (target / MANIFEST).write_text(texts["refs"], "utf-8", "replace")
+            return target / MANIFEST
         refs = {key: texts.get(key, json.dumps(value)) for key, value in own.items()}
         refs = {key: text for key, text in refs.items() if text} | chunks
         made = {**others, "refs": refs}
-        (target / "refs.json").write_text(json.dumps(made), "utf-8")
-        return target / "refs.json"
+        (target / MANIFEST).write_text(json.dumps(made), "utf-8")
+        return target / MANIFEST
 
     inside = {key: json.dumps(value) for key, value in documents.items()}
     whole = {**others, "refs": {**inside, **few}}
@@ -190,10 +195,10 @@ def parquet(folder: Path) -> Form:
         document.pop("consolidated_metadata", None)
 
     def place(target: Path, texts: Mapping[str, str]) -> Path:
-        shutil.copytree(good, target / "refs.parquet")
+        shutil.copytree(good, target / f"{DATED}.parquet")
         for name, text in texts.items():
-            (target / "refs.parquet" / name).write_text(text, "utf-8", "replace")
-        return target / "refs.parquet"
+            (target / f"{DATED}.parquet" / name).write_text(text, "utf-8", "replace")
+        return target / f"{DATED}.parquet"
 
     return Form("Parquet", folder, {".zmetadata": top}, place)
 
@@ -211,15 +216,15 @@ def icechunk(folder: Path) -> Form:
     def place(target: Path, texts: Mapping[str, str]) -> Path:
         import icechunk as ic  # noqa: PLC0415  one form needs it
 
-        shutil.copytree(good, target / "r.icechunk")
-        storage = ic.local_filesystem_storage(str(target / "r.icechunk"))
+        shutil.copytree(good, target / f"{DATED}.icechunk")
+        storage = ic.local_filesystem_storage(str(target / f"{DATED}.icechunk"))
         session = ic.Repository.open(storage).writable_session("main")
         buffer = zarr.core.buffer.default_buffer_prototype().buffer
         for name, text in texts.items():
             data = buffer.from_bytes(text.encode("utf-8", "replace"))
             zarr.core.sync.sync(session.store.set(name, data))
         session.commit("a change")
-        return target / "r.icechunk"
+        return target / f"{DATED}.icechunk"
 
     return Form("Icechunk", folder, documents, place)
 
@@ -242,7 +247,7 @@ def tree_of(name: str, folder: Path, good: Path, keys: list[str], doors: str = "
 
 def zarr_3(folder: Path) -> Form:
     """Return zarr-python's store of version 3, with shards."""
-    good = folder / "a.zarr"
+    good = folder / f"{DATED}.zarr"
     root = zarr.create_group(good, zarr_format=3)
     attributes = {"scale_factor": 0.5, "_FillValue": 3, "grid_mapping": "spatial_ref", "units": "m"}
     array = root.create_array(
@@ -274,7 +279,7 @@ def zarr_2(folder: Path) -> Form:
     """Return zarr-python's store of version 2."""
     import numcodecs  # noqa: PLC0415  one form needs it
 
-    good = folder / "a.zarr"
+    good = folder / f"{DATED}.zarr"
     root = zarr.create_group(good, zarr_format=2)
     array = root.create_array(
         "data",
@@ -294,7 +299,7 @@ def zarr_2(folder: Path) -> Form:
 
 def n5(folder: Path) -> Form:
     """Return tensorstore's N5 data sets in a group with the attributes of viewers."""
-    good = folder / "a.n5"
+    good = folder / f"{DATED}.n5"
     for level, step in (("s0", 1), ("s1", 2)):
         values = PIXELS[:64:step, :64:step]
         metadata = {
@@ -327,7 +332,7 @@ def n5(folder: Path) -> Form:
 def in_place(folder: Path) -> Form:
     """Return an N5 with Zarr's metadata beside its own, which zarr and we read as Zarr."""
     n5(folder)
-    good = folder / "a.n5"
+    good = folder / f"{DATED}.n5"
     from jnrrdz.api import index_in_place  # noqa: PLC0415  one form needs it
 
     index_in_place(good)
