@@ -18,6 +18,7 @@ from zarr.storage import MemoryStore
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.hierarchy import Hierarchy
+from jnrrdz.core.json_schema import validate
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import scan
@@ -32,6 +33,7 @@ from jnrrdz.manifests.written_refs import (
     spans,
 )
 from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions
+from jnrrdz.store.xarray import DECODED
 
 if TYPE_CHECKING:
     from obspec_utils.registry import ObjectStoreRegistry
@@ -160,13 +162,15 @@ def _group(
     for name, child in group.children.items():
         path = f"{prefix}{name}"
         if isinstance(child, VirtualArray):
-            text = default_buffer_prototype().buffer.from_bytes(dumps(documents[f"{path}/{ZARR_JSON}"]).encode())
+            key = f"{path}/{ZARR_JSON}"
+            validate(documents[key], DECODED, key)
+            text = default_buffer_prototype().buffer.from_bytes(dumps(documents[key]).encode())
             store = MemoryStore({ZARR_JSON: text})
             try:
                 metadata: Any = zarr.open_array(store, mode="r", zarr_format=3).metadata
             except (ValueError, KeyError, TypeError, OverflowError) as error:
                 message = f"metadata that zarr refuses: {error}"
-                raise MalformedError(message, field=f"{path}/{ZARR_JSON}") from error
+                raise MalformedError(message, field=key) from error
             arrays[name] = manifests.ManifestArray(metadata, chunk_manifest(child, path, single_range=single_range))
         else:
             groups[name] = _group(child, f"{path}/", documents, single_range=single_range)

@@ -123,7 +123,7 @@ def _one_number(value: Any) -> Any:
     return NUMBER(value)
 
 
-def _with_float_scale(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_float_scale(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with scale and offset as floats, which CF has alone.
 
     xarray gives decoded pixels the type of their scale: by an integer it would take the
@@ -131,7 +131,7 @@ def _with_float_scale(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     changed = dict(attributes)
     for name in ("scale_factor", "add_offset"):
-        value = changed.get(name)
+        value: Any = changed.get(name)
         if isinstance(value, list) and len(value) == 1:
             (value,) = value
         if is_number(value):
@@ -151,7 +151,8 @@ CF = members(
 """Attributes that xarray decodes, and fails on in ways of its own."""
 
 
-_DECODED = members({}, {"attributes": nullable(CF)})
+DECODED = members({}, {"attributes": nullable(CF)})
+"""Documents of arrays that xarray can decode."""
 
 
 def _check_array(document: Mapping[str, Any], key: str) -> None:
@@ -161,7 +162,7 @@ def _check_array(document: Mapping[str, Any], key: str) -> None:
         message = "dimensions without names, which xarray needs; jnrrdz.open_group reads the array"
         raise UnsupportedError(message, field=f"{key}: dimension_names")
     if isinstance(document["data_type"], str) and document["data_type"] in DATA_TYPES:
-        validate(document, _DECODED, key)
+        validate(document, DECODED, key)
 
 
 def _with_marks(attributes: dict[str, Any], dtype: np.dtype[Any], key: str) -> dict[str, Any]:

@@ -219,7 +219,8 @@ def index_parquet(path: Path) -> None:
 def parser(path: Path) -> None:
     """Open a source as VirtualiZarr does."""
     registry = ObjectStoreRegistry({"file://": LocalStore()})
-    with open_virtual_dataset(path.as_uri(), registry=registry, parser=jnrrdz.Parser()) as virtual:
+    options = {"registry": registry, "parser": jnrrdz.Parser()}
+    with open_virtual_dataset(path.as_uri(), loadable_variables=[], **options) as virtual:
         repr(virtual)
 
 

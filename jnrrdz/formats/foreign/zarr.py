@@ -284,10 +284,11 @@ def _attributes(facts: ArrayFacts, path: str) -> dict[str, Any]:
     """Return attributes as scans have them: marks of missing values are numbers."""
     attributes = dict(facts.attributes)
     for name in MARKS:
-        if attributes.get(name) is None:
+        value = attributes.pop(name, None)
+        if value is None:
             continue
         try:
-            number = missing_number(attributes.pop(name), facts.dtype, name)
+            number = missing_number(value, facts.dtype, name)
         except MalformedError as error:
             error.field = f"{path}/{ZARR_JSON}: attributes.{error.field}".lstrip("/")
             raise
