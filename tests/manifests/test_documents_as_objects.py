@@ -31,8 +31,9 @@ def test_objects_and_texts_are_the_same_documents():
 def test_a_text_in_place_of_an_object_counts():
     documents = Documents(objects={"zarr.json": WHOLE})
     assert documents.node("")["attributes"] == {"a": 1}
-    documents["zarr.json"] = b'{"node_type": "array"}'
-    assert documents.node("") == {"node_type": "array"}
+    other = {**GROUP, "attributes": {"b": 2}}
+    documents["zarr.json"] = json.dumps(other).encode()
+    assert documents.node("") == other
     documents.put("zarr.json", GROUP)
     assert json.loads(documents["zarr.json"]) == documents.node("") == GROUP
     documents.rename("zarr.json", "b/zarr.json")
