@@ -19,7 +19,7 @@ SMALL = {"driver": "GTiff", "height": 8, "width": 8, "dtype": "uint8"}
 PLACE = rasterio.Affine(0.001, 0, 8, 0, -0.001, 47)
 
 
-def translate_errors(run, *args):
+def info_of(run, *args):
     return json.loads(run("info", *args, "--json").stdout)
 
 
@@ -50,7 +50,7 @@ def test_levels_are_those_that_tifffile_sees(cog, run):
         ]
         compressions = {int(page.compression) for page in pages}
     for name in manifests(run, cog):
-        found = translate_errors(run, name)
+        found = info_of(run, name)
         shown = [{key: array[key] for key in expected[0]} for array in found["arrays"]]
         assert shown == expected
         assert {array["codecs"][0]["configuration"]["compression"] for array in found["arrays"]} == compressions
@@ -65,17 +65,17 @@ def test_crs_and_nodata_are_rasterios(cog, run):
         name = file.crs.to_dict(projjson=True)["name"]
         nodata = file.nodata
     for place in manifests(run, cog):
-        assert {(array["crs"]["code"], array["crs"]["name"]) for array in translate_errors(run, place)["arrays"]} == {
+        assert {(array["crs"]["code"], array["crs"]["name"]) for array in info_of(run, place)["arrays"]} == {
             (code, name)
         }
-        assert {array["nodata"] for array in translate_errors(run, place)["arrays"]} == {nodata}
+        assert {array["nodata"] for array in info_of(run, place)["arrays"]} == {nodata}
 
 
 def test_absent_chunks_are_counted(holes, run):
     with tifffile.TiffFile(holes) as file:
         counts = file.pages.first.databytecounts
     for name in manifests(run, holes):
-        (array,) = translate_errors(run, name)["arrays"]
+        (array,) = info_of(run, name)["arrays"]
         assert (array["chunks"], array["missing"]) == (len(counts), counts.count(0)) == (12, 2)
         assert array["stored_bytes"] == sum(counts)
         assert array["crs"] is array["nodata"] is None
@@ -84,7 +84,7 @@ def test_absent_chunks_are_counted(holes, run):
 
 def test_header_of_a_source_is_what_its_server_sent(make_http_server, cog_bytes, run):
     server = make_http_server(files={"/scene.tif": cog_bytes})
-    found = translate_errors(run, f"{server.url}/scene.tif")
+    found = info_of(run, f"{server.url}/scene.tif")
     assert (found["requests"], found["bytes_read"]) == (server.methods().count("GET"), server.body_bytes)
     assert found["format"] == "TIFF"
     (source,) = found["sources"]
@@ -96,7 +96,7 @@ def test_header_of_a_source_is_what_its_server_sent(make_http_server, cog_bytes,
 @pytest.mark.parametrize(("name", "form"), [("refs.json", "JSON manifest"), ("refs.parquet", "Parquet manifest")])
 def test_manifest_has_sources_and_no_header(cog, run, name, form):
     manifests(run, cog)
-    found = translate_errors(run, name)
+    found = info_of(run, name)
     assert found["format"] == form
     assert not {"requests", "bytes_read"} & set(found)
     (source,) = found["sources"]
@@ -120,7 +120,7 @@ def test_what_differs_between_pages_is_said_for_each(run, tmp_path, pixels):
     with tifffile.TiffWriter(tmp_path / "pages.tif") as file:
         file.write(pixels, tile=(64, 64), compression="lzw")
         file.write(pixels[:50].astype("u1"), compression="packbits")
-    arrays = translate_errors(run, tmp_path / "pages.tif")["arrays"]
+    arrays = info_of(run, tmp_path / "pages.tif")["arrays"]
     assert [(array["data_type"], array["level"]) for array in arrays] == [("uint16", 0), ("uint8", 0)]
     shown = run("info", tmp_path / "pages.tif").stdout
     for array, codec in zip(arrays, ("LZW (5)", "PACKBITS (32773)"), strict=True):
@@ -132,7 +132,7 @@ def test_many_sources_are_cut_for_people_only(run, tmp_path):
     table = [{"url": f"/data/{number}.tif"} for number in range(SOURCES + 3)]
     manifest = written(tmp_path, {"attributes": {"jnrrdz": {"version": "0", "sources": table}}})
     assert "and 3 more" in run("info", manifest).stdout
-    assert len(translate_errors(run, manifest)["sources"]) == SOURCES + 3
+    assert len(info_of(run, manifest)["sources"]) == SOURCES + 3
 
 
 ARRAY = {
@@ -171,7 +171,7 @@ WKT = 'PROJCRS["A ""b""",BASEGEOGCRS["WGS 84",ID["EPSG",4326]],ID["EPSG",32633]]
     ],
 )
 def test_crs_of_manifests_by_others(run, tmp_path, group, array, crs):
-    (found,) = translate_errors(run, written(tmp_path, {"attributes": group}, {"attributes": array}))["arrays"]
+    (found,) = info_of(run, written(tmp_path, {"attributes": group}, {"attributes": array}))["arrays"]
     assert found["crs"] == crs
 
 
@@ -187,7 +187,7 @@ def test_crs_of_manifests_by_others(run, tmp_path, group, array, crs):
 )
 def test_sizes_of_every_form_of_reference(run, tmp_path, chunks, table, size):
     manifest = written(tmp_path, {"attributes": {"jnrrdz": {"sources": table}}}, chunks=chunks)
-    (array,) = translate_errors(run, manifest)["arrays"]
+    (array,) = info_of(run, manifest)["arrays"]
     assert array["stored_bytes"] == size
     assert array["missing"] == 2 - len(chunks)
 
@@ -196,7 +196,7 @@ def test_a_manifest_cannot_drive_the_terminal(run, tmp_path):
     text = run("info", written(tmp_path, array={"dimension_names": ["\x1b[2J", "a\nb"]})).stdout
     assert "\x1b" not in text
     assert "\\x1b[2J, a\\nb" in text
-    assert translate_errors(run, tmp_path / "hand.json")["arrays"][0]["dimension_names"] == ["\x1b[2J", "a\nb"]
+    assert info_of(run, tmp_path / "hand.json")["arrays"][0]["dimension_names"] == ["\x1b[2J", "a\nb"]
 
 
 @pytest.mark.parametrize(
@@ -260,11 +260,11 @@ def test_all_attributes_are_shown_on_demand(cog, run):
     assert "GeoTransform" not in run("info", cog).stdout
     shown = run("info", "-a", cog).stdout
     assert '  GeoTransform: "500000.0 10.0 0.0 5000000.0 0.0 -10.0"\n' in shown
-    assert translate_errors(run, cog, "-a")["attributes"]["0/spatial_ref"]["GeoTransform"]
+    assert info_of(run, cog, "-a")["attributes"]["0/spatial_ref"]["GeoTransform"]
 
 
 def test_json_is_as_the_schema_says(cog, run):
-    jsonschema.validate(translate_errors(run, cog), SCHEMA)
+    jsonschema.validate(info_of(run, cog), SCHEMA)
 
 
 def test_who_reads_it_and_what_helps_the_others(run, tmp_path, pixels):
@@ -272,5 +272,5 @@ def test_who_reads_it_and_what_helps_the_others(run, tmp_path, pixels):
     text = run("info", tmp_path / "a.tif").stdout
     assert "readable by  jnrrdz; zarr-python with jnrrdz installed; zarr-python by itself\n" in text
     assert "not by any Zarr v3 reader, GDAL: data has the codec numcodecs.zlib" in text
-    found = translate_errors(run, tmp_path / "a.tif")["readable_by"]
+    found = info_of(run, tmp_path / "a.tif")["readable_by"]
     assert {each["reader"]: each["readable"] for each in found}["GDAL"] is False

@@ -189,7 +189,6 @@ def osml(name, manifest, source):
 
 
 T2M = "t2m"
-SHUFFLED = {"our codec"}
 PHONY = ("phony_dim_0", "phony_dim_1", "phony_dim_2")
 ZARR = by_xarray("zarr", "v")
 ZARR_3_TIFF = read_next(by_tifffile("Y", "X"), ".tif")  # whose fill value is no nodata
@@ -199,9 +198,9 @@ FOREIGN = [
     foreign("HDF5 contiguous", "h5py", hdf5, by_h5py("v", *PHONY), "h5py",
             "d_{}.h5"),
     foreign("HDF5 gzip", "h5py", partial(hdf5, chunks=CHUNKS, compression="gzip",
-            shuffle=True), by_h5py("v", *PHONY), "h5py", "d_{}.h5", traits=SHUFFLED),
+            shuffle=True), by_h5py("v", *PHONY), "h5py", "d_{}.h5"),
     foreign("netCDF-4", "netCDF4", netcdf4, by_xarray("netcdf4", T2M), "netCDF4",
-            "d_{}.nc", T2M, SHUFFLED),
+            "d_{}.nc", T2M),
     foreign("netCDF-3", "scipy", netcdf3, by_xarray("scipy", T2M), "scipy", "d_{}.nc",
             T2M),
     foreign("netCDF-3 of 64 bits", "netCDF4", partial(netcdf3, engine="netcdf4",
@@ -217,7 +216,7 @@ FOREIGN = [
             compressors=numcodecs.Zstd()), ZARR, "zarr", "d_{}.zarr"),
     foreign("Zarr 2, filters", "zarr", partial(by_zarr_of, version=2,
             filters=[numcodecs.Shuffle(4)], compressors=numcodecs.Zlib()),
-            ZARR, "zarr", "d_{}.zarr", traits=SHUFFLED),
+            ZARR, "zarr", "d_{}.zarr"),
     foreign("Zarr 3", "zarr", by_zarr_of, ZARR, "zarr", "d_{}.zarr"),
     foreign("Zarr 3, shards", "zarr", partial(by_zarr_of, shards=(32, 48)),
             ZARR, "zarr", "d_{}.zarr"),
