@@ -9,7 +9,7 @@ them; its references are columns in the bytes, in the order of the documents.
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -237,7 +237,7 @@ class _Columns:
         if sum(sizes) != len(data):
             text = f"{len(data)} bytes of references, {sum(sizes)} are declared"
             raise MalformedError(text, field=FIELD)
-        stops = np.cumsum([0, *sizes]).tolist()
+        stops = accumulate(sizes, initial=0)
         return cls(iter([data[start:stop] for start, stop in pairwise(stops)]))
 
 

@@ -18,6 +18,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.limits import DEEPEST, Budget, Kind
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.foreign.groups import MAPPING, Conversion, converted
+from jnrrdz.formats.foreign.hdf5_heap import Heaps
 from jnrrdz.formats.foreign.parsers import SOURCE, Reader, Store, parsing
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
@@ -183,6 +184,8 @@ def _parsed(reader: Reader, survey: Survey) -> "ManifestGroup":
     from virtualizarr.parsers import HDFParser  # noqa: PLC0415  the same
 
     with h5py.File(reader, "r") as file:
+        _, width = file.id.get_create_plist().get_sizes()
+        reader.check = Heaps(reader.read_range, width).check
         survey.take(file)
     folders = {folder.path: folder for folder in survey.folders}
 

@@ -12,7 +12,7 @@ https://developmentseed.org/obspec/latest/ and https://obspec-utils.readthedocs.
 import io
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,9 @@ class Reader:
     stop: int | None = None
     """Where a parser sees the source end, where that is not its own end."""
 
+    check: Callable[[bytes, int], None] | None = None
+    """Refuses bytes, which begin at an offset, before a parser gets them."""
+
     _place: int = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -76,6 +79,8 @@ class Reader:
         """Return the bytes of a span."""
         try:
             data = self.read_range(start, max(start, min(stop, self.size)))
+            if self.check is not None:
+                self.check(data, start)
         except JnrrdzError as error:
             self.failure = error  # HDF5 may say no more than that it cannot read
             raise
