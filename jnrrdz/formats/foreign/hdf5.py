@@ -18,7 +18,7 @@ from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.limits import DEEPEST, Budget, Kind
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.foreign.groups import MAPPING, Conversion, converted
-from jnrrdz.formats.foreign.hdf5_heap import Heaps
+from jnrrdz.formats.foreign.hdf5_blocks import Blocks
 from jnrrdz.formats.foreign.parsers import SOURCE, Reader, Store, parsing
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
@@ -126,13 +126,27 @@ def _of_storage(dataset: Any, survey: Survey, path: str) -> str | None:
         return None
     if any(len(axis) > 1 for axis in dataset.dims):
         return "several dimension scales of one axis"
-    return _of_filters(dataset, plist) or _of_room(dataset, survey.budget)
+    budget = survey.budget
+    return _of_grid(dataset, budget) or _of_filters(dataset, plist) or _of_room(dataset, budget)
+
+
+def _grid_size(dataset: Any) -> int:
+    """Return how many chunks a data set has, stored or not; one that is not chunked is one."""
+    steps = dataset.chunks or tuple(max(size, 1) for size in dataset.shape)
+    return math.prod(-(-size // step) for size, step in zip(dataset.shape, steps, strict=True))
+
+
+def _of_grid(dataset: Any, budget: Budget) -> str | None:
+    """Return why no bytes can be there for a grid, which the library may go through chunk by chunk."""
+    absent = _grid_size(dataset) - budget.size
+    if absent > budget.most(Kind.MISSING_CHUNKS):
+        return f"at least {absent} {Kind.MISSING_CHUNKS.value}"
+    return None
 
 
 def _of_room(dataset: Any, budget: Budget) -> str | None:
     """Return why the parser would need more room than the file's bytes: it makes some for each chunk, or element."""
-    steps = dataset.chunks or tuple(max(size, 1) for size in dataset.shape)
-    count = math.prod(-(-size // step) for size, step in zip(dataset.shape, steps, strict=True))
+    count = _grid_size(dataset)
     if dataset.id.get_storage_size():
         count -= dataset.id.get_num_chunks() if dataset.chunks is not None else 1
     elif dataset.chunks is None and dataset.id.get_offset() is not None:
@@ -185,7 +199,7 @@ def _parsed(reader: Reader, survey: Survey) -> "ManifestGroup":
 
     with h5py.File(reader, "r") as file:
         _, width = file.id.get_create_plist().get_sizes()
-        reader.check = Heaps(reader.read_range, width).check
+        reader.check = Blocks(reader.read_range, reader.size, width).check
         survey.take(file)
     folders = {folder.path: folder for folder in survey.folders}
 
