@@ -26,7 +26,11 @@ from rasterio.enums import Resampling
 from rasterio.transform import from_origin
 
 import jnrrdz
-from tests.fuzz.targets import BREAK, CORPUS
+from jnrrdz.core.zarr_json import dumps
+from jnrrdz.formats.guest_messages import tree_message
+from jnrrdz.formats.scanning import scan
+from jnrrdz.options import Access, ScanOptions
+from tests.fuzz.targets import BREAK, CORPUS, PLACE
 
 Y, X = np.mgrid[:20, :18]
 PICTURE = (X * 3 + Y * 5).astype("u1")
@@ -204,8 +208,34 @@ def manifests_and_parts() -> None:
     put("tres", "unknown.bin", b"ABCDEF00004abcd" + b"AIMIDB00089" + b"0" * 89)
 
 
+REQUESTS = {
+    "index": ["GET", "/index.json", "", "host: localhost"],
+    "group": ["GET", "/big.tif/zarr.json", "", "host: localhost"],
+    "chunk": ["GET", "/big.tif/data/c/0/0", "", "host: localhost:80", "range: bytes=0-9"],
+    "preview": ["GET", "/big.tif/preview.png", "size=64", "host: localhost", "accept: image/png"],
+    "folder": ["HEAD", "/", "", "host: localhost", "accept: text/html", 'if-none-match: "a"'],
+    "options": ["OPTIONS", "/big.tif", "", "host: localhost", "origin: http://localhost:1"],
+    "metrics": ["GET", "/metrics", "", "host: localhost", "accept-encoding: gzip"],
+}
+
+
+def requests() -> None:
+    """Write requests to a server, and answers of a worker process."""
+    for name, lines in REQUESTS.items():
+        put("serve-request", f"{name}.txt", "\n".join(lines).encode())
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("ome.tif", "planes.tif", "deflate.tif", "float.tif"):
+            source = Path(folder) / name
+            source.write_bytes((CORPUS / "tiff" / name).read_bytes())
+            group = scan(str(source), ScanOptions(), Access()).group
+            group = group.with_refs(lambda refs: refs.moved(dict.fromkeys(refs.named, PLACE)))
+            document, columns = tree_message(group)
+            put("guest-message", f"{name}.bin", dumps(document).encode() + BREAK + columns)
+
+
 if __name__ == "__main__":
     tiffs()
     pictures()
     volumes()
     manifests_and_parts()
+    requests()

@@ -4,6 +4,8 @@ A target returns how many arrays it read something of; it raises a JnrrdzError f
 else whatever the bytes are.  Seeds of formats are in `corpus/TARGET`; seeds of codecs are the chunks of those files.
 """
 
+import asyncio
+import atexit
 import base64
 import json
 import math
@@ -14,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,13 @@ import zarr
 import jnrrdz
 from jnrrdz.core.crs import cf_attributes, crs_from_geokeys
 from jnrrdz.core.crs_geokeys import parse_geokeys, placement
+from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.xml_tree import parse_xml
+from jnrrdz.formats.guest_messages import group_from_message
 from jnrrdz.formats.nitf.tre import describe_tre, split_tres
 from jnrrdz.formats.tiff.ome import parse_ome
+from jnrrdz.options import ServeOptions
+from jnrrdz.server.app import App
 
 CORPUS = Path(__file__).parent / "corpus"
 WHOLE = 1 << 20
@@ -124,6 +131,62 @@ def xml(data: bytes) -> int:
     return 1
 
 
+PLACE = "/a.tif"
+"""What a worker of the fuzzer was given to parse."""
+
+
+def guest_message(data: bytes) -> int:
+    """Take over what a worker process answers: a document, and columns of references."""
+    text, _, columns = data.partition(BREAK)
+    document = parse_json(text, field="tree")
+    group = group_from_message(document, columns, frozenset({PLACE}))
+    return len(group.arrays())
+
+
+@cache
+def served() -> App:
+    """Return a server of one image and of a picture that is no source."""
+    folder = Path(tempfile.mkdtemp(dir=FOLDER))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shutil.copy(CORPUS / "tiff" / "big.tif", folder)
+    (folder / "other.png").write_bytes(b"\x89PNG")
+    return App([str(folder)], ServeOptions())
+
+
+STATUSES = {200, 204, 206, 303, 304, 308, 400, 403, 404, 405, 413, 416, 421, 429, 502, 503, 504}
+"""What the server answers: 500 stands for an exception that nobody expected."""
+
+
+def serve_request(data: bytes) -> int:
+    """Answer a request: its method, its path, its query, and a header in each line."""
+    method, path, query, *lines = [*data.split(b"\n"), b"", b""]
+    pairs = [line.partition(b": ")[::2] for line in lines if line]
+    headers = [(name.lower(), value) for name, value in pairs]
+    scope = {
+        "type": "http",
+        "method": method.decode("latin-1"),
+        "path": path.decode("utf-8", errors="replace"),
+        "query_string": query,
+        "headers": headers,
+    }
+    messages: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(SLOWEST)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    asyncio.run(asyncio.wait_for(served()(scope, receive, send), SLOWEST))
+    status = messages[0]["status"]
+    assert status in STATUSES
+    return int(status == HTTPStatus.OK)
+
+
+SLOWEST = 15
+"""Seconds in which a request is answered."""
+
 FORMATS: dict[str, Target] = {
     "tiff": partial(image, ".tif"),
     "jpeg2000": partial(image, ".jp2"),
@@ -137,6 +200,8 @@ FORMATS: dict[str, Target] = {
     "xml": xml,
     "geokeys": geokeys,
     "tres": tres,
+    "guest-message": guest_message,
+    "serve-request": serve_request,
 }
 
 
