@@ -52,6 +52,10 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Variables for libraries that reserve address space for each core."""
 
 
+class ParserTimeoutError(JnrrdzError):
+    """A parser of another library has worked on its source for as long as it may."""
+
+
 class Patience(Protocol):
     """How long a source's scan may take, and whether its result is needed."""
 
@@ -253,7 +257,7 @@ class _Limits:
         if left <= 0:
             message = f"its parser was not done after {self._seconds:g} s of work"
             way_out = "jnrrdz index reads it without this limit"
-            raise JnrrdzError(f"{message}; {way_out}")
+            raise ParserTimeoutError(f"{message}; {way_out}")
 
 
 class _Talk:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve, within
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
-from jnrrdz.formats.guests import IS_POSSIBLE, Guests
+from jnrrdz.formats.guests import IS_POSSIBLE, Guests, ParserTimeoutError
 from jnrrdz.formats.neighbours import Guest
 from jnrrdz.manifests.manifest import ENDINGS
 from jnrrdz.options import ScanOptions, ServeOptions
@@ -40,6 +40,9 @@ MOST = 100_000
 
 PARSING = 60.0
 """Seconds that a parser of another library may work on one source."""
+
+REMEMBERED = 600.0
+"""Seconds for which a source is refused after its parser took too long."""
 
 FEWEST_FAR = 16
 """Worker processes for parsers that wait for sources elsewhere."""
@@ -91,6 +94,8 @@ class Catalog:
         self._listing = threading.Lock()
         self._open: OrderedDict[str, PlainZarr] = OrderedDict()
         self._lock = threading.Lock()
+        self._timed_out: dict[str, tuple[float, str]] = {}
+        """Sources whose parsers took too long: when, and the error's text."""
         cores = os.cpu_count() or 1
         self._guests = Guests(2 * cores)
         self._far_guests = Guests(max(cores, FEWEST_FAR))
@@ -172,13 +177,28 @@ class Catalog:
         if plain is None:
             source = self._entries[name].source
             guest = self._guest(is_local=self.is_local(name))
-            opening = opened(source, ScanOptions(), self.options.access, guest)
+            self._refuse_if_timed_out(source)
+            try:
+                opening = opened(source, ScanOptions(), self.options.access, guest)
+            except ParserTimeoutError as error:
+                self._timed_out[source] = time.monotonic(), error.message
+                raise
             plain = PlainZarr(opening.store, self.options, self._memory)
             with self._lock:
                 self._open[name] = plain
                 if len(self._open) > OPEN:
                     self._open.popitem(last=False)
         return plain
+
+    def _refuse_if_timed_out(self, source: str) -> None:
+        """Refuse a source whose parser took too long some minutes ago."""
+        start, message = self._timed_out.get(source, (0.0, ""))
+        if not message:
+            return
+        if time.monotonic() - start < REMEMBERED:
+            text = f"{message}; it is tried again {REMEMBERED:g} s after that"
+            raise ParserTimeoutError(text, url=source)
+        del self._timed_out[source]
 
     def _guest(self, *, is_local: bool) -> Guest | None:
         """Return what runs parsers of other libraries: sources elsewhere, which may be slow, keep out no local one."""

@@ -351,3 +351,13 @@ def test_a_server_goes_on_while_a_parser_does_not_end(toys, monkeypatch):
         assert b"not done after 8 s" in text
         worker = int((folder / "a.guest.pid").read_text())
         wait_until(lambda: not is_running(worker), 20)
+        # it is not parsed again by the next request, but some time later
+        (folder / "a.guest.pid").unlink()
+        status, text = asked(f"{server['a.guest']}/zarr.json")
+        assert status == 502
+        assert b"tried again 600 s after" in text
+        assert not (folder / "a.guest.pid").exists()
+        monkeypatch.setattr("jnrrdz.server.catalog.REMEMBERED", 0.0)
+        monkeypatch.setattr("jnrrdz.server.catalog.PARSING", 1.0)
+        assert asked(f"{server['a.guest']}/zarr.json")[0] == 502
+        assert (folder / "a.guest.pid").exists()
