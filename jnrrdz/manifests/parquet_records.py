@@ -185,7 +185,7 @@ def _folder(value: Any) -> str:
 _SIZE = integer(1, _MOST_ROWS)
 _PLACE = {"record_size": _SIZE, "folder": nullable(_folder)}
 _OVER = members({}, {**_PLACE, "files": list_of(TEXT)})
-_LAYOUT = members({"record_size": _SIZE}, {OWN: nullable(members({}, {**_PLACE, "over": nullable(_OVER)}))})
+_LAYOUT = members({}, {"record_size": _SIZE, OWN: nullable(members({}, {**_PLACE, "over": nullable(_OVER)}))})
 
 
 def laid_out(top: Mapping[str, Any]) -> Layout:
@@ -193,7 +193,9 @@ def laid_out(top: Mapping[str, Any]) -> Layout:
     validate(top, _LAYOUT, METADATA)
     own = own_member(top)
     over = own.get("over") or {}
-    size = over.get("record_size", own.get("record_size", top["record_size"]))
+    size = over.get("record_size", own.get("record_size", top.get("record_size")))
+    if size is None:
+        raise MalformedError("is missing", field=f"{METADATA}: record_size")
     every, some = (f"{place['folder']}/" if place.get("folder") else "" for place in (own, over))
     return Layout(size, every, some, frozenset(over.get("files", ()) if some else ()))
 
