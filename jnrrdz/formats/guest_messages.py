@@ -287,7 +287,10 @@ def _group(node: Document, path: str, columns: _Columns, sources: frozenset[str]
 
 
 def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]) -> VirtualArray:
-    document = checked_node(node["array"], f"{FIELD}: {path}")
+    place = f"{FIELD}: {path}"
+    document = checked_node(node["array"], place)
+    if document["node_type"] != "array":
+        raise MalformedError("a group where an array is needed", field=place)
     try:
         facts = array_from_json(document)
         codecs = {each.name for each in facts.codecs}
@@ -306,8 +309,9 @@ def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]
             scanned_attributes(facts.attributes, facts.dtype),
         )
     except JnrrdzError as error:
-        place = f"{path}: {error.field}" if error.field else path
-        raise MalformedError(error.message, field=f"{FIELD}: {place}") from error
+        if error.field:
+            place = f"{place}: {error.field}"
+        raise MalformedError(error.message, field=place) from error
 
 
 def _refs(node: Document, columns: _Columns, sources: frozenset[str]) -> ChunkRefs:

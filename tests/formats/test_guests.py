@@ -212,6 +212,14 @@ def test_every_member_of_an_answer_is_checked():
     assert refused > 200
 
 
+def test_a_group_is_no_array():
+    document, data = answer()
+    place = document["children"]["g"]["children"]["v"]
+    place["array"] = {"zarr_format": 3, "node_type": "group"}
+    with pytest.raises(MalformedError, match="a group where an array is needed"):
+        group_from_message(document, data, frozenset("a"))
+
+
 @pytest.mark.parametrize(
     "change", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: b"\xff" * len(data)]
 )
