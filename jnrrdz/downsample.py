@@ -14,8 +14,9 @@ docs/howto/virtual-levels.md tells what each method is for.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,22 @@ LARGEST_BLOCK = 1 << 30
 
 ORDERED = "biuf"
 NUMBERS = "biufc"
+
+
+def pieces(region: Region, steps: Sequence[int]) -> Iterator[tuple[Region, Region]]:
+    """Yield the parts of a region, each by its place in the region and by its place in the level.
+
+    No part is longer than `steps` along any axis.
+    """
+    axes = [range(at.start, at.stop, step) for at, step in zip(region, steps, strict=True)]
+    for corner in product(*axes):
+        target = []
+        piece = []
+        for start, step, at in zip(corner, steps, region, strict=True):
+            stop = min(start + step, at.stop)
+            piece.append(slice(start, stop))
+            target.append(slice(start - at.start, stop - at.start))
+        yield tuple(target), tuple(piece)
 
 
 @dataclass(frozen=True)

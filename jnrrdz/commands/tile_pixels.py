@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from jnrrdz import api
 from jnrrdz.core.hierarchy import Hierarchy, HierarchyNode
 from jnrrdz.core.zarr_json import missing_value
-from jnrrdz.downsample import Downsampling
+from jnrrdz.downsample import Downsampling, pieces
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
 from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
@@ -304,11 +304,7 @@ class Coarser:
         region = self._level.region(index)
         tile = np.empty(_shape(region), self._packer.dtype)
         steps = [max(size // factor, 1) for size, factor in zip(self._finer.tile, self._level.factors, strict=True)]
-        axes = [range(at.start, at.stop, step) for at, step in zip(region, steps, strict=True)]
-        for corner in product(*axes):
-            ends = zip(corner, steps, region, strict=True)
-            piece = tuple(slice(start, min(start + step, at.stop)) for start, step, at in ends)
-            target = tuple(slice(p.start - r.start, p.stop - r.start) for p, r in zip(piece, region, strict=True))
+        for target, piece in pieces(region, steps):
             tile[target] = self._how.apply(self._gathered(self._how.window(piece)), piece)
         return self._packer.pack(tile, self._level.tile)
 

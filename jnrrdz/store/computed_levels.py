@@ -14,7 +14,6 @@ of zarr's own pool, waiting for others of that pool could wait for ever.
 
 import asyncio
 import copy
-import itertools
 import math
 import sys
 import threading
@@ -46,7 +45,7 @@ from jnrrdz.core.pyramid import (
 )
 from jnrrdz.core.refs import References
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, missing_value, with_members
-from jnrrdz.downsample import Downsampling, Region
+from jnrrdz.downsample import Downsampling, Region, pieces
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
@@ -219,16 +218,13 @@ class LevelChunks:
         return np.full(self._level.chunks, self._facts.fill_value, self._facts.dtype.newbyteorder("<"))
 
     def _pieces(self, number: int) -> Iterator[tuple[Region, Region]]:
-        """Yield parts of a chunk whose sources are few enough, by place in the chunk and in the level."""
+        """Return parts of a chunk whose sources are few enough, by place in the chunk and in the level."""
         index = np.unravel_index(number, self.keys.grid)
         starts = [int(i) * size for i, size in zip(index, self._level.chunks, strict=True)]
         stops = [min(a + c, s) for a, c, s in zip(starts, self._level.chunks, self._level.shape, strict=True)]
         steps = self._steps([stop - start for start, stop in zip(starts, stops, strict=True)])
-        axes = [range(start, stop, step) for start, stop, step in zip(starts, stops, steps, strict=True)]
-        for corner in itertools.product(*axes):
-            ends = [min(a + step, stop) for a, step, stop in zip(corner, steps, stops, strict=True)]
-            region = tuple(slice(a, b) for a, b in zip(corner, ends, strict=True))
-            yield tuple(slice(a.start - s, a.stop - s) for a, s in zip(region, starts, strict=True)), region
+        region = tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
+        return pieces(region, steps)
 
     def _steps(self, extent: list[int]) -> list[int]:
         """Return the sizes of parts: halved along the longest axis, whole chunks of the source while it has them."""
