@@ -30,6 +30,7 @@ from jnrrdz.formats.guest_messages import group_from_message, tree_message
 from jnrrdz.formats.scanning import scan
 from jnrrdz.manifests.json import dump
 from jnrrdz.options import Access, ScanOptions
+from tests.bombs import BOMBS
 from tests.foreign.conftest import WRITERS
 from tests.formats.guest_toys import GUEST, guest_bytes
 
@@ -369,3 +370,22 @@ def test_a_server_goes_on_while_a_parser_does_not_end(toys, monkeypatch):
         monkeypatch.setattr("jnrrdz.server.catalog.PARSING", 1.0)
         assert asked(f"{server['a.guest']}/zarr.json")[0] == 502
         assert (folder / "a.guest.pid").exists()
+
+
+def end_of(path, guest=None):
+    """Return how a scan ends: the chunks of the arrays, or the error."""
+    try:
+        group = scan(str(path), ScanOptions(), Access(), guest=guest).group
+    except JnrrdzError as error:
+        return str(error)
+    return {name: array.refs.chunks for name, array in group.arrays()}
+
+
+FOREIGN = ["dmrpp_many", "hdf5_chunks", "hdf5_absent", "fits_axes", "netcdf3_records", "netcdf3_allowed"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FOREIGN)
+def test_the_budget_is_the_same_in_a_worker(tmp_path, pool, name):
+    path = BOMBS[name](tmp_path)
+    assert end_of(path, pool.within(60)) == end_of(path)

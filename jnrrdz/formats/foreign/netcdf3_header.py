@@ -26,6 +26,8 @@ SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
 """Bytes of a value of each type."""
 
 CDF1, CDF5 = 1, 5
+HEAD = 1 << 14
+"""Bytes that are read at once."""
 
 
 @dataclass
@@ -34,14 +36,20 @@ class _Cursor:
 
     read: Callable[[int, int], bytes]
     size: int
+    head: bytes
+    """The first bytes of the file: mostly all of the header."""
+
     version: int
     offset: int = 4
 
     def _number(self, width: int) -> int:
-        data = self.read(self.offset, self.offset + width)
+        stop = self.offset + width
+        data = self.head[self.offset : stop]
+        if len(data) < width:
+            data = self.read(self.offset, stop)
         if len(data) < width:
             raise MalformedError("the file ends inside of its header", offset=self.offset)
-        self.offset += width
+        self.offset = stop
         return int.from_bytes(data, signed=True)
 
     def tag(self) -> int:
@@ -93,8 +101,8 @@ class _Variable:
 
 def check_header(read: Callable[[int, int], bytes], size: int, budget: Budget) -> None:
     """Charge the chunks of all variables of records, and check where records are."""
-    head = read(0, 4)
-    cursor = _Cursor(read, size, head[3] if len(head) == 4 else 0)  # noqa: PLR2004  the magic number
+    head = read(0, HEAD)
+    cursor = _Cursor(read, size, head, head[3] if len(head) >= 4 else 0)  # noqa: PLR2004  the magic number
     records = cursor.length()
     lengths = _dimensions(cursor)
     cursor.skip_attributes()

@@ -32,6 +32,9 @@ MAX_SAMPLINGS = 16
 MAX_TILES = 65535
 
 
+CODE_BLOCKS = LIMITS[Kind.CODE_BLOCKS]
+
+
 @dataclass(frozen=True)
 class Component:
     """One component: how its samples are stored, and every how many grid points there is one."""
@@ -420,7 +423,7 @@ class Styles:
 
     def check_bytes(self, nbytes: int) -> None:
         """Refuse a tile with more code-blocks and precincts than its bytes can stand for."""
-        most = LIMITS[Kind.CODE_BLOCKS].of_size(nbytes)
+        most = CODE_BLOCKS.of_size(nbytes)
         if self.pieces > most:
             message = f"{nbytes} bytes of a tile in {self.pieces} code-blocks and precincts; {most} are decoded"
             raise UnsupportedError(message, field="COD")
