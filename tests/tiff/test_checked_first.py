@@ -87,7 +87,9 @@ def test_values_of_any_length_never_reach_tifffile(tmp_path, monkeypatch):
     """A private tag of 100 MB, in a sparse file."""
     path = tmp_path / "a.tif"
     nbytes = 100 << 20
-    path.write_bytes(tiff(((SHORT, 8), (SHORT, 8)), more=[(65000, 7, nbytes, 0)]))
+    two_pages = b'{"shape": [2, 8, 8]}\0'  # one page alone never goes to tifffile
+    sides = ((SHORT, 8), (SHORT, 8))
+    path.write_bytes(tiff(sides, two_pages, more=[(65000, 7, nbytes, 0)]))
     with path.open("r+b") as file:
         file.truncate(nbytes + 1000)
     monkeypatch.setattr(vendor.tifffile, "TiffFile", never)
