@@ -213,6 +213,14 @@ def test_every_member_of_an_answer_is_checked():
     assert refused > 200
 
 
+def test_inline_bytes_of_a_chunk_beyond_the_grid_are_refused():
+    document, data = answer()
+    place = document["children"]["g"]["children"]["v"]
+    place["inline"] = [[2, 3]]
+    with pytest.raises(MalformedError, match="a chunk beyond the grid"):
+        group_from_message(document, data, frozenset("a"))
+
+
 def test_a_group_is_no_array():
     document, data = answer()
     place = document["children"]["g"]["children"]["v"]
