@@ -46,7 +46,7 @@ def parse_json(data: str | bytes, *, field: str | None = None, is_document: bool
         value = json.loads(data, parse_constant=_same, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"not JSON: {error}", field=field) from error
-    if is_document:
+    if is_document and _may_be_deep(data):
         _check_depth(value, field)
     if _has_surrogates(data):
         _check_unicode(value, field)
@@ -62,6 +62,13 @@ def _number(text: str) -> float | str:
     if math.isfinite(number):
         return number
     return "Infinity" if number > 0 else "-Infinity"
+
+
+def _may_be_deep(data: str | bytes) -> bool:
+    """Whether a text opens more lists and objects than a document may have levels."""
+    if isinstance(data, bytes):
+        return data.count(b"[") + data.count(b"{") > DEEPEST
+    return data.count("[") + data.count("{") > DEEPEST
 
 
 def _check_depth(value: Any, field: str | None) -> None:
