@@ -389,13 +389,15 @@ def new_folder(out: str, options: TileOptions) -> str:
     """Return a folder for tiles: one with a name that no other run has, beside a header that is replaced.
 
     Its own tiles stay until then.  Without such a header it is the output's own folder, in which two runs cannot
-    write at the same time; where a store has no conditions that keep them apart, a name of the run's too.
+    write at the same time; where a store has no conditions that keep them apart, or an interrupted run left
+    tiles in the folder, a name of the run's too.
     """
     folder = folder_of(out)
     place = locate(out, options.target_options)
-    if place.kind is None and (place.is_local or has_conditions(place.fs)):
-        return folder
     if place.kind is not None and not options.overwrite:  # it will be refused
+        return folder
+    has_tiles = locate(folder, options.target_options).kind is not None
+    if place.kind is None and (place.is_local or has_conditions(place.fs)) and not (options.overwrite and has_tiles):
         return folder
     return f"{folder.removesuffix('.tiles')}.{secrets.token_hex(4)}.tiles"
 
