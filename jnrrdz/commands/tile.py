@@ -396,9 +396,12 @@ def new_folder(out: str, options: TileOptions) -> str:
     place = locate(out, options.target_options)
     if place.kind is not None and not options.overwrite:  # it will be refused
         return folder
-    has_tiles = locate(folder, options.target_options).kind is not None
-    if place.kind is None and (place.is_local or has_conditions(place.fs)) and not (options.overwrite and has_tiles):
+    if place.kind is None and place.is_local:
         return folder
+    if place.kind is None and has_conditions(place.fs):
+        has_tiles = locate(folder, options.target_options).kind is not None
+        if not (options.overwrite and has_tiles):
+            return folder
     return f"{folder.removesuffix('.tiles')}.{secrets.token_hex(4)}.tiles"
 
 
