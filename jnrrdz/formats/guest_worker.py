@@ -75,6 +75,8 @@ class Parent:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        # a new process starts with the peak of the one that started it
+        self._most = max(LARGEST, _peak())
 
     def answer(self) -> bool:
         """Answer one request; return whether this process takes another one."""
@@ -95,7 +97,7 @@ class Parent:
         answer["warnings"] = [text[:LONGEST_WARNING] for text in texts[:MOST_WARNINGS]]
         answer["spans"] = source.read_here
         source.close()
-        answer["is_last"] = _peak() > LARGEST
+        answer["is_last"] = _peak() > self._most
         self._channel.send(answer, data, no_limit)
         return not answer["is_last"]
 

@@ -329,7 +329,9 @@ def _release(path: str, descriptor: int, *, is_brief: bool = False) -> None:
     is_removed = False
     try:
         with suppress(OSError):  # an unlocked file that stays keeps nobody from writing
-            if _HAS_FLOCK and (is_brief or is_at(descriptor, path)):
+            # Windows removes the file as it is closed
+            is_ours = is_brief or is_at(descriptor, path)
+            if is_ours and not hasattr(os, "O_TEMPORARY"):
                 os.unlink(path)  # noqa: PTH108  see `atomic.locate`
                 is_removed = True
     finally:

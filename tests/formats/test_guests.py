@@ -156,6 +156,31 @@ def test_a_worker_is_kept(toys, pool):
     assert os.getpid() not in processes
 
 
+LARGE = """
+import sys
+import numpy as np
+from jnrrdz.formats.guests import Guests
+from jnrrdz.formats.scanning import scan
+from jnrrdz.options import Access, ScanOptions
+
+memory = np.ones(1100 << 20, "u1")
+started = []
+sys.addaudithook(lambda event, _: started.append(event) if event == "subprocess.Popen" else None)
+workers = Guests(1)
+for _ in range(3):
+    scan(sys.argv[1], ScanOptions(), Access(), guest=workers.within(60))
+workers.close()
+print(len(started))
+"""
+
+
+def test_a_worker_of_a_large_process_is_kept(tmp_path):
+    write_fits(tmp_path / "a.fits")
+    command = [sys.executable, "-c", LARGE, tmp_path / "a.fits"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout == "1\n"
+
+
 @pytest.mark.parametrize(
     ("word", "text"),
     [
