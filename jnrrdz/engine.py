@@ -21,7 +21,7 @@ from jnrrdz.options import Access, ScanOptions
 from jnrrdz.redact import bare
 
 if TYPE_CHECKING:
-    from jnrrdz.store.opened import Opened
+    from jnrrdz.store.opened import ManifestAccess
     from jnrrdz.store.store import ReferenceStore
 
 SCAN = tuple(field.name for field in fields(ScanOptions))
@@ -91,7 +91,7 @@ def _named(found: xr.Dataset, filename_or_obj: Any) -> xr.Dataset:
     return found
 
 
-def _open(filename_or_obj: Any, options: dict[str, Any]) -> "Opened | ReferenceStore":
+def _open(filename_or_obj: Any, options: dict[str, Any]) -> "ManifestAccess | ReferenceStore":
     """Return what is opened, taking from the options what is for opening it.
 
     Computed levels, and what osml-imagery-io leaves out of its manifests, are a store's; zarr is imported for those.

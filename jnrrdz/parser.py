@@ -24,8 +24,8 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, Uns
 from jnrrdz.formats.scanning import scan
 from jnrrdz.lazy import library
 from jnrrdz.manifests.written_refs import (
+    absolute_path,
     is_local,
-    local_path,
     named_urls,
     refuse_whole,
     remedy,
@@ -190,7 +190,7 @@ def chunk_manifest(array: VirtualArray, path: str, *, single_range: bool) -> "Ch
         )
     inline = np.sort(np.fromiter(refs.inline, np.int64))
     # the source of a missing chunk is -1, which is the last of these
-    uris = [f"file://{local_path(url)}" if is_local(url) else url for url in refs.sources]
+    uris = [f"file://{absolute_path(url)}" if is_local(url) else url for url in refs.sources]
     paths: Any = np.array([*uris, manifests.manifest.MISSING_CHUNK_PATH], np.dtypes.StringDType())[ranges.source]
     paths[inline] = manifests.manifest.INLINED_CHUNK_PATH
     lengths = ranges.length.astype(np.uint64)

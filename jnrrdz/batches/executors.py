@@ -35,7 +35,7 @@ from typing import Any, Protocol
 
 import fsspec.asyn
 
-from jnrrdz.batches.item import Job, Outcome, State
+from jnrrdz.batches.item import Job, JobState, Outcome
 from jnrrdz.batches.work import (
     Clock,
     Plan,
@@ -64,7 +64,7 @@ LOOK = 0.05
 """Seconds between two looks for new jobs."""
 
 
-class Jobs(Protocol):
+class JobSource(Protocol):
     """Where jobs come from."""
 
     @property
@@ -209,7 +209,7 @@ class Heads:
         if task.cancelled():
             self._tell(job, None)
         elif (error := task.exception()) is not None:
-            self._tell(job, failed(Outcome(job, State.FAILED, attempts=1), error))
+            self._tell(job, failed(Outcome(job, JobState.FAILED, attempts=1), error))
         self._start()
 
     async def _do(self, job: Job, source: FsspecSource) -> None:
@@ -223,7 +223,7 @@ class Heads:
         if isinstance(head, bytes) and local_path(job.output) is not None:
             alone = TimedSource(source, clock, head, alone=True)
             outcome = run_job_now(self._plan, job, clock, TimedOpener(clock, alone))
-        if outcome is not None and outcome.state is State.OK:
+        if outcome is not None and outcome.state is JobState.OK:
             self._tell(job, outcome)
         else:
             opener = TimedOpener(clock, TimedSource(source, clock, head))
@@ -236,7 +236,7 @@ GATHER = 0.01
 """Seconds in which outcomes come together: to look at each by itself costs the workers their lock each time."""
 
 
-def in_threads(plan: Plan, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
+def in_threads(plan: Plan, jobs: JobSource, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as they come; when the generator is closed, what is under way is given up."""
     guests = Guests(plan.guests) if IS_POSSIBLE else None
     try:
@@ -246,8 +246,8 @@ def in_threads(plan: Plan, jobs: Jobs, stop: threading.Event) -> Iterator[Outcom
             guests.close()
 
 
-def _in_threads(plan: Plan, jobs: Jobs, stop: threading.Event, guests: Guests | None) -> Iterator[Outcome]:
-    work = _Work(plan, stop, guests)
+def _in_threads(plan: Plan, jobs: JobSource, stop: threading.Event, guests: Guests | None) -> Iterator[Outcome]:
+    work = _ProcessWork(plan, stop, guests)
     most = 2 * plan.threads  # as many wait as work
     try:
         with warnings_kept():
@@ -260,7 +260,7 @@ def _in_threads(plan: Plan, jobs: Jobs, stop: threading.Event, guests: Guests | 
         work.close()
 
 
-class _Work:
+class _ProcessWork:
     """What is under way in this process: on the loop, and in threads."""
 
     def __init__(self, plan: Plan, stop: threading.Event, guests: Guests | None) -> None:
@@ -327,7 +327,7 @@ def outcome_of(work: "Future[Outcome]", job: Job) -> Outcome | None:
     error = work.exception()
     if error is None:
         return work.result()
-    return None if isinstance(error, StoppedError) else failed(Outcome(job, State.FAILED, attempts=1), error)
+    return None if isinstance(error, StoppedError) else failed(Outcome(job, JobState.FAILED, attempts=1), error)
 
 
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -415,11 +415,11 @@ class Worker:
 
 
 @dataclass
-class Pool:
+class WorkerPool:
     """The workers of a batch."""
 
     plan: Plan
-    jobs: Jobs
+    jobs: JobSource
     workers: list[Worker] = field(default_factory=list)
     again: deque[Job] = field(default_factory=deque)
     deaths: dict[int, int] = field(default_factory=dict)
@@ -486,7 +486,7 @@ class Pool:
                 self.again.append(job._replace(again=True))
                 continue
             died = f"{DEATHS} workers died while this and others were being indexed, the last one with code {code}"
-            yield Outcome(job, State.FAILED, attempts=DEATHS, error=JnrrdzError.__name__, message=died)
+            yield Outcome(job, JobState.FAILED, attempts=DEATHS, error=JnrrdzError.__name__, message=died)
         self.start()
 
     def close(self) -> None:
@@ -501,9 +501,9 @@ class Pool:
                 worker.process.wait()
 
 
-def in_processes(plan: Plan, count: int, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
+def in_processes(plan: Plan, count: int, jobs: JobSource, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as they come; when the generator is closed, what is under way is given up."""
-    pool = Pool(plan, jobs)
+    pool = WorkerPool(plan, jobs)
     try:
         for _ in range(count - 1):
             pool.start()
@@ -540,7 +540,7 @@ def task_guests() -> Guests:
     return Guests(cores())
 
 
-def on_cluster(plan: Plan, scheduler: str, jobs: Jobs, stop: threading.Event) -> Iterator[Outcome]:
+def on_cluster(plan: Plan, scheduler: str, jobs: JobSource, stop: threading.Event) -> Iterator[Outcome]:
     """Yield outcomes as tasks end."""
     with _client(scheduler) as client:
         results: SimpleQueue[Any] = SimpleQueue()
@@ -595,4 +595,4 @@ def _outcomes(task: Any, jobs: list[Job]) -> Iterator[Outcome]:
         yield from task.result()
         return
     error = task.exception() if task.status == "error" else JnrrdzError(f"the task was {task.status}")
-    yield from (failed(Outcome(job, State.FAILED, attempts=1), error) for job in jobs)
+    yield from (failed(Outcome(job, JobState.FAILED, attempts=1), error) for job in jobs)

@@ -80,7 +80,7 @@ class Job(NamedTuple):
         return record_repr(self)
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """How a job ended."""
 
     OK = "ok"
@@ -96,7 +96,7 @@ class Outcome(NamedTuple):
 
     job: Job
     """The source, and the output that it was to have."""
-    state: State
+    state: JobState
     """`ok`, `skipped`, `empty`, `failed` or `planned`."""
     requests: int = 0
     """Range requests that reading the header took."""

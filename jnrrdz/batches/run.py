@@ -23,7 +23,7 @@ from xxhash import xxh3_128_intdigest
 
 from jnrrdz import commands
 from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads, on_cluster
-from jnrrdz.batches.item import Found, Job, Outcome, State, Template, exists
+from jnrrdz.batches.item import Found, Job, JobState, Outcome, Template, exists
 from jnrrdz.batches.selection import Selection
 from jnrrdz.batches.work import Plan, failed
 from jnrrdz.core.arrays import SHOWN, html_table
@@ -50,7 +50,7 @@ from jnrrdz.sources.url import is_same, local_path, origin
 
 if TYPE_CHECKING:
     from jnrrdz.commands.merge import Merged
-    from jnrrdz.commands.stac_collection import Catalog
+    from jnrrdz.commands.stac_collection import CollectionWriter
 
 
 @dataclass
@@ -184,7 +184,7 @@ class Batch:
         self.requests += outcome.requests
         self.bytes_read += outcome.nbytes
         self.chunks += outcome.chunks
-        if outcome.state is State.FAILED and len(self.failures) < 100:  # noqa: PLR2004  told above
+        if outcome.state is JobState.FAILED and len(self.failures) < 100:  # noqa: PLR2004  told above
             self.failures.append(redacted_record(outcome))
 
 
@@ -226,7 +226,7 @@ class Jobs:
             try:
                 yield self._job(source, number)
             except JnrrdzError as error:
-                self._refused.append(failed(Outcome(Job(number, source, ""), State.FAILED), error))
+                self._refused.append(failed(Outcome(Job(number, source, ""), JobState.FAILED), error))
 
     def refusals(self) -> Iterator[Outcome]:
         """Yield the outcomes of what has been refused since the last time."""
@@ -501,7 +501,7 @@ def batch(  # noqa: PLR0913  the signature is the documentation
         return _Run(plan, chosen, plans, together, on_outcome, catalog).run(lines)
 
 
-def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, together: bool) -> "Catalog | None":
+def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, together: bool) -> "CollectionWriter | None":
     """Return what writes STAC items, None where none are asked for."""
     if work.stac_out is None:
         if rules != ItemRules():
@@ -514,7 +514,7 @@ def _catalog(rules: ItemRules, work: BatchOptions, form: WriteOptions, *, togeth
         raise UnsupportedError(message, field="--stac-out")
     commands.stac.check_rules(rules)
     may_replace = form.overwrite or work.resume
-    return commands.stac_collection.Catalog(
+    return commands.stac_collection.CollectionWriter(
         os.fspath(work.stac_out), rules.collection, may_replace, form.relative, work.output_options
     )
 
@@ -566,7 +566,7 @@ class _Run:
     jobs: Jobs
     together: Together | None
     tell: Tell | None
-    catalog: "Catalog | None" = None
+    catalog: "CollectionWriter | None" = None
     ahead: Ahead | None = None
     passed_over: Counter[str] = field(default_factory=Counter)
 
@@ -633,7 +633,7 @@ class _Run:
             )
         jobs = self.jobs.of(chain(few, first))
         if self.plan.work.dry_run:
-            yield from (Outcome(job, State.PLANNED) for job in jobs)
+            yield from (Outcome(job, JobState.PLANNED) for job in jobs)
         else:
             self.ahead = Ahead(jobs, stop)
             for outcome in self._executor(few=len(few) < FEW)(self.ahead, stop):

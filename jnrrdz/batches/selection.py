@@ -46,7 +46,7 @@ from jnrrdz.sources.fsspec import read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.local import modified_at
 from jnrrdz.sources.tree import entries_of, has_pages, pages_of
-from jnrrdz.sources.url import below, local_path, origin
+from jnrrdz.sources.url import join_folder, local_path, origin
 
 if TYPE_CHECKING:
     import fsspec
@@ -188,14 +188,14 @@ def _local(wanted: Within, root: str, names: NameCount) -> Iterator[Found]:
         raise JnrrdzError("no such directory", url=wanted.folder)
     waiting = [""]
     while waiting:
-        below = waiting.pop()
-        folder = os.path.join(root, below)  # noqa: PTH118  the same
-        with faults.translate_errors(f"{wanted.folder}/{below}", "listing"), os.scandir(folder) as entries:
+        join_folder = waiting.pop()
+        folder = os.path.join(root, join_folder)  # noqa: PTH118  the same
+        with faults.translate_errors(f"{wanted.folder}/{join_folder}", "listing"), os.scandir(folder) as entries:
             kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
         names.add(wanted.folder, len(kinds))
         folders = []
         for name, is_folder, is_file in kinds:
-            path, place = below + name, os.path.join(folder, name)  # noqa: PTH118  the same
+            path, place = join_folder + name, os.path.join(folder, name)  # noqa: PTH118  the same
             if is_folder and is_whole(place):
                 if wanted.takes(path):
                     yield Found(_below(wanted.folder, path), path=path)
@@ -224,7 +224,7 @@ _STAC = (".json", ".geojson", *LINES)
 _TABLES = (".parquet", ".geoparquet", ".parq")
 
 
-class Kind(StrEnum):
+class NameKind(StrEnum):
     """What a name stands for."""
 
     LIST = "list"
@@ -282,7 +282,7 @@ def _held(found: Found) -> Held:
     return Held.OTHER if is_file else Held.DATASET
 
 
-def kind_of(name: str, *, stac: bool = False) -> Kind:
+def kind_of(name: str, *, stac: bool = False) -> NameKind:
     """Return what a name stands for.
 
     What lies on this machine is told by its content, what lies elsewhere by its name alone.  With `stac` JSON that is
@@ -290,29 +290,29 @@ def kind_of(name: str, *, stac: bool = False) -> Kind:
     """
     path = local_path(name)
     if name == STDIN or name.startswith("@"):
-        return Kind.LIST
+        return NameKind.LIST
     if MAGIC.search(name) is not None:
         # a local file that is really called so is that file; a `?` in an HTTP URL starts its query
         is_literal = Path(path).exists() if path is not None else origin(name) is not None and "*" not in name
         if not is_literal:
-            return Kind.PATTERN
+            return NameKind.PATTERN
     if path is not None and Path(path).is_dir():
         if is_container(path) or (manifest_form(name) is None and is_zarr(path)):
-            return Kind.SOURCE
-        return Kind.FOLDER if manifest_form(name) is None else Kind.MANIFEST
+            return NameKind.SOURCE
+        return NameKind.FOLDER if manifest_form(name) is None else NameKind.MANIFEST
     return _kind_of_file(name, stac=stac and not (path is not None and is_reference_manifest(name)))
 
 
-def _kind_of_file(name: str, *, stac: bool) -> Kind:
+def _kind_of_file(name: str, *, stac: bool) -> NameKind:
     """Return what a local file, or anything elsewhere, stands for."""
     key = source_path(name).lower()
     if stac and key.endswith((*_STAC, *_TABLES)):
-        return Kind.STAC if key.endswith(_STAC) else Kind.TABLE
+        return NameKind.STAC if key.endswith(_STAC) else NameKind.TABLE
     if manifest_form(name) is not None:
-        return Kind.MANIFEST
+        return NameKind.MANIFEST
     # HTTP has no folders to list: what ends in a slash there is a container
     is_folder = local_path(name) is None and name.endswith("/") and origin(name) is None
-    return Kind.FOLDER if is_folder and not key.endswith(CONTAINERS) else Kind.SOURCE
+    return NameKind.FOLDER if is_folder and not key.endswith(CONTAINERS) else NameKind.SOURCE
 
 
 def resolve(names: Iterable[str], wanted: Wanted, options: "OptionsOf", *, may_be_empty: bool = False) -> list[Found]:
@@ -419,7 +419,7 @@ class Selection:
     def is_plain(self) -> bool:
         """Whether all sources are named one by one."""
         return not (self.lists or self.stac) and all(
-            kind_of(source, stac=True) is Kind.SOURCE for source in self.sources
+            kind_of(source, stac=True) is NameKind.SOURCE for source in self.sources
         )
 
     def found(
@@ -462,7 +462,7 @@ class Selection:
             yield from finder.of_list(name)
         for url in self.stac:
             is_table = source_path(url).lower().endswith(_TABLES)
-            yield from finder.of_stac(url, Kind.TABLE if is_table else Kind.STAC)
+            yield from finder.of_stac(url, NameKind.TABLE if is_table else NameKind.STAC)
 
 
 NO_ENDING, OTHER_ENDINGS = "no ending", "other endings"
@@ -507,7 +507,7 @@ class _Finder:
             self.names.add(name)
             if is_here:
                 yield from self.one(source)
-            elif kind_of(source, stac=True) is Kind.SOURCE:
+            elif kind_of(source, stac=True) is NameKind.SOURCE:
                 yield Found(source, **named_by(name))
             else:
                 list_mark = "@" if source.startswith("@") else ""
@@ -518,20 +518,20 @@ class _Finder:
     def one(self, source: str, by: str = "") -> Iterator[Found]:
         """Yield what one source stands for; `by` is the list from afar that names it."""
         kind = kind_of(source, stac=self.assets is not None)
-        if kind is Kind.LIST:
+        if kind is NameKind.LIST:
             yield from self.of_list(source.removeprefix("@"), by)
-        elif kind is Kind.PATTERN:
+        elif kind is NameKind.PATTERN:
             found = listed(within(source), self.options(source), self.names)
             first = next(found, None)
             if first is not None:
                 yield from chain([first], found)
             elif not self.may_be_empty:  # more likely a mistake than meant
                 raise JnrrdzError("nothing is found by this pattern", url=source)
-        elif kind is Kind.FOLDER:
+        elif kind is NameKind.FOLDER:
             yield from self.of_folder(source)
-        elif kind in {Kind.STAC, Kind.TABLE}:
+        elif kind in {NameKind.STAC, NameKind.TABLE}:
             yield from self.of_stac(source, kind, by)
-        elif kind is Kind.MANIFEST and self.wanted is Wanted.IMAGES:
+        elif kind is NameKind.MANIFEST and self.wanted is Wanted.IMAGES:
             raise UnsupportedError(
                 f"is a manifest already; jnrrdz convert {source} -o OUT writes it in another form", url=source
             )
@@ -579,7 +579,7 @@ class _Finder:
         """Whether a remote folder is a container or a manifest, by the file that makes it one."""
         marks = [] if self.wanted is Wanted.IMAGES else [METADATA, REPOSITORY]
         marks += [] if self.wanted is Wanted.MANIFESTS else [ATTRIBUTES]
-        return any(exists(below(source, mark), self.options(source)) for mark in marks)
+        return any(exists(join_folder(source, mark), self.options(source)) for mark in marks)
 
     def _nothing(self, source: str, counts: Mapping["Held", int]) -> JnrrdzError:
         """Return the error for a folder that holds nothing of what is asked for."""
@@ -592,10 +592,10 @@ class _Finder:
             told = f" by its name; a pattern such as '{source.rstrip('/')}/*' takes files of any name"
         return JnrrdzError(f"the folder holds no {wanted}{told}", url=source)
 
-    def of_stac(self, url: str, kind: Kind, by: str = "") -> Iterator[Found]:
+    def of_stac(self, url: str, kind: NameKind, by: str = "") -> Iterator[Found]:
         """Yield the sources that a STAC document, or a table of items, names."""
         assets = self.assets or Assets()
-        if kind is Kind.TABLE:
+        if kind is NameKind.TABLE:
             sources = found_in_rows(url, assets, self.options(url), guard_of(url, by, self.allow))
         elif source_path(url).lower().endswith(LINES):
             sources = found_in_lines(url, assets, self.options(url), guard_of(url, by, self.allow))

@@ -23,7 +23,7 @@ import fsspec.asyn
 
 from jnrrdz import commands
 from jnrrdz.batches import item as recorded
-from jnrrdz.batches.item import Found, Job, Outcome, State, is_since
+from jnrrdz.batches.item import Found, Job, JobState, Outcome, is_since
 from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.core.arrays import VirtualGroup
@@ -311,7 +311,7 @@ def run_job(plan: Plan, job: Job, guests: Guests | None, clock: Clock, opener: T
     """
     guest = guest_of(plan, guests, clock)
     _own.warnings = []
-    outcome = Outcome(job, State.FAILED)
+    outcome = Outcome(job, JobState.FAILED)
     for attempt in range(plan.work.retries + 1):
         outcome = outcome._replace(attempts=attempt + 1)
         try:
@@ -337,7 +337,7 @@ def run_job_now(plan: Plan, job: Job, clock: Clock, opener: TimedOpener) -> Outc
     """Return how a job ended that what is here is enough for; None where it may need more, or went wrong."""
     _own.warnings = []
     try:
-        outcome = Outcome(job, State.FAILED, attempts=1)
+        outcome = Outcome(job, JobState.FAILED, attempts=1)
         return _ended(_attempt(plan, outcome, clock, opener, no_guest), clock)
     except (JnrrdzError, OSError, RuntimeError):  # the last is fsspec's, where the loop would wait for itself
         return None
@@ -353,7 +353,7 @@ def failed(outcome: Outcome, error: BaseException) -> Outcome:
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    state = State.EMPTY if isinstance(error, NoImageError) else State.FAILED
+    state = JobState.EMPTY if isinstance(error, NoImageError) else JobState.FAILED
     return outcome._replace(state=state, error=type(error).__name__, message=redacted(text))
 
 
@@ -363,13 +363,13 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener, gu
     if not plan.collect and not plan.form.overwrite:
         with _waiting(job.output):
             there = _state_of(plan, job, opener)
-        if there is State.SKIPPED:
+        if there is JobState.SKIPPED:
             item = None if plan.items is None else _item(plan, job, None)
-            return outcome._replace(state=State.SKIPPED, error=None, message=None, item=item)
+            return outcome._replace(state=JobState.SKIPPED, error=None, message=None, item=item)
         # another batch may write the same output meanwhile, and the later one is whole
-        replaces = there is State.FAILED or plan.work.resume
+        replaces = there is JobState.FAILED or plan.work.resume
     if plan.since is not None and job.found.modified is None and not _is_since(plan, job, opener):
-        return outcome._replace(state=State.SKIPPED, error=None, message=None)
+        return outcome._replace(state=JobState.SKIPPED, error=None, message=None)
     found = job.found
     _recall(found)
     access = Access(plan.work.allow, plan.work.source_options(found.url), named_by=found.named_by)
@@ -387,7 +387,7 @@ def _attempt(plan: Plan, outcome: Outcome, clock: Clock, opener: TimedOpener, gu
             _write(plan, job.output, scanned, overwrite=replaces)
     arrays = [array for _, array in scanned.group.arrays() if array.shape]
     return outcome._replace(
-        state=State.OK,
+        state=JobState.OK,
         requests=scanned.requests,
         nbytes=scanned.bytes_read,
         arrays=len(arrays),
@@ -407,14 +407,14 @@ def _item(plan: Plan, job: Job, scanned: Scanned | None) -> dict[str, Any]:
         with _waiting(output):
             whole = commands.facts.opened(output, access)
     else:
-        whole = commands.facts.Opened(found.url, scanned.format, from_group(scanned.group))
+        whole = commands.facts.Inspection(found.url, scanned.format, from_group(scanned.group))
     form = plan.form.format or format_of(output)
     key = dict(found.names).get("asset", IMAGE)
     parts = commands.stac.ItemParts(job.item, key, output, form, dict(found.told), plan.form.keep_query)
     return commands.stac.item_of(whole, plan.items or ItemRules(), parts, access)
 
 
-def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
+def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> JobState:
     """Return whether the output is to be left (skipped), to be replaced (failed), or is not there (planned)."""
     options = plan.work.output_options(job.output)
     if not (plan.work.resume or job.again):
@@ -423,18 +423,18 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> State:
                 "exists already; --resume (resume=True) leaves what is done, --overwrite (overwrite=True) replaces it",
                 url=job.output,
             )
-        return State.PLANNED
+        return JobState.PLANNED
     form = plan.form.format or format_of(job.output)
     there = recorded.recorded_in(job.output, form, opener, options)
     if there is None:
-        return State.FAILED if recorded.exists(job.output, options) else State.PLANNED
+        return JobState.FAILED if recorded.exists(job.output, options) else JobState.PLANNED
     if there.options != plan.recorded_options:
-        return State.FAILED
+        return JobState.FAILED
     url = job.found.url
     named = recorded.name_in(url, job.output, plan.form)
     guarded = partial(opener, guard=guard_for(plan, job.found))
     same = recorded.is_made_of(there.sources, job.found, named, guarded, plan.work.source_options(url))
-    return State.SKIPPED if same else State.FAILED
+    return JobState.SKIPPED if same else JobState.FAILED
 
 
 def _recall(found: Found) -> None:

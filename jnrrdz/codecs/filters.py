@@ -73,7 +73,7 @@ class Pad(Offset):
     OWN = PadCodec
 
 
-class Pixels(Filter):
+class PixelFilter(Filter):
     """A codec that turns a chunk's bytes into pixels."""
 
     @cached_property
@@ -91,7 +91,7 @@ class Pixels(Filter):
         return ndarray_copy(np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("<")), out)
 
 
-class TiffTile(Pixels):
+class TiffTile(PixelFilter):
     """Tiles and strips of a TIFF."""
 
     codec_id = TIFF_TILE
@@ -106,7 +106,7 @@ class TiffTile(Pixels):
         return TileDecoder(config, shape, type_of(*tile_samples(config)), 0)
 
 
-class Jpeg2000(Pixels):
+class Jpeg2000(PixelFilter):
     """Tiles of a JPEG 2000 codestream."""
 
     codec_id = JPEG2000
@@ -116,7 +116,7 @@ class Jpeg2000(Pixels):
         return _jpeg2000(Jpeg2000Config.from_json(self.configuration))
 
 
-class OsmlTile(Pixels):
+class OsmlTile(PixelFilter):
     """osml-imagery-io's tiles of a TIFF: little-endian ones, since that is how it reads them itself."""
 
     codec_id = f"{OSML}tiff-tile"
@@ -129,7 +129,7 @@ class OsmlTile(Pixels):
         return TileDecoder(said.config(size, dtype), (said.samples_per_pixel, *size), dtype, 0)
 
 
-class OsmlJpeg2000(Pixels):
+class OsmlJpeg2000(PixelFilter):
     """osml-imagery-io's tiles of a JPEG 2000 codestream."""
 
     codec_id = f"{OSML}jpeg2000"
@@ -139,7 +139,7 @@ class OsmlJpeg2000(Pixels):
         return _jpeg2000(jpeg2000_config(self.codec_id, self.configuration))
 
 
-class OsmlBlock(Pixels):
+class OsmlBlock(PixelFilter):
     """osml-imagery-io's uncompressed blocks of a NITF."""
 
     codec_id = JBP_BLOCK
@@ -150,7 +150,7 @@ class OsmlBlock(Pixels):
         return MAKERS[JBP_BLOCK](JBP_BLOCK, self.configuration, _block(self.configuration), dtype, 0)
 
 
-class OsmlJpeg(Pixels):
+class OsmlJpeg(PixelFilter):
     """osml-imagery-io's JPEG blocks of a NITF."""
 
     codec_id = JPEG

@@ -34,10 +34,10 @@ from jnrrdz.core.codecs import (
     TRANSPOSE,
     ChunkFunction,
     LinearConfig,
-    Location,
     Lz4Config,
     OffsetConfig,
     PadConfig,
+    PadSide,
     ReshapeConfig,
     SqueezeConfig,
 )
@@ -158,13 +158,13 @@ class PadCodec(AffixCodec):
                 "the chunk is cut short, or the padding is not this format's",
                 field="nbytes",
             )
-        return chunk[nbytes:] if location == Location.START else chunk[:rest]
+        return chunk[nbytes:] if location == PadSide.START else chunk[:rest]
 
     def attach(self, chunk: memoryview) -> bytes:
         """Return the chunk with its padding."""
         config = self.config
         padding = affix_bytes(chunk, config.nbytes, config.padding, config.padding_func, field="padding_func")
-        return b"".join((padding, chunk) if config.location == Location.START else (chunk, padding))
+        return b"".join((padding, chunk) if config.location == PadSide.START else (chunk, padding))
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:  # noqa: ARG002  # zarr's
         """Return how long a chunk of that length gets."""

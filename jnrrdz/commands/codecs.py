@@ -43,7 +43,7 @@ NUMCODECS = "numcodecs."
 
 
 @dataclass
-class Verdict:
+class CodecVerdict:
     """Whether one codec of a manifest can be read here."""
 
     entry: Json
@@ -97,14 +97,14 @@ def _compressions(fmt: Format) -> list[Json]:
     ]
 
 
-def verdicts(facts: Facts) -> list[Verdict]:
+def verdicts(facts: Facts) -> list[CodecVerdict]:
     """Return for every codec of a manifest, in each configuration, whether it can be read."""
-    by_codec: dict[str, Verdict] = {}
+    by_codec: dict[str, CodecVerdict] = {}
     for node in facts.nodes.values():
         if not node.is_array:
             continue
         for entry in node.codecs:
-            verdict = by_codec.setdefault(repr(_essence(entry)), Verdict(_essence(entry)))
+            verdict = by_codec.setdefault(repr(_essence(entry)), CodecVerdict(_essence(entry)))
             verdict.arrays.append(node.path)
             verdict.reason = verdict.reason or unreadable(entry)
     return list(by_codec.values())

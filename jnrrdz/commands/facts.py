@@ -17,7 +17,7 @@ from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.georeference import AFFINE_NUMBERS, geo_transform
 from jnrrdz.core.hierarchy import HierarchyNode, paths_above
 from jnrrdz.core.refs import WHOLE, ChunkRefs
-from jnrrdz.core.standard import Verdict, of_all, verdicts
+from jnrrdz.core.standard import ReaderVerdict, of_all, verdicts
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.manifest import Manifest, from_group, manifest_form
 from jnrrdz.options import Access, ScanOptions
@@ -35,7 +35,7 @@ _LOW = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
-class Crs:
+class CrsName:
     """A coordinate reference system by what people call it."""
 
     code: str | None
@@ -43,7 +43,7 @@ class Crs:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredChunks:
     """The chunks of an array and their bytes."""
 
     chunks: int
@@ -102,7 +102,7 @@ class Facts:
         texts = [mapping.get("crs_wkt"), mapping.get("spatial_ref"), node.attributes.get("proj:wkt2")]
         return next((text for text in [*texts, group.get("proj:wkt2")] if isinstance(text, str)), "")
 
-    def crs(self, node: HierarchyNode) -> Crs | None:
+    def crs(self, node: HierarchyNode) -> CrsName | None:
         """Return the CRS of an array."""
         wkt = self.wkt(node)
         code = node.attributes.get("proj:code", self._group(node).get("proj:code"))
@@ -111,7 +111,7 @@ class Facts:
             code = None if found is None else f"{found[1]}:{found[2]}"
         called = _WKT_NAME.match(wkt)
         name = None if called is None else called[1].replace('""', '"')
-        return None if code is None and name is None else Crs(code, name)
+        return None if code is None and name is None else CrsName(code, name)
 
     def affine(self, node: HierarchyNode) -> list[float]:
         """Return the affine of an array as rasterio orders it, nothing where it has none."""
@@ -139,11 +139,11 @@ class Facts:
         parent = self.nodes.get(node.parent)
         return {} if parent is None else dict(parent.attributes)
 
-    def stored(self, node: HierarchyNode) -> Stored:
+    def stored(self, node: HierarchyNode) -> StoredChunks:
         """Return how many chunks an array has and how large they are together."""
         refs = node.refs
         if refs is None:
-            return Stored(0, 0, 0)
+            return StoredChunks(0, 0, 0)
         present = 0
         is_single = True
         sizes: list[int | None] = []
@@ -151,9 +151,9 @@ class Facts:
             present += len(part.present)
             is_single = is_single and part.is_single
             sizes.append(self._nbytes(part))
-        return Stored(refs.chunks, refs.chunks - present, _sum(0, iter(sizes)), is_single)
+        return StoredChunks(refs.chunks, refs.chunks - present, _sum(0, iter(sizes)), is_single)
 
-    def readers(self) -> list[Verdict]:
+    def readers(self) -> list[ReaderVerdict]:
         """Return for each reader whether it reads all arrays."""
         judged = []
         in_archives = any(is_chained(url) for url in self._records)
@@ -215,7 +215,7 @@ def nitf_places(headers: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[int
 
 
 @dataclass(frozen=True)
-class Opened:
+class Inspection:
     """Metadata and references, and what finding them took."""
 
     name: str
@@ -226,11 +226,11 @@ class Opened:
     bytes_read: int | None = None
 
 
-def opened(name: str, access: Access, options: ScanOptions | None = None) -> Opened:
+def opened(name: str, access: Access, options: ScanOptions | None = None) -> Inspection:
     """Return what a path or URL holds."""
     form = manifest_form(name)
     if form is not None:
         store = api.open_stored(name, access=access)
-        return Opened(name, FORMS[store.manifest.form or form], store.manifest)
+        return Inspection(name, FORMS[store.manifest.form or form], store.manifest)
     found = scanning.scan(name, options or ScanOptions(), access)
-    return Opened(name, found.format, from_group(found.group), found.requests, found.bytes_read)
+    return Inspection(name, found.format, from_group(found.group), found.requests, found.bytes_read)

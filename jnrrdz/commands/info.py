@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jnrrdz.commands.facts import BANDS, Facts, Json, Opened, as_object, nitf_header, nitf_places, opened
+from jnrrdz.commands.facts import BANDS, Facts, Inspection, Json, as_object, nitf_header, nitf_places, opened
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, by_band
 from jnrrdz.core.coordinate import coordinate_of, moment, taken
@@ -125,7 +125,7 @@ def info(  # noqa: PLR0913  the signature is the documentation
     return summary(opened(os.fspath(src), access, options), attributes=attributes)
 
 
-def summary(found: Opened, *, attributes: bool = False) -> Json:
+def summary(found: Inspection, *, attributes: bool = False) -> Json:
     """Return what was found as JSON has it."""
     facts = Facts(found.manifest)
     arrays = [array_facts(facts, node) for node in facts.arrays()]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.batches.stac import IMAGE, REFERENCES
-from jnrrdz.commands.facts import FORMS, Facts, Json, Opened, opened
+from jnrrdz.commands.facts import FORMS, Facts, Inspection, Json, opened
 from jnrrdz.commands.info import date_of, image_facts, plain
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.coordinate import METADATA, coordinate_of, moment, parsed, rule_of
@@ -227,7 +227,7 @@ def stac_item(  # noqa: PLR0913  the signature is the documentation
     return item_of(opened(name, access, options), rules, parts, access)
 
 
-def item_of(found: Opened, rules: ItemRules, parts: ItemParts, access: Access | None = None) -> Json:
+def item_of(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access | None = None) -> Json:
     """Return what was found as a STAC item."""
     try:
         return _item(found, rules, parts, access or Access())
@@ -235,7 +235,7 @@ def item_of(found: Opened, rules: ItemRules, parts: ItemParts, access: Access | 
         raise error.at(url=found.name) from error.__cause__
 
 
-def _item(found: Opened, rules: ItemRules, parts: ItemParts, access: Access) -> Json:
+def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access) -> Json:
     facts = Facts(found.manifest)
     images = image_facts(facts)
     source = _source(found, access)
@@ -308,7 +308,7 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(member)
 
 
-def _source(found: Opened, access: Access) -> SourceRecord | None:
+def _source(found: Inspection, access: Access) -> SourceRecord | None:
     """Return the one source of an image, by its absolute URL; None where it was put together of several."""
     manifest = found.manifest
     own = manifest.documents.own()
@@ -318,7 +318,7 @@ def _source(found: Opened, access: Access) -> SourceRecord | None:
     return record if trust is None else replace(record, url=trust.resolve(record.url))
 
 
-def _stack(found: Opened, images: Sequence[Json], access: Access) -> VirtualGroup | None:
+def _stack(found: Inspection, images: Sequence[Json], access: Access) -> VirtualGroup | None:
     """Return the group of an image that has an axis of times."""
     timed = next((image for image in images if "time" in image["dimension_names"]), None)
     if timed is None:
@@ -484,7 +484,7 @@ def manifest_asset(url: str, form: str, *, group: str = "", keep_query: Sequence
     }
 
 
-def _image_asset(found: Opened, source: SourceRecord, images: Sequence[Json], keep_query: Sequence[str]) -> Json:
+def _image_asset(found: Inspection, source: SourceRecord, images: Sequence[Json], keep_query: Sequence[str]) -> Json:
     if is_share_link(source.url):
         raise UnrepresentableError("a share link: its path is the permission to read, which an item would hand on")
     is_placed = any("crs" in image.get("place", {}) for image in images)

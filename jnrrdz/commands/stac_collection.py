@@ -35,7 +35,7 @@ from jnrrdz.manifests.atomic import DURABLE, check_replaceable, locate, new_file
 from jnrrdz.manifests.manifest import from_group
 from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import StorageOptions, WriteOptions
-from jnrrdz.sources.url import below, local_path
+from jnrrdz.sources.url import join_folder, local_path
 
 COLLECTION, ITEMS = "collection.json", "items"
 GEOJSON = "application/geo+json"
@@ -129,7 +129,7 @@ def is_ours(head: bytes) -> bool:
 
 
 @dataclass
-class Catalog:
+class CollectionWriter:
     """Writes the items of a batch as they come, and their collection at the end."""
 
     out: str
@@ -162,7 +162,7 @@ class Catalog:
         """Where the collection goes: into the folder, or beside the file."""
         if self.is_lines:
             return f"{self.out[: self.out.rfind('.')]}.{COLLECTION}"
-        return below(f"{self.out.rstrip('/')}/", COLLECTION)
+        return join_folder(f"{self.out.rstrip('/')}/", COLLECTION)
 
     def check(self) -> None:
         """Refuse what may not be replaced, before anything is read."""

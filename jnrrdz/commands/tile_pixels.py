@@ -215,7 +215,7 @@ def _mapped(path: str) -> NDArray[Any]:
     return array
 
 
-class Stored(ABC):
+class TileStorage(ABC):
     """Tiles where they are stored; they come in their order, and can be read back."""
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class Stored(ABC):
         """Return a tile of a level that is complete and flushed; any thread may ask."""
 
 
-class InFile(Stored):
+class InFile(TileStorage):
     """Tiles one after another in the file of the header."""
 
     def __init__(self, stream: BinaryIO, reading: BinaryIO, start: int) -> None:
@@ -255,7 +255,7 @@ class InFile(Stored):
             return self._reading.read(self.sizes[number])
 
 
-class InFolder(Stored):
+class InFolder(TileStorage):
     """A file for each tile."""
 
     def __init__(self, root: Path, pattern: str) -> None:
@@ -291,7 +291,7 @@ class Coarser:
     gives the same elements, to the bit, however they are cut.
     """
 
-    def __init__(self, run: "Run", level: Level, stored: Stored) -> None:
+    def __init__(self, run: "Run", level: Level, stored: TileStorage) -> None:
         self._finer, self._level, self._packer, self._stored = run.levels[level.number - 1], level, run.packer, stored
         missing = run.pixels.missing
         self._how = Downsampling(run.method, level.factors, self._finer.shape, run.packer.dtype, missing)
@@ -358,7 +358,7 @@ class Run:
         """Tiles of all levels."""
         return sum(level.tiles for level in self.levels)
 
-    def write(self, stored: Stored, flush: Callable[[], None]) -> list[str]:
+    def write(self, stored: TileStorage, flush: Callable[[], None]) -> list[str]:
         """Put all tiles, and return their entries in the table of metadata; `flush` makes what was put readable."""
         entries: list[str] = []
         pool = ThreadPoolExecutor(self.options.jobs, thread_name_prefix="jnrrdz-tile")
@@ -375,7 +375,7 @@ class Run:
         return entries
 
     def _started(
-        self, pool: ThreadPoolExecutor, level: Level, stored: Stored
+        self, pool: ThreadPoolExecutor, level: Level, stored: TileStorage
     ) -> "Iterator[tuple[Sizes, Future[Packed]]]":
         """Yield the work on each tile of a level, in their order; the elements of level 0 are read here."""
         if level.number:

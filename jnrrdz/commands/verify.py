@@ -373,7 +373,7 @@ def kind_of(error: Exception, other: Kind) -> Kind:
 
 
 @dataclass(frozen=True)
-class Tiles:
+class TileChunks:
     """The tiles of one array: which chunk begins with each, and how its bytes stand among the chunk's."""
 
     store: ReferenceStore
@@ -384,7 +384,7 @@ class Tiles:
     coder: TileCoder | None
 
     @classmethod
-    def of(cls, store: ReferenceStore, path: str) -> "Tiles":
+    def of(cls, store: ReferenceStore, path: str) -> "TileChunks":
         """Return the tiles of an array of a manifest."""
         facts = array_from_json(store.manifest.documents.node(path))
         grid = store.manifest.keys[path].grid
@@ -424,7 +424,7 @@ def checksum_findings(
     sums = (store.manifest.documents.node(path).get("attributes") or {}).get(TILE_CHECKSUMS)
     if not isinstance(sums, list):
         return 0, []
-    tiles = Tiles.of(store, path)
+    tiles = TileChunks.of(store, path)
     if math.prod(tiles.grid) != len(sums):
         return 0, [Finding("table", path, f"{len(sums)} checksums for {math.prod(tiles.grid)} tiles")]
     findings: list[Finding] = []
@@ -462,7 +462,7 @@ def table_findings(store: ReferenceStore, lost: frozenset[str]) -> list[Finding]
             # a level is in its group, or beside the attribute where one level is all there is
             places = (f"{folder}{level}/data", f"{folder}data" if level == "0" else "")
             array = next((place for place in places if place in store.manifest.arrays), None)
-            if array is None or Tiles.of(store, array).is_lost(0, lost):
+            if array is None or TileChunks.of(store, array).is_lost(0, lost):
                 continue
             # the first chunk begins with the first tile: nothing stands before that, whatever its kind is
             ranges = store.manifest.arrays[array].lookup(0)

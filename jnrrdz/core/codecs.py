@@ -143,7 +143,7 @@ class OffsetConfig(Configuration):
         _check_affix("prefix", self.prefix, self.offset, "offset", self.prefix_func)
 
 
-class Location(StrEnum):
+class PadSide(StrEnum):
     """The side of the chunk that the padding is on."""
 
     START = "start"
@@ -154,7 +154,7 @@ class Location(StrEnum):
 class PadConfig(Configuration):
     """Where the padding of a chunk is, how long it is, and what it holds when it is written."""
 
-    location: str = field(metadata=one_of(*Location))
+    location: str = field(metadata=one_of(*PadSide))
     nbytes: int = field(metadata=integer())
     padding: bytes | None = field(default=None, metadata=CANONICAL)
     padding_func: ChunkFunction | None = None
@@ -164,7 +164,7 @@ class PadConfig(Configuration):
 
     def __post_init__(self) -> None:
         """Refuse padding whose length and bytes contradict each other, or that is on no side."""
-        if self.location not in tuple(Location):
+        if self.location not in tuple(PadSide):
             raise MalformedError(f"found {self.location!r}; 'start' or 'end' is needed", field="location")
         _check_affix("padding", self.padding, self.nbytes, "nbytes", self.padding_func)
 
@@ -333,7 +333,7 @@ def can_hold(compression: str, stored: int, decoded: int) -> bool:
 
 
 @record
-class Kind:
+class StoredPart:
     """One combination of choices: what is stored, which part of it the chunk is, how its bytes are told."""
 
     shape: tuple[int, ...]
@@ -376,7 +376,7 @@ class TileConfig(Configuration):
             raise UnsupportedError(f"tiles of more than {MOST_BYTES} elements", field=TILE)
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[StoredPart, ...]:
         """The combinations of choices, in C order."""
         kinds = []
         for choices in product(*self.axes):
@@ -384,7 +384,7 @@ class TileConfig(Configuration):
             first = 0
             for size, begin in choices:
                 first = first * size + begin
-            kinds.append(Kind(shape, origin, math.prod(shape), first))
+            kinds.append(StoredPart(shape, origin, math.prod(shape), first))
         return tuple(kinds)
 
     def kind_of(self, chunk: int, grid: tuple[int, ...]) -> int | None:

@@ -66,7 +66,7 @@ class Member:
 
 
 @dataclass
-class Kind:
+class JoinableGroups:
     """The groups that fit together, and what they have in common."""
 
     template: VirtualGroup
@@ -152,7 +152,7 @@ class Assembly:
     """How groups of one form become one."""
 
     dim: str
-    kind: Kind
+    kind: JoinableGroups
     order: Order
     with_tables: WithTables | None = None
 
@@ -317,7 +317,7 @@ class Concatenation:
     dim: str
     read_values: ReadValues = column
     """Turns what was given as coordinates, all together, into values."""
-    _kinds: dict[str, Kind] = field(default_factory=dict)
+    _kinds: dict[str, JoinableGroups] = field(default_factory=dict)
     _records: dict[str, SourceRecord] = field(default_factory=dict)
     _problems: list[Mismatch] = field(default_factory=list)
     _count: int = 0
@@ -336,7 +336,7 @@ class Concatenation:
         nodes = (("", group), *group.walk())
         attributes = {path: {name: json_value(it) for name, it in node.attributes.items()} for path, node in nodes}
         bare = VirtualGroup(group.children, group.attributes)  # the records are kept for all groups together
-        kind = self._kinds.setdefault(dumps(seen.facts), Kind(bare, seen.roles, seen.facts, attributes))
+        kind = self._kinds.setdefault(dumps(seen.facts), JoinableGroups(bare, seen.roles, seen.facts, attributes))
         kind.intersect(attributes)
         groups = {path: own for path, own in attributes.items() if path not in seen.roles}
         markings = {path: own.get(SECURITIES, [own.get(SECURITY)]) for path, own in groups.items()}
@@ -403,7 +403,7 @@ class Concatenation:
         return self._assembled(best, tuple(left_out), keep_order=keep_order, with_tables=with_tables)
 
     def _assembled(
-        self, kind: Kind, left_out: tuple[Mismatch, ...], *, keep_order: bool, with_tables: WithTables | None
+        self, kind: JoinableGroups, left_out: tuple[Mismatch, ...], *, keep_order: bool, with_tables: WithTables | None
     ) -> Concatenated:
         if not {Role.STACKED, Role.JOINED} & set(kind.roles.values()):
             raise UnrepresentableError(f"no array in {kind.members[0].name} that could grow along {self.dim!r}")

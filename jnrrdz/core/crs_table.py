@@ -32,7 +32,7 @@ CODES = (
 """EPSG's numbers of the CRS in the table."""
 
 
-class Entry(NamedTuple):
+class CrsEntry(NamedTuple):
     """A CRS as PROJ describes it."""
 
     node: dict[str, Any]
@@ -47,13 +47,13 @@ class Entry(NamedTuple):
         return bool(self.node["coordinate_system"]["axis"][0]["direction"] == "north")
 
 
-def entry(epsg: int) -> Entry | None:
+def entry(epsg: int) -> CrsEntry | None:
     """Return the CRS of a code, in objects of the caller's own; None where the table has none."""
     line = _lines().get(epsg)
-    return None if line is None else Entry(*json.loads(line))
+    return None if line is None else CrsEntry(*json.loads(line))
 
 
-def entry_of(code: str | None, wkt: str) -> Entry | None:
+def entry_of(code: str | None, wkt: str) -> CrsEntry | None:
     """Return the CRS of a code such as `EPSG:32633` where the table has it with that very WKT."""
     authority, _, number = (code or "").partition(":")
     found = entry(int(number)) if authority == "EPSG" and number.isdecimal() else None
@@ -73,7 +73,7 @@ def made() -> bytes:
         node = {name: value for name, value in pyproj.CRS.from_epsg(code).to_json_dict().items() if name != "$schema"}
         wkt = pyproj.CRS.from_json_dict(node).to_wkt(version="WKT2_2019")
         cf = {name: value for name, value in pyproj.CRS.from_wkt(wkt).to_cf().items() if name != "crs_wkt"}
-        lines.append(json.dumps(Entry(node, wkt, cf), separators=(",", ":")))
+        lines.append(json.dumps(CrsEntry(node, wkt, cf), separators=(",", ":")))
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -17,7 +17,7 @@ from jnrrdz.errors import UnsupportedError
 from jnrrdz.records import record
 
 
-class Kind(Enum):
+class Resource(Enum):
     """What is counted, in the words of messages."""
 
     CHUNKS = "chunks"
@@ -49,15 +49,19 @@ class Limit:
 
 
 LIMITS = {
-    Kind.CHUNKS: Limit(1 << 20, 1, 1, "references to bytes: of TIFF, OME-TIFF, netCDF-3, and of arrays cut into slabs"),
-    Kind.MISSING_CHUNKS: Limit(1 << 22, 1, 16, "chunks that no bytes list: HDF5, DMR++, OME-TIFF, N5 and Zarr by HTTP"),
-    Kind.TILES: Limit(1 << 21, 1, 1, "tiles of a JNRRD, and the chunks that they are cut into"),
-    Kind.PAGES: Limit(1 << 20, 0, 1, "directories of a TIFF"),
-    Kind.CODE_BLOCKS: Limit(3 << 18, 1, 4, "parts of a JPEG 2000 tile that a decoder has in memory together"),
-    Kind.METADATA_BYTES: Limit(1 << 26, 8, 1, "directories and values of a TIFF that are read, shared ones again"),
-    Kind.GENERATED_REFERENCES: Limit(1 << 20, 0, 1, "references that `gen` of a kerchunk manifest describes"),
-    Kind.NODES: Limit(1 << 17, 0, 1, "groups and data sets of an HDF5 file"),
-    Kind.DOCUMENTS: Limit(1 << 20, 0, 1, "documents of attributes of an N5 or Zarr store"),
+    Resource.CHUNKS: Limit(
+        1 << 20, 1, 1, "references to bytes: of TIFF, OME-TIFF, netCDF-3, and of arrays cut into slabs"
+    ),
+    Resource.MISSING_CHUNKS: Limit(
+        1 << 22, 1, 16, "chunks that no bytes list: HDF5, DMR++, OME-TIFF, N5 and Zarr by HTTP"
+    ),
+    Resource.TILES: Limit(1 << 21, 1, 1, "tiles of a JNRRD, and the chunks that they are cut into"),
+    Resource.PAGES: Limit(1 << 20, 0, 1, "directories of a TIFF"),
+    Resource.CODE_BLOCKS: Limit(3 << 18, 1, 4, "parts of a JPEG 2000 tile that a decoder has in memory together"),
+    Resource.METADATA_BYTES: Limit(1 << 26, 8, 1, "directories and values of a TIFF that are read, shared ones again"),
+    Resource.GENERATED_REFERENCES: Limit(1 << 20, 0, 1, "references that `gen` of a kerchunk manifest describes"),
+    Resource.NODES: Limit(1 << 17, 0, 1, "groups and data sets of an HDF5 file"),
+    Resource.DOCUMENTS: Limit(1 << 20, 0, 1, "documents of attributes of an N5 or Zarr store"),
 }
 """The limit of each kind."""
 
@@ -86,17 +90,17 @@ class Budget:
         """Take the bytes of the source, and its URL for messages."""
         self.size = size
         self.source = source
-        self._charged: Counter[Kind] = Counter()
+        self._charged: Counter[Resource] = Counter()
 
-    def most(self, kind: Kind) -> int:
+    def most(self, kind: Resource) -> int:
         """Return the largest count of a kind."""
         return LIMITS[kind].of_size(self.size)
 
-    def charged(self, kind: Kind) -> int:
+    def charged(self, kind: Resource) -> int:
         """Return what has been charged of a kind."""
         return self._charged[kind]
 
-    def charge(self, kind: Kind, count: int, *, field: str | None = None, offset: int | None = None) -> None:
+    def charge(self, kind: Resource, count: int, *, field: str | None = None, offset: int | None = None) -> None:
         """Count what is about to be made, and refuse what is more than the source may take.
 
         A refused count is not kept: an array can be left out and another one taken.

@@ -209,7 +209,7 @@ SINGLE_RANGE = "index it with --single-range, open jnrrdz://REFS, or use jnrrdz 
 
 
 @record
-class Verdict:
+class ReaderVerdict:
     """Whether a reader reads an array, why not, and what helps."""
 
     reader: str
@@ -240,7 +240,7 @@ def verdicts(
     is_single: bool,
     is_chained: bool = False,
     foreign: str | None = None,
-) -> tuple[Verdict, ...]:
+) -> tuple[ReaderVerdict, ...]:
     """Return for each reader whether it reads an array of these codecs and this type.
 
     `is_single` is whether every chunk is one range of a file, `is_chained` whether some are
@@ -252,20 +252,20 @@ def verdicts(
     if unknown is not None and not unknown.startswith(OSML):
         reason = f"the codec {unknown}, which is neither Zarr's nor jnrrdz's"
         readers = (JNRRDZ, ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
-        return tuple(Verdict(reader, reason, INDEX) for reader in readers)
+        return tuple(ReaderVerdict(reader, reason, INDEX) for reader in readers)
     if foreign is not None:
         reason = f"the codec {foreign}, which is neither Zarr's nor jnrrdz's"
         others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
-        return (Verdict(JNRRDZ), *(Verdict(reader, reason, CONVERT) for reader in others))
+        return (ReaderVerdict(JNRRDZ), *(ReaderVerdict(reader, reason, CONVERT) for reader in others))
     if is_chained:
         reason = "chunks by chained URLs into an archive, which fsspec's reference:// does not open"
         others = (ZARR_WITH_JNRRDZ, ZARR, ANY, GDAL)
-        return (Verdict(JNRRDZ), *(Verdict(reader, reason, UNPACK) for reader in others))
+        return (ReaderVerdict(JNRRDZ), *(ReaderVerdict(reader, reason, UNPACK) for reader in others))
     private = next(filter(needs_jnrrdz, entries), None)
     scattered = None if is_single else "chunks of several ranges, which fsspec's reference:// does not read"
     return (
-        Verdict(JNRRDZ),
-        Verdict(ZARR_WITH_JNRRDZ),
+        ReaderVerdict(JNRRDZ),
+        ReaderVerdict(ZARR_WITH_JNRRDZ),
         _verdict(ZARR, (private and f"the codec {private}, which jnrrdz brings", INSTALL), (scattered, SINGLE_RANGE)),
         _verdict(
             ANY,
@@ -278,20 +278,22 @@ def verdicts(
     )
 
 
-def of_all(judged: Iterable[tuple[str, Sequence[Verdict]]]) -> list[Verdict]:
+def of_all(judged: Iterable[tuple[str, Sequence[ReaderVerdict]]]) -> list[ReaderVerdict]:
     """Return for each reader whether it reads all of some arrays; the first that it does not is named."""
-    found: dict[str, Verdict] = {}
+    found: dict[str, ReaderVerdict] = {}
     for path, each in judged:
         for verdict in each:
             if verdict.reader not in found or found[verdict.reader].is_readable:
                 array = None if verdict.is_readable else path
-                found[verdict.reader] = Verdict(verdict.reader, verdict.reason, verdict.remedy, array)
+                found[verdict.reader] = ReaderVerdict(verdict.reader, verdict.reason, verdict.remedy, array)
     return list(found.values())
 
 
-def _verdict(reader: str, *reasons: tuple[str | bool | None, str]) -> Verdict:
+def _verdict(reader: str, *reasons: tuple[str | bool | None, str]) -> ReaderVerdict:
     """Return the verdict with the first reason that there is."""
-    return next((Verdict(reader, str(reason), remedy) for reason, remedy in reasons if reason), Verdict(reader))
+    return next(
+        (ReaderVerdict(reader, str(reason), remedy) for reason, remedy in reasons if reason), ReaderVerdict(reader)
+    )
 
 
 def _not_core(names: Sequence[str]) -> str | None:

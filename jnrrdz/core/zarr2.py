@@ -265,7 +265,7 @@ FOREIGN = "imagecodecs_"
 
 
 @record
-class Tiles:
+class ChunkLayout:
     """The chunks of an array, and how its elements are stored."""
 
     shape: Sequence[int]
@@ -298,7 +298,7 @@ def _foreign_codecs(entries: list[Any], array: Members, dtype: np.dtype[Any], ax
         specs.append(CodecSpec(entry["id"], members))
     endian = "big" if dtype.str[0] == ">" else "little"
     named = axes if isinstance(axes, list) else ()
-    return codecs_of_foreign(specs, Tiles(array["shape"], array["chunks"], dtype, endian, named))
+    return codecs_of_foreign(specs, ChunkLayout(array["shape"], array["chunks"], dtype, endian, named))
 
 
 @cache

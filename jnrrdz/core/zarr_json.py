@@ -360,7 +360,7 @@ def tree_json(
 def with_members(nodes: Mapping[str, dict[str, Any]], *, root_only: bool = False) -> dict[str, dict[str, Any]]:
     """Return documents by path in which each group, or the root alone, consolidates those of all nodes below it."""
     documents = dict(nodes)
-    for path, inner in below(nodes).items():
+    for path, inner in paths_by_ancestor(nodes).items():
         if nodes[path].get("node_type") == "group" and not (root_only and path):
             documents[path] = consolidating(nodes[path], {name: nodes[at] for name, at in inner})
     return documents
@@ -399,7 +399,7 @@ def nodes_json(
     return nodes
 
 
-def below(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+def paths_by_ancestor(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     """Return for each path those below it: as seen from there, and whole.
 
     What a group consolidates holds no members of its own, as in zarr.

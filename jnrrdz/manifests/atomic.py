@@ -59,7 +59,7 @@ type Replaces = Callable[[bytes], bool]
 
 
 @record
-class Place:
+class OutputPath:
     """Where an output goes, and what is there."""
 
     fs: Any
@@ -76,7 +76,7 @@ class Place:
         """Whether it is in a directory of this machine."""
         return filesystems.is_local(self.fs)
 
-    def below(self, name: str) -> "Place":
+    def join(self, name: str) -> "OutputPath":
         """Return the place of a file in this directory."""
         return replace(self, path=f"{self.path.rstrip('/')}/{name}", url=f"{self.url.rstrip('/')}/{name}", kind=None)
 
@@ -153,7 +153,7 @@ class Place:
                         os.rmdir(f"{self.path}/{folder}")  # noqa: PTH106  a path of fsspec's
 
 
-def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Place:
+def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> OutputPath:
     """Return an output's place; the directory that it is to be in is there."""
     with faults.translate_errors(target, "writing"):
         fs, path = filesystems.opened(target, storage_options or {})
@@ -162,13 +162,13 @@ def locate(target: str, storage_options: Mapping[str, Any] | None = None) -> Pla
             fs.invalidate_cache(fs._parent(path))  # noqa: SLF001  a listing made earlier tells of an earlier state
             try:
                 state = fs.info(path)
-                return Place(fs, path, target, str(state["type"]), state["size"] or 0)
+                return OutputPath(fs, path, target, str(state["type"]), state["size"] or 0)
             except FileNotFoundError:
-                return Place(fs, path, target, None)
+                return OutputPath(fs, path, target, None)
     return _locate_here(fs, path, target)
 
 
-def _locate_here(fs: Any, path: str, target: str) -> Place:
+def _locate_here(fs: Any, path: str, target: str) -> OutputPath:
     """Return an output's place on a disk of this machine."""
     with suppress(OSError):
         if stat.S_ISLNK(os.lstat(path).st_mode):  # the link stays, as a shell's `>` has it
@@ -178,11 +178,11 @@ def _locate_here(fs: Any, path: str, target: str) -> Place:
     try:
         entry = os.stat(path)  # noqa: PTH116  the same
     except OSError:
-        return Place(fs, path, target, None)
+        return OutputPath(fs, path, target, None)
     mode = entry.st_mode
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         raise JnrrdzError("is neither a file nor a directory, and cannot be replaced", url=target)
-    return Place(fs, path, target, "directory" if stat.S_ISDIR(mode) else "file", entry.st_size)
+    return OutputPath(fs, path, target, "directory" if stat.S_ISDIR(mode) else "file", entry.st_size)
 
 
 def exists_already(target: str) -> JnrrdzError:
@@ -207,7 +207,7 @@ def new_file(
         yield stream
 
 
-def check_replaceable(place: Place, replaces: Replaces | None) -> None:
+def check_replaceable(place: OutputPath, replaces: Replaces | None) -> None:
     """Refuse a place where something is that is not to be replaced by a file."""
     if place.kind == "directory":
         raise JnrrdzError("is a directory; name a file", url=place.url)
@@ -222,7 +222,7 @@ def check_replaceable(place: Place, replaces: Replaces | None) -> None:
 
 
 @contextmanager
-def _written(place: Place, replaces: Replaces | None = None) -> Iterator[BinaryIO]:
+def _written(place: OutputPath, replaces: Replaces | None = None) -> Iterator[BinaryIO]:
     """Yield a stream whose bytes become a file, which replaces what `place` knows of.
 
     With `replaces` it also replaces what another run wrote there since.
@@ -241,7 +241,7 @@ def _written(place: Place, replaces: Replaces | None = None) -> Iterator[BinaryI
         _sync_directory(folder)
 
 
-def _send(source: Path, place: Place, *, is_new: bool) -> None:
+def _send(source: Path, place: OutputPath, *, is_new: bool) -> None:
     """Make an object's bytes those of a local file.
 
     A new one is written if there is none yet; one that is sent in parts, unless it came
@@ -260,7 +260,7 @@ def _send(source: Path, place: Place, *, is_new: bool) -> None:
         raise exists_already(place.url) from error
 
 
-def _publish(work: "_Unplaced", place: Place, replaces: Replaces | None) -> None:
+def _publish(work: "_Unplaced", place: OutputPath, replaces: Replaces | None) -> None:
     """Give a file its name; where it replaces another, no other run is writing that."""
     if place.kind is None or replaces is None:
         try:
@@ -310,7 +310,7 @@ class _Unplaced:
                 os.close(descriptor)
         raise AssertionError  # pragma: no cover  the names have no end
 
-    def publish(self, place: Place) -> None:
+    def publish(self, place: OutputPath) -> None:
         """Give the file its name."""
         if place.kind is None:
             try:
@@ -397,7 +397,7 @@ def _is_kept(descriptor: int, path: str) -> bool:
 
 
 @contextmanager
-def writing(place: Place, *, is_brief: bool = False) -> Iterator[turns.Turn]:
+def writing(place: OutputPath, *, is_brief: bool = False) -> Iterator[turns.Turn]:
     """Yield the turn to write an output, once no other run of this machine has it.
 
     In a store it keeps nobody away: what is read after it began can be a condition.
@@ -449,7 +449,7 @@ def sweep_folder(folder: str) -> None:
 
 
 @contextmanager
-def work_folder(place: Place) -> Iterator[Path]:
+def work_folder(place: OutputPath) -> Iterator[Path]:
     """Yield a new directory, on the same volume as a local place; it is gone after the block unless it was moved."""
     parent = os.path.dirname(place.path) if place.is_local else tempfile.gettempdir()  # noqa: PTH120  see `locate`
     path, descriptor, is_made = "", None, False
@@ -488,11 +488,11 @@ def new_directory(
             if not place.is_local and turns.has_conditions(place.fs):
                 turn = stack.enter_context(writing(place))
                 for name in files_of(work):
-                    turn.expect(place.below(name).path, None)
+                    turn.expect(place.join(name).path, None)
             place_folder(work, place, last)
 
 
-def check_free(place: Place) -> None:
+def check_free(place: OutputPath) -> None:
     """Refuse a place for a new directory where there is anything but an empty directory."""
     if place.kind == "file":
         raise JnrrdzError("is a file, and a directory would replace it; remove it or name another place", url=place.url)
@@ -501,7 +501,7 @@ def check_free(place: Place) -> None:
             raise JnrrdzError("holds something already, and is not replaced; name another place", url=place.url)
 
 
-def place_folder(work: Path, place: Place, last: str | None, announced: bytes | None = None) -> None:
+def place_folder(work: Path, place: OutputPath, last: str | None, announced: bytes | None = None) -> None:
     """Move a complete directory to its place, or copy it there with the file `last` at the end.
 
     A remote copy begins with the bytes `announced` in that file, by which what a killed run leaves is known.
@@ -521,11 +521,11 @@ def place_folder(work: Path, place: Place, last: str | None, announced: bytes | 
     try:
         if last is not None and announced is not None:
             begun.append(last)
-            place.below(last).put_bytes(announced)
+            place.join(last).put_bytes(announced)
         for name in sorted(files_of(work), key=lambda name: name == last):
             begun.append(name)
             is_ending = name == last
-            place.below(name).put(work / name)
+            place.join(name).put(work / name)
         is_done = True
     except turns.ChangedError:
         begun.clear()  # it is another run's now
@@ -536,12 +536,12 @@ def place_folder(work: Path, place: Place, last: str | None, announced: bytes | 
     finally:
         if begun and not is_ending and not is_done:  # where the end is interrupted, it may have arrived
             with suppress(JnrrdzError):  # what was wrong first is told
-                switch = place.below(str(last))
+                switch = place.join(str(last))
                 if announced is None or _is_announced(switch, announced):
                     place.remove(reversed(dict.fromkeys(begun)))
 
 
-def _is_announced(place: Place, announced: bytes) -> bool:
+def _is_announced(place: OutputPath, announced: bytes) -> bool:
     """Whether a file of a store holds what this run announced, which it then renews."""
     turn = turns.turn_for(place.path)
     if turn is not None:

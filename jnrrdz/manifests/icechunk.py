@@ -42,7 +42,16 @@ from jnrrdz.manifests.atomic import exists_already, locate, new_directory, writi
 from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
-from jnrrdz.manifests.written_refs import MISSING, Spans, is_local, local_path, refuse_whole, remedy, shareable, spans
+from jnrrdz.manifests.written_refs import (
+    MISSING,
+    Spans,
+    absolute_path,
+    is_local,
+    refuse_whole,
+    remedy,
+    shareable,
+    spans,
+)
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
 from jnrrdz.sources.local import written_at
@@ -92,7 +101,7 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
 def turn_of(repository: str) -> AbstractContextManager[turns.Turn]:
     """Return the turn to write a repository; in a store its commits are conditional."""
     if is_local(repository):
-        return writing(locate(local_path(repository)))
+        return writing(locate(absolute_path(repository)))
     return turns.writing(repository, repository.rstrip("/"))
 
 
@@ -165,7 +174,7 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
         config = icechunk.RepositoryConfig.default()
         _configure(config, root, urls, options)
         if is_local(target):
-            if not overwrite and os.path.lexists(local_path(target)):
+            if not overwrite and os.path.lexists(absolute_path(target)):
                 raise exists_already(target)
             with new_directory(target, last=REPOSITORY) as work:
                 storage = icechunk.local_filesystem_storage(str(work))
@@ -285,7 +294,7 @@ def _objects_of(objects: Iterable[str], place: str) -> list[str]:
 
 def _storage(target: str, options: dict[str, Any]) -> Any:
     if is_local(target):
-        return icechunk.local_filesystem_storage(local_path(target))
+        return icechunk.local_filesystem_storage(absolute_path(target))
     parts = urlsplit(target)
     if parts.scheme != "s3":
         raise UnsupportedError("repositories are written to local directories and to s3:// only", url=target)
@@ -305,7 +314,7 @@ def _s3(options: dict[str, Any]) -> dict[str, Any]:
 def _container_store(prefix: str, options: dict[str, Any]) -> Any:
     scheme = urlsplit(prefix).scheme
     if scheme == "file":
-        return icechunk.local_filesystem_store(local_path(prefix))
+        return icechunk.local_filesystem_store(absolute_path(prefix))
     if scheme == "s3":
         return icechunk.s3_store(**_s3(options))
     if scheme in ("http", "https"):
@@ -576,7 +585,7 @@ def _urls(root: VirtualGroup) -> list[str]:
 
 def _uri(url: str) -> str:
     """Return the URL of a source as Icechunk reads it: absolute, a local path percent-encoded."""
-    return file_url(local_path(url)) if is_local(url) else url
+    return file_url(absolute_path(url)) if is_local(url) else url
 
 
 # Reading
@@ -624,7 +633,7 @@ class Version:
         """Return when the snapshot was written to a disk, 0 for one elsewhere."""
         if not is_local(self.repository):
             return 0
-        snapshot = Path(local_path(self.repository), "snapshots", self.session.snapshot_id)
+        snapshot = Path(absolute_path(self.repository), "snapshots", self.session.snapshot_id)
         return written_at(snapshot.stat()) if snapshot.is_file() else 0
 
     def root_document(self) -> bytes | None:
@@ -658,7 +667,7 @@ def open_version(url: str, storage_options: Mapping[str, Any] | None = None) -> 
         else:
             _require(name, repository.list_branches(), kind, url)
             session = repository.readonly_session(name)
-    where = os.path.abspath(local_path(place)) if is_local(place) else place.rstrip("/")  # noqa: PTH100
+    where = os.path.abspath(absolute_path(place)) if is_local(place) else place.rstrip("/")  # noqa: PTH100
     return Version(f"{where}@{session.snapshot_id}", where, repository, session, storage_options)
 
 

@@ -34,7 +34,7 @@ import msgspec
 import numpy as np
 
 from jnrrdz.core.json_schema import integer, list_of, members, object_of, parse_json, text_or
-from jnrrdz.core.limits import LIMITS, Kind
+from jnrrdz.core.limits import LIMITS, Resource
 from jnrrdz.core.refs import WHOLE, Ints, References
 from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.core.zarr_json import ZARR_JSON
@@ -46,7 +46,7 @@ from jnrrdz.sources.base import ByteSource
 EXPANDED = 256 << 20
 """Bytes of texts that templates may expand to; a manifest of a few KB could ask for any number."""
 
-MOST_GENERATED = LIMITS[Kind.GENERATED_REFERENCES].free
+MOST_GENERATED = LIMITS[Resource.GENERATED_REFERENCES].free
 """References that may be computed."""
 
 LONGEST = 1000
@@ -302,7 +302,7 @@ class UnknownArrayError(MalformedError):
 
 
 @dataclass
-class _Rows:
+class _ReferenceRows:
     """References of one array, still as lists."""
 
     keys: list[str] = field(default_factory=list)
@@ -406,7 +406,7 @@ class Gatherer:
     def _add_any(self, items: Mapping[str, Any]) -> None:
         """Take references and documents of any form."""
         self.add_metadata(items)
-        rows: dict[str, _Rows] = {}
+        rows: dict[str, _ReferenceRows] = {}
         for key in [key for key in items if not is_metadata(key)]:
             self._add_one(key, items[key], rows)
         for path, gathered in rows.items():
@@ -417,10 +417,10 @@ class Gatherer:
             chunks = columns.keys.numbers(gathered.keys)
             columns.pieces.append(Piece(chunks, source, place[:, 0].copy(), place[:, 1].copy(), counts))
 
-    def _add_one(self, key: str, value: Any, rows: dict[str, _Rows]) -> None:
+    def _add_one(self, key: str, value: Any, rows: dict[str, _ReferenceRows]) -> None:
         data = inline_bytes(value, key)
         if data is None:
-            gathered = rows.setdefault(self._array_path(key), _Rows())
+            gathered = rows.setdefault(self._array_path(key), _ReferenceRows())
             url, ranges = _ranges(value, key)
             gathered.keys.append(key)
             gathered.counts.append(len(ranges))

@@ -35,7 +35,7 @@ from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
-from jnrrdz.sources.url import below, local_path, without_query
+from jnrrdz.sources.url import join_folder, local_path, without_query
 
 FORMATS = ("json", "parquet", "icechunk")
 ENDINGS = {".json": "json", ".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
@@ -357,7 +357,7 @@ def _keep(state: tuple[object, ...], manifest: Manifest) -> Manifest:
 
 def _open(url: str, options: Options) -> tuple[ByteSource, bool]:
     """Return the file that tells what a manifest holds, and whether it is a Parquet directory's."""
-    path, metadata = local_path(url), below(url, METADATA)
+    path, metadata = local_path(url), join_folder(url, METADATA)
     if path is not None:
         is_parquet = Path(path).is_dir()
         return open_source(metadata if is_parquet else url, storage_options=options), is_parquet
@@ -450,7 +450,7 @@ def _remote_head(url: str) -> bytes:
         return b""
     inside = REPOSITORY if name.endswith(".icechunk") else METADATA
     try:
-        (head,) = open_source(url if name.endswith(".json") else below(url, inside)).read([(0, _SNIFFED_FAR)])
+        (head,) = open_source(url if name.endswith(".json") else join_folder(url, inside)).read([(0, _SNIFFED_FAR)])
     except JnrrdzError:  # what cannot be read without further options is for whoever names the engine
         return b""
     return head

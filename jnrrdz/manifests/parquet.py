@@ -28,7 +28,7 @@ from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import atomic, turns
-from jnrrdz.manifests.atomic import Place
+from jnrrdz.manifests.atomic import OutputPath
 from jnrrdz.manifests.documents import METADATA, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.manifests.parquet_records import (
@@ -101,7 +101,7 @@ class _Made:
     metadata: Mapping[str, Any]
     record_size: int
 
-    def put(self, place: Place, older: "_Older | None") -> None:
+    def put(self, place: OutputPath, older: "_Older | None") -> None:
         """Put it to its place, where the older one may be."""
         if older is None:
             _put_new(place, self.work, self.metadata, self.record_size)
@@ -109,7 +109,7 @@ class _Made:
             _replace(place, self.work, older, self.metadata, self.record_size)
 
 
-def _put_first(made: _Made, place: Place, options: WriteOptions) -> None:
+def _put_first(made: _Made, place: OutputPath, options: WriteOptions) -> None:
     """Put a manifest where nothing was on this machine; another run may have been faster."""
     try:
         made.put(place, None)
@@ -145,7 +145,7 @@ def remove(target: str, storage_options: Mapping[str, Any] | None = None) -> Non
     older = _older(place, overwrite=True)
     if older is None:
         return
-    turns.check(place.fs, place.below(METADATA).path)
+    turns.check(place.fs, place.join(METADATA).path)
     place.remove([METADATA])  # without it nobody reads the others
     place.remove(sorted(older.listed))
     if place.is_local:
@@ -158,12 +158,12 @@ def _token() -> str:
     return secrets.token_hex(8)
 
 
-def _settle(place: Place, turn: turns.Turn) -> None:
+def _settle(place: OutputPath, turn: turns.Turn) -> None:
     """Let METADATA be a condition of what is written to a store.
 
     Where it was read before, as of an update, that state is the condition.
     """
-    switch = place.below(METADATA)
+    switch = place.join(METADATA)
     is_conditional = not place.is_local and turns.has_conditions(place.fs)
     if not is_conditional or (turn.is_update and turn.expects(switch.path)):
         return
@@ -173,23 +173,23 @@ def _settle(place: Place, turn: turns.Turn) -> None:
         turns.settle(place.fs, switch.path, turn)
 
 
-def _claim(place: Place, names: Iterable[str], *, is_new: bool = False) -> None:
+def _claim(place: OutputPath, names: Iterable[str], *, is_new: bool = False) -> None:
     """Let the present state of files in a store be a condition of replacing them.
 
     Files that are named by a digest of their bytes need none.
     """
-    turn = turns.turn_for(place.below(METADATA).path)
+    turn = turns.turn_for(place.join(METADATA).path)
     if turn is None:
         return
     states = {} if is_new else place.states()
     for name in names:
         if not name.startswith(f"{FOLDER}/"):
-            turn.expect(place.below(name).path, states.get(name))
+            turn.expect(place.join(name).path, states.get(name))
 
 
-def _is_still(place: Place, announced: bytes) -> bool:
+def _is_still(place: OutputPath, announced: bytes) -> bool:
     """Whether METADATA is what this run announced, which is then its known state."""
-    switch = place.below(METADATA)
+    switch = place.join(METADATA)
     turn = turns.turn_for(switch.path)
     if turn is not None:
         turn.look(place.fs, switch.path)
@@ -199,7 +199,7 @@ def _is_still(place: Place, announced: bytes) -> bool:
 # Its place, and the manifest that it replaces
 
 
-def _older(place: Place, *, overwrite: bool) -> "_Older | None":
+def _older(place: OutputPath, *, overwrite: bool) -> "_Older | None":
     """Return the manifest that is to be replaced, None where nothing is; anything else is refused."""
     if place.kind is None:
         return None
@@ -213,7 +213,7 @@ def _older(place: Place, *, overwrite: bool) -> "_Older | None":
     if METADATA not in there:
         message = f"is a directory without {METADATA}, not a manifest, and is not replaced; name another place"
         raise JnrrdzError(message, url=place.url)
-    text = place.below(METADATA).read()
+    text = place.join(METADATA).read()
     try:
         top = parse_json(text)
         listed = _listed(top)
@@ -264,7 +264,7 @@ def _listed(top: Any) -> set[str]:
     return names
 
 
-def _put_new(place: Place, work: Path, metadata: Mapping[str, Any], record_size: int) -> None:
+def _put_new(place: OutputPath, work: Path, metadata: Mapping[str, Any], record_size: int) -> None:
     """Put a manifest where nothing is, METADATA at the end."""
     begun = None
     if not place.is_local:
@@ -277,7 +277,7 @@ def _put_new(place: Place, work: Path, metadata: Mapping[str, Any], record_size:
 
 
 def _replace(  # noqa: PLR0913  what is there, and what is to be
-    place: Place,
+    place: OutputPath,
     work: Path,
     older: _Older,
     metadata: Mapping[str, Any],
@@ -295,7 +295,7 @@ def _replace(  # noqa: PLR0913  what is there, and what is to be
     names = [name for name in atomic.files_of(work) if name != METADATA]
     strangers = sorted((older.there & set(names)) - older.listed)
     if strangers:
-        turns.check(place.fs, place.below(METADATA).path)  # the same as in `_put_behind`
+        turns.check(place.fs, place.join(METADATA).path)  # the same as in `_put_behind`
         message = f"{strangers[0]} is not the older manifest's, and is not replaced; remove it or name another place"
         raise JnrrdzError(message, url=place.url)
     token = _token()
@@ -308,7 +308,7 @@ def _replace(  # noqa: PLR0913  what is there, and what is to be
         own |= {"over": {"folder": folder, "record_size": record_size, "files": names}}
     if not place.is_local:
         own[turns.TOKEN] = token
-    switch = place.below(METADATA)
+    switch = place.join(METADATA)
     begun = dumps({"metadata": metadata, OWN: own}).encode()
     _put_beside(place, work, folder, older, names, begun)
     source = Path(place.path) / folder if place.is_local else work
@@ -331,7 +331,7 @@ def _replace(  # noqa: PLR0913  what is there, and what is to be
         return
 
 
-def _put_announced(place: Place, files: Mapping[str, Path], begun: bytes) -> bytes:
+def _put_announced(place: OutputPath, files: Mapping[str, Path], begun: bytes) -> bytes:
     """Put files to their places, and return METADATA's bytes.
 
     In a store these change from time to time, so that others see that this run is alive.
@@ -340,21 +340,21 @@ def _put_announced(place: Place, files: Mapping[str, Path], begun: bytes) -> byt
     for name, source in files.items():
         if not place.is_local and time.monotonic() - announced > turns.LEASE / 4:
             begun += b" "
-            place.below(METADATA).put_bytes(begun)
+            place.join(METADATA).put_bytes(begun)
             announced = time.monotonic()
-        place.below(name).put(source)
+        place.join(name).put(source)
     return begun
 
 
-def _remove(place: Place, names: Collection[str], begun: bytes) -> None:
+def _remove(place: OutputPath, names: Collection[str], begun: bytes) -> None:
     """Remove files, of a store only while what was announced is this run's."""
     if names and not place.is_local:
-        place.below(METADATA).put_bytes(begun + b" ")
+        place.join(METADATA).put_bytes(begun + b" ")
     place.remove(names)
 
 
 def _put_beside(  # noqa: PLR0913, PLR0917  what is put, and what is there
-    place: Place,
+    place: OutputPath,
     work: Path,
     folder: str,
     older: _Older,
@@ -365,14 +365,14 @@ def _put_beside(  # noqa: PLR0913, PLR0917  what is put, and what is there
 
     They go again where that is refused.  Where it is interrupted it may have been done, and they stay.
     """
-    switch, state = place.below(METADATA), "copying"
+    switch, state = place.join(METADATA), "copying"
     try:
         if place.is_local:
             atomic.sync_tree(work)
             work.rename(Path(place.path) / folder)
         else:
             for name in names:
-                place.below(f"{folder}/{name}").put(work / name)
+                place.join(f"{folder}/{name}").put(work / name)
         state = "switching" if not place.is_local else "refused"
         switch.put_bytes(text)
         state = "done"
@@ -449,7 +449,7 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
     place = atomic.locate(target, options.target_options)
     with atomic.writing(place) as turn, atomic.work_folder(place) as work:
         _settle(place, turn)
-        text = place.below(METADATA).read()
+        text = place.join(METADATA).read()
         top = parse_json(text, field=METADATA)
         documents, older, layout = read_metadata(target, top, options.target_options)
         keys = documents.array_keys(documents)
@@ -477,12 +477,12 @@ def _behind(older: "ParquetRefs", array: VirtualArray, size: int) -> tuple[int, 
     return full, in_turn([older.record(full).part(0, rest), array.refs.columns()])
 
 
-def _put_behind(place: Place, work: Path, text: bytes, metadata: Mapping[str, Any]) -> None:
+def _put_behind(place: OutputPath, work: Path, text: bytes, metadata: Mapping[str, Any]) -> None:
     """Put records to their places, those that are new announced in METADATA, and its new form at the end.
 
     Files of sources that are not needed any more are there for who has read the older METADATA, until the next time.
     """
-    top, switch = parse_json(text), place.below(METADATA)
+    top, switch = parse_json(text), place.join(METADATA)
     layout, listed, before = laid_out(top), _listed(top), _table_files(top)
     names = {name: layout.where(name) for name in atomic.files_of(work) if name not in before}
     new = sorted(set(names.values()) - listed)

@@ -70,7 +70,7 @@ from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metada
 from jnrrdz.manifests.json_refs import Templates, inline_bytes
 from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.url import below, local_path
+from jnrrdz.sources.url import join_folder, local_path
 
 BASE64 = b"base64:"
 LISTS = ("offsets", "sizes")
@@ -143,8 +143,8 @@ def read_metadata(
     templates = {"base": "", **(overrides or {})}
     arrays = {}
     for path, keys in documents.array_keys(documents).items():
-        place = below(url, f"{layout.folder}{path}".rstrip("/")) if layout.folder or path else url
-        moved = {name.removeprefix(f"{path}/"): below(url, layout.where(name)) for name in layout.moved_of(path)}
+        place = join_folder(url, f"{layout.folder}{path}".rstrip("/")) if layout.folder or path else url
+        moved = {name.removeprefix(f"{path}/"): join_folder(url, layout.where(name)) for name in layout.moved_of(path)}
         arrays[path] = ParquetRefs(keys.chunks, place, layout.record_size, options, templates=templates, moved=moved)
     return documents, arrays, layout
 
@@ -360,7 +360,7 @@ class ParquetRefs(References):
             raise error.at(url=url) from None
 
     def _place(self, name: str) -> str:
-        return self._moved.get(name) or below(self._folder, name)
+        return self._moved.get(name) or join_folder(self._folder, name)
 
     def _load(self, record: int) -> ChunkRefs | SparseRefs:
         columns = Columns(ChunkKeys((self._record_size,), "", "."))

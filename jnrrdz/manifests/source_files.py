@@ -35,7 +35,7 @@ from jnrrdz.manifests import parquet_pages
 from jnrrdz.manifests.documents import source_record
 from jnrrdz.manifests.parquet_records import Layout, Options, integers, texts
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.url import below, local_path
+from jnrrdz.sources.url import join_folder, local_path
 
 MANY = 256
 """Sources up to which the table is a list in the root's attribute."""
@@ -145,7 +145,7 @@ class SourceFiles(Sequence[SourceRecord]):
 
     def _start(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, _Rows] = OrderedDict()
+        self._kept: OrderedDict[int, _RecordRows] = OrderedDict()
 
     @property
     def records(self) -> "FiledRecords":
@@ -177,7 +177,7 @@ class SourceFiles(Sequence[SourceRecord]):
         number = bisect_right(self._stops, place) - 1
         return self._rows(number).record(place - self._stops[number])
 
-    def _rows(self, number: int) -> "_Rows":
+    def _rows(self, number: int) -> "_RecordRows":
         with self._lock:  # held while reading, so that sources asked for together read their file once
             found = self._kept.pop(number, None) or self._load(number)
             self._kept[number] = found
@@ -185,11 +185,11 @@ class SourceFiles(Sequence[SourceRecord]):
                 self._kept.popitem(last=False)
             return found
 
-    def _load(self, number: int) -> "_Rows":
+    def _load(self, number: int) -> "_RecordRows":
         name, rows, begin = self._files[number]
-        url = below(self._url, self._layout.where(f"{FOLDER}/{name}.parq"))
+        url = join_folder(self._url, self._layout.where(f"{FOLDER}/{name}.parq"))
         try:
-            found = _Rows(_read(url, name, self._options))
+            found = _RecordRows(_read(url, name, self._options))
             if len(found) != rows or found.urls[0] != begin or any(map(str.__ge__, found.urls, found.urls[1:])):
                 raise MalformedError("other sources than .zmetadata tells, or in another order")
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -220,7 +220,7 @@ def _read(url: str, name: str, options: Options) -> pa.Table:
     return pq.ParquetFile(pa.BufferReader(data)).read(_SCHEMA.names).cast(_SCHEMA)
 
 
-class _Rows:
+class _RecordRows:
     """The rows of one file."""
 
     def __init__(self, table: pa.Table) -> None:

@@ -129,7 +129,7 @@ def relative(url: str, target: str) -> str:
         return f"{relative(url.rstrip('/'), target)}/"
     if is_local(url) and is_local(target):
         try:
-            path = Path(os.path.relpath(local_path(url), Path(local_path(target)).parent)).as_posix()
+            path = Path(os.path.relpath(absolute_path(url), Path(absolute_path(target)).parent)).as_posix()
         except ValueError as error:
             raise UnrepresentableError(f"is on another drive than {target}; write absolute URLs", url=url) from error
         if _UNSAID.search(path):
@@ -145,7 +145,7 @@ def relative(url: str, target: str) -> str:
     return posixpath.relpath(path, posixpath.dirname(there.path) or "/")
 
 
-def local_path(url: str) -> str:
+def absolute_path(url: str) -> str:
     """Return the absolute path of a local source, as fsspec understands it."""
     for protocol in _LOCAL:
         url = url.removeprefix(f"{protocol}://")

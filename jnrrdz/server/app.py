@@ -26,7 +26,7 @@ from jnrrdz.commands.preview import PreviewOptions, picture_of
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.options import CACHE_BYTES, LOCAL, Access, Packing, ServeOptions, StorageOptions
 from jnrrdz.server.catalog import Catalog
-from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pool, Pools, Sharing
+from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pools, Sharing, ThreadPool
 from jnrrdz.server.plain import ChunkAt, PlainZarr
 from jnrrdz.store.requests import recent_nbytes
 
@@ -214,7 +214,7 @@ class App:
             "listings": 1,
             "pages": 2,
         }
-        self._pools = {name: Pool(threads, name) for name, threads in most.items()}
+        self._pools = {name: ThreadPool(threads, name) for name, threads in most.items()}
         # a source elsewhere may be slow: each has threads of its own, and blocks no other
         most_of_each = {"chunks": FETCHES, "openings": 1, "previews": 1}
         self._far_pools = {name: Pools(threads, f"far-{name}") for name, threads in most_of_each.items()}
@@ -227,7 +227,7 @@ class App:
             pools.close()
         self.catalog.close()
 
-    def _pool(self, kind: str, name: str, *, is_local: bool) -> Pool:
+    def _pool(self, kind: str, name: str, *, is_local: bool) -> ThreadPool:
         """Return the threads for a kind of work on what is served by a name."""
         return self._pools[kind] if is_local else self._far_pools[kind].of(name)
 

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jnrrdz.batches.selection import Kind, Wanted, kind_of, resolve, within
+from jnrrdz.batches.selection import NameKind, Wanted, kind_of, resolve, within
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.guests import IS_POSSIBLE, Guests, ParserTimeoutError
@@ -59,7 +59,7 @@ _PLACE = re.compile(
 
 
 @dataclass(frozen=True)
-class Entry:
+class ServedSource:
     """One thing that is served."""
 
     name: str
@@ -86,8 +86,8 @@ class Catalog:
         self.options = options
         self._memory = memory or Memory(options.cache_bytes)
         kinds = {source: kind_of(source) for source in sources}
-        self._folders = [source for source, kind in kinds.items() if kind in {Kind.FOLDER, Kind.PATTERN}]
-        self._entries: dict[str, Entry] = {}
+        self._folders = [source for source, kind in kinds.items() if kind in {NameKind.FOLDER, NameKind.PATTERN}]
+        self._entries: dict[str, ServedSource] = {}
         self._names: dict[str, str] = {}
         self._above: set[str] = set()
         self._listed_at: float | None = None
@@ -112,7 +112,7 @@ class Catalog:
         return not self._folders or (at is not None and time.monotonic() - at < FRESH)
 
     @property
-    def listed(self) -> Mapping[str, Entry]:
+    def listed(self) -> Mapping[str, ServedSource]:
         """What is served, as far as folders are listed."""
         return self._entries
 
@@ -139,7 +139,7 @@ class Catalog:
             self._names[source] = tried
             self._above.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
         name = self._names[source]
-        self._entries.setdefault(name, Entry(name, source))
+        self._entries.setdefault(name, ServedSource(name, source))
 
     def _is_taken(self, name: str) -> bool:
         parts = name.split("/")

@@ -123,13 +123,13 @@ IDLE = 30.0
 """Seconds after which a thread without work ends."""
 
 
-class Pool:
+class ThreadPool:
     """Daemon threads for one kind of work, used from one event loop."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = threads
         self._name = f"jnrrdz-{name}"
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._work: SimpleQueue[_ThreadCall | None] = SimpleQueue()
         self._lock = threading.Lock()
         """Held where work is added and where a thread ends for lack of it."""
         self._started = 0
@@ -148,7 +148,7 @@ class Pool:
 
     async def run[T](self, make: Callable[[], T]) -> T:
         """Return what a function makes in a thread once there is room."""
-        work = _Work(make, asyncio.get_running_loop())
+        work = _ThreadCall(make, asyncio.get_running_loop())
         self._under_way += 1
         try:
             with self._lock:
@@ -199,13 +199,13 @@ class Pools:
     def __init__(self, threads: int, name: str) -> None:
         self._threads = threads
         self._name = name
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, ThreadPool] = {}
 
-    def of(self, source: str) -> Pool:
+    def of(self, source: str) -> ThreadPool:
         """Return the pool of a source, made when it is first needed."""
         if source not in self._pools and len(self._pools) >= MOST_POOLS:
             self._pools = {name: pool for name, pool in self._pools.items() if not pool.is_idle}
-        return self._pools.setdefault(source, Pool(self._threads, self._name))
+        return self._pools.setdefault(source, ThreadPool(self._threads, self._name))
 
     def close(self) -> None:
         """End the threads once they have done what they are doing."""
@@ -213,7 +213,7 @@ class Pools:
             pool.close()
 
 
-class _Work:
+class _ThreadCall:
     """A function that a thread calls, and the future that is told what came of it."""
 
     def __init__(self, make: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> None:

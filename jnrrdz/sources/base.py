@@ -103,7 +103,7 @@ def modified_text(time: int) -> str:
     return rfc3339(datetime.fromtimestamp(seconds, UTC), fraction)
 
 
-class State(Protocol):
+class SourceState(Protocol):
     """A source's state as seen or as recorded; None is what is not known."""
 
     @property
@@ -123,7 +123,7 @@ class State(Protocol):
         """Last modification as RFC 3339 text in UTC."""
 
 
-def difference(then: State, now: State) -> str | None:
+def difference(then: SourceState, now: SourceState) -> str | None:
     """Return in words what shows that two states are not the same, None where nothing shows it.
 
     What one of the two does not say is not compared.  Servers add and drop an ETag's mark of weakness on the
@@ -142,7 +142,7 @@ def difference(then: State, now: State) -> str | None:
     return None
 
 
-def since_scanned(then: State, now: State) -> DriftError | None:
+def since_scanned(then: SourceState, now: SourceState) -> DriftError | None:
     """Return the error for a source that is not what was recorded when it was scanned, None where nothing shows it."""
     change = difference(then, now)
     return None if change is None else scanned_before(change)
@@ -228,7 +228,7 @@ MOST = 2**63 - 1
 
 
 @record
-class Merged:
+class MergedRequest:
     """One request, and which of the asked spans it serves."""
 
     start: int
@@ -251,13 +251,13 @@ def check(spans: Sequence[Span]) -> None:
             )
 
 
-def coalesce(spans: Sequence[Span], *, gap: int = GAP, limit: int = LIMIT) -> list[Merged]:
+def coalesce(spans: Sequence[Span], *, gap: int = GAP, limit: int = LIMIT) -> list[MergedRequest]:
     """Return the requests that serve every span that is not empty, in ascending order.
 
     Spans at most `gap` bytes apart share a request as long as it stays within `limit` bytes.
     """
     order = sorted((index for index, (start, stop) in enumerate(spans) if stop > start), key=lambda i: spans[i])
-    merged: list[Merged] = []
+    merged: list[MergedRequest] = []
     serves: list[int] = []
     first = last = 0
     for index in order:
@@ -268,14 +268,14 @@ def coalesce(spans: Sequence[Span], *, gap: int = GAP, limit: int = LIMIT) -> li
             serves.append(index)
             continue
         if serves:
-            merged.append(Merged(first, last, tuple(serves)))
+            merged.append(MergedRequest(first, last, tuple(serves)))
         first, last, serves = start, stop, [index]
     if serves:
-        merged.append(Merged(first, last, tuple(serves)))
+        merged.append(MergedRequest(first, last, tuple(serves)))
     return merged
 
 
-def split(merged: Merged, data: bytes, spans: Sequence[Span]) -> Iterator[tuple[int, bytes]]:
+def split(merged: MergedRequest, data: bytes, spans: Sequence[Span]) -> Iterator[tuple[int, bytes]]:
     """Yield each served span's index and bytes; shorter where `data` ends early."""
     for index in merged.serves:
         start, stop = spans[index]

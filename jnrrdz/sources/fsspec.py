@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, State
+from jnrrdz.sources.base import ByteSource, SourceState
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import LocalSource
 
@@ -25,7 +25,7 @@ def open_source(
     *,
     storage_options: Mapping[str, Any] | None = None,
     guard: AddressGuard | None = None,
-    expected: State | None = None,
+    expected: SourceState | None = None,
 ) -> ByteSource:
     """Return the bytes at a path or URL; options are fsspec's (anon, endpoint_url, profile, headers, ...).
 

@@ -35,7 +35,7 @@ class Nearness(IntEnum):
     MACHINE = 3
 
 
-class Kind(NamedTuple):
+class AddressKind(NamedTuple):
     """What kind of address one is."""
 
     nearness: Nearness
@@ -43,10 +43,10 @@ class Kind(NamedTuple):
     """With its article."""
 
 
-_PUBLIC = Kind(Nearness.PUBLIC, "a public")
-_SITE = Kind(Nearness.SITE, "a private")
+_PUBLIC = AddressKind(Nearness.PUBLIC, "a public")
+_SITE = AddressKind(Nearness.SITE, "a private")
 NEAR = tuple(
-    (network, Kind(nearness, name))
+    (network, AddressKind(nearness, name))
     for nearness, name, networks in (
         (Nearness.MACHINE, "a loopback", ("127.0.0.0/8", "::1/128")),
         (Nearness.MACHINE, "an unspecified", ("0.0.0.0/8", "::/128")),
@@ -84,7 +84,7 @@ def literal(host: str) -> Address | None:
         return None
 
 
-def kind_of(address: Address) -> Kind:
+def kind_of(address: Address) -> AddressKind:
     """Return what kind of address this is; one that carries an IPv4 address is as near as that one too."""
     for network, kind in NEAR:
         if address.version == network.version and address in network:
@@ -101,11 +101,11 @@ def kind_of(address: Address) -> Kind:
     return max(own, *map(kind_of, inside)) if inside else own
 
 
-def kind_of_host(host: str) -> Kind | None:
+def kind_of_host(host: str) -> AddressKind | None:
     """Return the same for a host name, None where only DNS can tell."""
     name = host.lower().rstrip(".")
     if name in _LOCAL_NAMES or name.endswith(".localhost"):
-        return Kind(Nearness.MACHINE, "a loopback")
+        return AddressKind(Nearness.MACHINE, "a loopback")
     address = literal(name)
     return None if address is None else kind_of(address)
 

@@ -37,7 +37,7 @@ from multidict import CIMultiDict
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.sources import retry
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import Span, State, Validators, difference, rfc3339, scanned_before, since_scanned
+from jnrrdz.sources.base import SourceState, Span, Validators, difference, rfc3339, scanned_before, since_scanned
 from jnrrdz.sources.guard import AddressGuard, remember
 from jnrrdz.sources.retry import Transient, persistently, retry_after, silence
 
@@ -208,7 +208,7 @@ class HttpTransport:
         self._guard = guard or AddressGuard.of_source(url)
         self._conditional = True
         self.validators: Validators | None = None
-        self.expected: State | None = None
+        self.expected: SourceState | None = None
         """The object as it was recorded when it was scanned."""
 
     async def stat(self) -> Validators:

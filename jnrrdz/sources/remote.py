@@ -18,7 +18,7 @@ from jnrrdz.lazy import library
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import faults, filesystems, retry
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import Span, State, Validators, validators_of
+from jnrrdz.sources.base import SourceState, Span, Validators, validators_of
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.retry import Transient, broken, persistently
 
@@ -38,7 +38,7 @@ class Transport(Protocol):
     validators: Validators | None
     """What is known without asking."""
 
-    expected: State | None
+    expected: SourceState | None
     """What was recorded; compared before bytes are given out by those who learn the state from an answer."""
 
     async def stat(self) -> Validators:
@@ -60,7 +60,7 @@ class FsspecSource:
         *,
         storage_options: Mapping[str, Any] | None = None,
         guard: AddressGuard | None = None,
-        expected: State | None = None,
+        expected: SourceState | None = None,
         gap: int = ranges.GAP,
     ) -> None:
         self._options = dict(storage_options or {})
@@ -188,7 +188,7 @@ class _AsyncTransport:
         self._fs = fs
         self._path = path
         self.validators: Validators | None = None
-        self.expected: State | None = None
+        self.expected: SourceState | None = None
 
     async def stat(self) -> Validators:
         self._fs.invalidate_cache(self._path)  # a listing made earlier tells of an earlier state

@@ -145,7 +145,7 @@ def without_query(url: str) -> str:
     return re.split(r"[?#]", url, maxsplit=1)[0] if parse(url).origin is not None else url
 
 
-def below(folder: str, path: str) -> str:
+def join_folder(folder: str, path: str) -> str:
     """Return the URL of what is below a folder; the folder's query, which may be a token, stays behind it."""
     name = without_query(folder)
     return f"{name.rstrip('/')}/{path}{folder[len(name) :]}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAGIC_BYTES = 4
 
 
-class Opened:
+class ManifestAccess:
     """A manifest and how its sources are reached.
 
     It pickles as its store does: as the manifest's URL, or as its columns if it was scanned.
@@ -37,7 +37,7 @@ class Opened:
         self._first = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Opened, (self._url or self.manifest, self._rights)
+        return ManifestAccess, (self._url or self.manifest, self._rights)
 
     @property
     def manifest(self) -> Manifest:
@@ -90,7 +90,7 @@ def opened(
     options: ScanOptions,
     access: Access,
     guest: "Guest | None" = None,
-) -> Opened:
+) -> ManifestAccess:
     """Return a manifest, a virtual group, or what is scanned now.
 
     `guest` runs parsers of other libraries; they run in this process where it is None.
@@ -99,7 +99,7 @@ def opened(
         from jnrrdz.core.physical import physical  # noqa: PLC0415  few ask for it
 
         group = physical(refs) if options.physical else refs
-        return Opened(from_group(group), {"source_options": access.source_options, "allow": ("*",)})
+        return ManifestAccess(from_group(group), {"source_options": access.source_options, "allow": ("*",)})
     url = os.fspath(refs)
     if manifest_form(url) is not None:
         if changed := options.changed():
@@ -112,12 +112,12 @@ def opened(
 
     own = access.source_options if access.source_options is not None else access.storage_options
     group = scan(url, options, access, guest=guest).group
-    return Opened(from_group(group), {"source_options": own, "allow": ("*",)})
+    return ManifestAccess(from_group(group), {"source_options": own, "allow": ("*",)})
 
 
-def loaded(url: str, access: Access) -> Opened:
+def loaded(url: str, access: Access) -> ManifestAccess:
     """Return the manifest at a path or URL."""
     templates = access.template_overrides
     manifest = load(url, storage_options=access.storage_options, templates=templates)
     names = ("storage_options", "source_options", "allow")
-    return Opened(manifest, {"templates": templates, **{name: getattr(access, name) for name in names}})
+    return ManifestAccess(manifest, {"templates": templates, **{name: getattr(access, name) for name in names}})

@@ -217,7 +217,7 @@ class PlainPlacer:
         out[...] = (elements if self._order is None else elements.transpose(self._order))[selection]
 
 
-class Axis(NamedTuple):
+class AxisChunks(NamedTuple):
     """The chunks along one axis of a window: which, what of each is selected, and where that goes."""
 
     span: Span
@@ -228,7 +228,7 @@ class Axis(NamedTuple):
     """Empty ones where one index is selected: the window has no such axis."""
 
     @classmethod
-    def of(cls, indexer: Any, size: int) -> "Axis | None":
+    def of(cls, indexer: Any, size: int) -> "AxisChunks | None":
         """Return the chunks of a given size that one index or a range of them meets; None for anything else."""
         if type(indexer) is IntDimIndexer:
             chunk, at = divmod(indexer.dim_sel, size)
@@ -261,7 +261,12 @@ class Window:
     """A window of an array whose chunks are read many at once."""
 
     def __init__(
-        self, array: "ReferenceArray", axes: Sequence[Axis], shape: tuple[int, ...], spec: ArraySpec, placer: Placer
+        self,
+        array: "ReferenceArray",
+        axes: Sequence[AxisChunks],
+        shape: tuple[int, ...],
+        spec: ArraySpec,
+        placer: Placer,
     ) -> None:
         self._store: Any = array.store_path.store
         self._array = array
@@ -432,7 +437,7 @@ class ReferenceArray(zarr.Array[ArrayV3Metadata]):
             return None
         if default_buffer_prototype() != numpy_buffer_prototype():
             return None
-        axes = [Axis.of(*one) for one in zip(indexer.dim_indexers, self._reading[0].shape, strict=True)]
+        axes = [AxisChunks.of(*one) for one in zip(indexer.dim_indexers, self._reading[0].shape, strict=True)]
         known = [axis for axis in axes if axis is not None]
         if len(known) < len(axes):
             return None

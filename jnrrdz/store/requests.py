@@ -29,7 +29,7 @@ from jnrrdz.errors import JnrrdzError
 from jnrrdz.sources import base as ranges
 from jnrrdz.sources import filesystems
 from jnrrdz.sources.base import ObjectState, Span
-from jnrrdz.store.sources import Opened, SourcePool, truncated
+from jnrrdz.store.sources import OpenSource, SourcePool, truncated
 
 type Range = tuple[str, int, int]
 
@@ -273,7 +273,7 @@ class Batches:
                 self._fetches.add(fetch)  # a loop does not keep its tasks alive
                 fetch.add_done_callback(partial(self._settle, served))
 
-    async def _fetch(self, url: str, request: ranges.Merged, served: Sequence[_Ask], turns: _Turns) -> None:
+    async def _fetch(self, url: str, request: ranges.MergedRequest, served: Sequence[_Ask], turns: _Turns) -> None:
         opened, data = await self._read(url, request.span, turns.free)
         for expected in {ask.expected for ask in served} - {None, opened.confirmed}:
             if expected is not None:
@@ -298,7 +298,7 @@ class Batches:
             if error is not None and not ask.answer.done():
                 ask.answer.set_exception(error)
 
-    async def _read(self, url: str, span: Span, free: asyncio.Semaphore | None = None) -> tuple[Opened, bytes]:
+    async def _read(self, url: str, span: Span, free: asyncio.Semaphore | None = None) -> tuple[OpenSource, bytes]:
         """Return a source and some bytes of it, which is what it was when it was scanned."""
         opened = self._pool.known(url)
         if opened is None:

@@ -68,7 +68,7 @@ def most_open() -> int:
 
 
 @dataclass
-class Opened:
+class OpenSource:
     """A source, and what the manifest remembers of it."""
 
     source: ByteSource
@@ -148,7 +148,7 @@ class SourcePool:
         return {url.rpartition("/")[0]: url for url in files}
 
     def _start(self) -> None:
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, OpenSource] = {}
         self._most = most_open()
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -158,18 +158,18 @@ class SourcePool:
         """Whether a source is a local file, so that reading it waits for no network."""
         return self._at_home and local_path(url) is not None
 
-    def known(self, url: str) -> Opened | None:
+    def known(self, url: str) -> OpenSource | None:
         """Return a source that is open already."""
         return self._opened.get(url) if self._process == os.getpid() else None
 
-    def opened(self, url: str) -> Opened:
+    def opened(self, url: str) -> OpenSource:
         """Return a source, trusted and opened."""
         if self._process != os.getpid():  # a forked child: its parent may have held the lock
             self._start()
         found = self._opened.get(url)
         return self._open(url) if found is None else found
 
-    def _open(self, url: str) -> Opened:
+    def _open(self, url: str) -> OpenSource:
         place = url if self._trust is None else self._trust.resolve(url)
         guard = None if self._trust is None else self._trust.guard_for(place)
         record = self._records.get(url)
@@ -177,7 +177,7 @@ class SourcePool:
         is_own = self._own is not None and url.startswith(self._own[0])
         options = self._own[1] if self._own is not None and is_own else self._options
         source = self._opener(place, storage_options=options, guard=guard, expected=record)
-        opened = Opened(source, record, self.is_local(url))
+        opened = OpenSource(source, record, self.is_local(url))
         if opened.local:
             opened.check()
             if record is not None and record.modified is not None:
@@ -246,7 +246,7 @@ class SourcePool:
             self.warns = False
             warnings.warn(f"{printable(url)}: {message}", DriftWarning, stacklevel=2)
 
-    def confirm(self, opened: Opened, url: str, expected: ObjectState) -> None:
+    def confirm(self, opened: OpenSource, url: str, expected: ObjectState) -> None:
         """Refuse one of many objects that is not what it was when it was listed, or whose data set is not.
 
         A copy of a directory changes the time of every file.  So a local file of the recorded size that has
@@ -272,7 +272,7 @@ class SourcePool:
                 self._warn(opened.rewritten.message, url)
         opened.confirmed = expected
 
-    def metadata_of(self, url: str) -> Opened | None:
+    def metadata_of(self, url: str) -> OpenSource | None:
         """Return the metadata of the data set that an object is part of, checked; None where none are recorded.
 
         Those of N5 stand in a folder above the object, tiles have the header that names them.

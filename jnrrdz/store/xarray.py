@@ -36,7 +36,7 @@ from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, Unsupported
 from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.band_coordinates import band_coordinates, common_names, with_band_attributes
-from jnrrdz.store.opened import Opened
+from jnrrdz.store.opened import ManifestAccess
 from jnrrdz.store.savable import savable_attributes, savable_variable, use_native_order
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ CALLED = (str(Path(xr.__file__).parent), str(Path(__file__).parents[1]))
 
 
 def dataset(
-    opened: "Opened | ReferenceStore",
+    opened: "ManifestAccess | ReferenceStore",
     *,
     group: str | None = None,
     drop_variables: str | Iterable[str] | None = None,
@@ -210,16 +210,16 @@ def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[An
                 warnings.warn(text, ScaleWarning, skip_file_prefixes=CALLED)
 
 
-def _backing(opened: "Opened | ReferenceStore", path: str) -> AbstractDataStore:
+def _backing(opened: "ManifestAccess | ReferenceStore", path: str) -> AbstractDataStore:
     """Return the arrays of a group: of its documents where they say all that zarr would, else of zarr."""
-    variables = _variables(opened, path) if isinstance(opened, Opened) else None
+    variables = _variables(opened, path) if isinstance(opened, ManifestAccess) else None
     if variables is not None:
         return _Documents(opened.manifest.documents.node(path).get("attributes", {}), variables)
-    store = opened.store if isinstance(opened, Opened) else opened
+    store = opened.store if isinstance(opened, ManifestAccess) else opened
     return ZarrStore(group_store.reference_group(store, path), mode="r")
 
 
-def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
+def _variables(opened: ManifestAccess, path: str) -> dict[str, xr.Variable] | None:
     """Return the variables of a group, None where a document has anything that is not sure to mean what it says."""
     documents = opened.manifest.documents
     group, names = documents.node(path), _array_names(opened.manifest, path)
@@ -234,7 +234,7 @@ def _variables(opened: Opened, path: str) -> dict[str, xr.Variable] | None:
         return None
 
 
-def _variable(opened: Opened, path: str) -> xr.Variable:
+def _variable(opened: ManifestAccess, path: str) -> xr.Variable:
     """Return the variable of an array as `ZarrStore` has it, without its codecs."""
     document = opened.manifest.documents.node(path)
     facts = array_from_json(document)
@@ -301,7 +301,7 @@ class Chunks(ZarrArrayWrapper):
 
     __slots__ = ("_made", "_opened", "_path")
 
-    def __init__(self, opened: Opened, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, opened: ManifestAccess, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._opened, self._path = opened, path
         self._made: zarr.Array[Any] | None = None
         self.shape, self.dtype = shape, dtype
@@ -420,7 +420,9 @@ def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
     return {"axis": axis.upper(), "standard_name": f"projection_{axis}_coordinate"} | units
 
 
-def datasets(opened: "Opened | ReferenceStore", *, group: str | None = None, **options: Any) -> dict[str, xr.Dataset]:
+def datasets(
+    opened: "ManifestAccess | ReferenceStore", *, group: str | None = None, **options: Any
+) -> dict[str, xr.Dataset]:
     """Return the datasets of all groups at and below one, by path."""
     top = (group or "").strip("/")
     found: dict[str, xr.Dataset] = {}

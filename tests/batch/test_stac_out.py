@@ -22,7 +22,7 @@ import jnrrdz
 from jnrrdz.batches import run
 from jnrrdz.cli import cli
 from jnrrdz.commands.cube import cube
-from jnrrdz.commands.stac_collection import Catalog
+from jnrrdz.commands.stac_collection import CollectionWriter
 from jnrrdz.errors import JnrrdzError
 from tests.stac_reader import validated
 
@@ -124,7 +124,13 @@ def items_of(folder):
 
 def catalogue(folder):
     links = [{"rel": "child", "href": "./stac/collection.json", "type": "application/json"}]
-    catalog = {"type": "Catalog", "stac_version": "1.1.0", "id": "root", "description": "of one", "links": links}
+    catalog = {
+        "type": "Catalog",
+        "stac_version": "1.1.0",
+        "id": "root",
+        "description": "of one",
+        "links": links,
+    }
     (folder / "catalog.json").write_text(json.dumps(catalog))
     return folder / "catalog.json"
 
@@ -367,7 +373,7 @@ def test_items_go_where_outputs_go(archive):
 def test_memory_grows_by_names_alone(tmp_path):
     item = jnrrdz.stac_item(scene(tmp_path / "a.tif"), datetime="2024-06-01", manifest=tmp_path / "a.json")
     size = len(json.dumps(item))
-    catalog = Catalog(str(tmp_path / "all.ndjson"))
+    catalog = CollectionWriter(str(tmp_path / "all.ndjson"))
     catalog.add(0, item)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

@@ -56,8 +56,10 @@ def expected(images, tmp_path):
 
 def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(images, expected, tmp_path, monkeypatch):
     started = []
-    start = processes.Pool.start
-    monkeypatch.setattr(processes.Pool, "start", lambda pool: (start(pool), started.append(pool.workers[-1].process)))
+    start = processes.WorkerPool.start
+    monkeypatch.setattr(
+        processes.WorkerPool, "start", lambda pool: (start(pool), started.append(pool.workers[-1].process))
+    )
     told = []
 
     def kill_once(outcome, _):
@@ -205,7 +207,7 @@ def test_a_batch_keeps_nothing_of_outcomes():
         before = tracemalloc.get_traced_memory()[0]
         for number in range(5000):
             job = run.Job(number, Found(f"s3://b/{number}.tif"), f"o/{number}.json")
-            state = run.State.FAILED if number % 2 else run.State.OK
+            state = run.JobState.FAILED if number % 2 else run.JobState.OK
             counted.add(run.Outcome(job, state, error="MalformedError", message="x" * 200))
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.codecs import PadCodec
-from jnrrdz.core.codecs import Location, PadConfig
+from jnrrdz.core.codecs import PadConfig, PadSide
 from jnrrdz.errors import MalformedError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -56,7 +56,7 @@ def test_decoding_any_bytes_is_slicing_or_an_error(location, nbytes, stored):
         assert bytes(decode(config, view(stored))) == stripped(location, nbytes, stored)
 
 
-@pytest.mark.parametrize("location", list(Location))
+@pytest.mark.parametrize("location", list(PadSide))
 def test_decoding_copies_nothing(location):
     chunk = np.arange(16, dtype="B")
     decoded = np.frombuffer(decode(PadConfig(location, 4), memoryview(chunk)), "B")
@@ -120,7 +120,7 @@ def test_json_round_trip(configuration, padding):
 
 @given(location=LOCATIONS, padding=st.binary(max_size=100))
 def test_json_round_trip_of_any_padding(location, padding):
-    config = PadConfig(Location(location), len(padding), padding)
+    config = PadConfig(PadSide(location), len(padding), padding)
     entry = config.to_json()
     assert base64.b64decode(entry["configuration"]["padding"]) == padding
     assert PadConfig.from_json(entry["configuration"]) == config

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from jnrrdz.core import limits
-from jnrrdz.core.limits import LIMITS, Budget, Kind
+from jnrrdz.core.limits import LIMITS, Budget, Resource
 from jnrrdz.errors import UnsupportedError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", Resource)
 @pytest.mark.parametrize("size", [0, 1000, 1 << 40])
 def test_counts_up_to_the_limit_are_charged(kind, size):
     budget = Budget(size, "a.bin")
@@ -28,19 +28,19 @@ def test_counts_up_to_the_limit_are_charged(kind, size):
 def test_a_refused_count_is_not_kept():
     budget = Budget(0)
     with pytest.raises(UnsupportedError):
-        budget.charge(Kind.CHUNKS, 1 << 40)
-    budget.charge(Kind.CHUNKS, 1)
+        budget.charge(Resource.CHUNKS, 1 << 40)
+    budget.charge(Resource.CHUNKS, 1)
 
 
 def test_kinds_are_charged_one_by_one():
     budget = Budget(0)
-    for kind in Kind:
+    for kind in Resource:
         budget.charge(kind, budget.most(kind))
 
 
 def test_limits_grow_with_the_source():
-    assert Budget(160).most(Kind.MISSING_CHUNKS) == (1 << 22) + 10
-    assert Budget(160).most(Kind.CHUNKS) == (1 << 20) + 160
+    assert Budget(160).most(Resource.MISSING_CHUNKS) == (1 << 22) + 10
+    assert Budget(160).most(Resource.CHUNKS) == (1 << 20) + 160
 
 
 def written(limit):

@@ -7,7 +7,7 @@ import pytest
 from scipy.io import netcdf_file
 
 import jnrrdz
-from jnrrdz.core.limits import Budget, Kind
+from jnrrdz.core.limits import Budget, Resource
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.foreign.netcdf3_header import check_header
 from tests.bombs import netcdf3
@@ -17,7 +17,7 @@ def charged(path):
     data = path.read_bytes()
     budget = Budget(0)
     check_header(lambda start, stop: data[start:stop], len(data), budget)
-    return budget.charged(Kind.CHUNKS)
+    return budget.charged(Resource.CHUNKS)
 
 
 @pytest.mark.parametrize("version", [1, 2])

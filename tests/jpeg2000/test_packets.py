@@ -172,7 +172,7 @@ def test_a_tag_tree_by_hand():
     found = []
     for y, x in ((0, 0), (0, 1), (1, 0), (1, 1)):
         value = 0
-        while not tree.below(x, y, value + 1, bits):
+        while not tree.is_less(x, y, value + 1, bits):
             value += 1
         found.append(value)
     assert found == [1, 3, 2, 3]

@@ -11,7 +11,7 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
-from jnrrdz.manifests.written_refs import is_local, local_path, relative, relocate
+from jnrrdz.manifests.written_refs import absolute_path, is_local, relative, relocate
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_joined_to_the_manifests_directory_it_is_the_source_again(source, target
 def test_a_relative_source_is_found_from_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert relative("a.tif", "refs/r.json") == "../a.tif"
-    assert local_path("file://a.tif") == str(Path(tmp_path) / "a.tif")
-    assert local_path(f"{tmp_path}/x/../b") == os.path.join(tmp_path, "b")  # noqa: PTH118 - text, not a path
+    assert absolute_path("file://a.tif") == str(Path(tmp_path) / "a.tif")
+    assert absolute_path(f"{tmp_path}/x/../b") == os.path.join(tmp_path, "b")  # noqa: PTH118 - text, not a path
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import xarray as xr
 from click.testing import CliRunner
 
 import jnrrdz
-from jnrrdz.batches.item import Found, Job, Outcome, State
+from jnrrdz.batches.item import Found, Job, JobState, Outcome
 from jnrrdz.batches.run import redacted_record
 from jnrrdz.batches.selection import Selection
 from jnrrdz.batches.work import Plan
@@ -81,7 +81,7 @@ def test_nothing_shows_a_secret(scanned, case):
     group = named(scanned, url)
     job = Job(0, Found(url, named_by=url), url)
     error = JnrrdzError("gone", url=url)
-    outcome = Outcome(job, State.FAILED, message=str(error), warnings=(str(error),))
+    outcome = Outcome(job, JobState.FAILED, message=str(error), warnings=(str(error),))
     verification = Verification(url, (Finding("source", url, str(error)),), 1, 0, 0, 0)
     opened = jnrrdz.open_group(group)
     shown = [

@@ -371,7 +371,7 @@ def cube(seaweed, bucket, days, tmp_path):
 
 def meanwhile(monkeypatch, work, number):
     """Let another thread do some work before the n-th file is put to its place."""
-    put, counted = atomic.Place.put, []
+    put, counted = atomic.OutputPath.put, []
 
     def pausing(place, source):
         if threading.current_thread() is threading.main_thread():
@@ -382,7 +382,7 @@ def meanwhile(monkeypatch, work, number):
                 thread.join()
         put(place, source)
 
-    monkeypatch.setattr(atomic.Place, "put", pausing)
+    monkeypatch.setattr(atomic.OutputPath, "put", pausing)
     return counted
 
 

@@ -73,7 +73,7 @@ def main() -> None:
     for name in ("link", "rename", "replace"):
         pauses.put_into(os, name)
     for name in ("put", "put_bytes", "remove"):
-        pauses.put_into(atomic.Place, name)
+        pauses.put_into(atomic.OutputPath, name)
     with suppress(ImportError):
         from icechunk import Repository, Session  # noqa: PLC0415  an extra
         from s3fs import S3FileSystem  # noqa: PLC0415  the same

@@ -22,7 +22,7 @@ import jnrrdz
 
 pytest.importorskip("uvicorn")
 from jnrrdz.server.app import FETCHES
-from jnrrdz.server.memory import Memory, Pool
+from jnrrdz.server.memory import Memory, ThreadPool
 
 SLOW = 16
 
@@ -112,7 +112,7 @@ def test_a_slow_source_elsewhere_blocks_no_other_one(tmp_path, make_http_server)
 def test_threads_without_work_end_and_others_begin(monkeypatch):
     monkeypatch.setattr("jnrrdz.server.memory.IDLE", 0.01)
 
-    pool = Pool(2, "idle")
+    pool = ThreadPool(2, "idle")
     for number in range(20):
         made = asyncio.run(pool.run(lambda number=number: number))
         assert made == number

@@ -13,7 +13,7 @@ from jnrrdz.manifests.trust import Trust
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources import guard as guards
 from jnrrdz.sources.fsspec import open_source
-from jnrrdz.sources.guard import AddressGuard, Kind, Nearness
+from jnrrdz.sources.guard import AddressGuard, AddressKind, Nearness
 
 NUMBERS = itertools.count()
 
@@ -44,7 +44,7 @@ def names(monkeypatch):
 def site(monkeypatch, make_http_server):
     """Two servers at one port: of a private network, as 127.0.0.2 counts here, and of this machine."""
     near = [(network, kind) for network, kind in guards.NEAR if kind.name != "a loopback"]
-    loopback = (ip_network("127.0.0.1/32"), Kind(Nearness.MACHINE, "a loopback"))
+    loopback = (ip_network("127.0.0.1/32"), AddressKind(Nearness.MACHINE, "a loopback"))
     monkeypatch.setattr(guards, "NEAR", (loopback, *near))
     there = make_http_server(host="127.0.0.2", files={"/refs.json": b"{}", "/a": b"public"})
     here = make_http_server(host="127.0.0.1", port=there.port, files={"/a": b"secret"})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import Merged, coalesce, split
+from jnrrdz.sources.base import MergedRequest, coalesce, split
 
 SPANS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)).map(lambda s: (s[0], s[0] + s[1])), max_size=20)
 DATA = bytes(range(256)) * 2
@@ -16,14 +16,19 @@ DATA = bytes(range(256)) * 2
 CASES = {
     "nothing": ([], 0, 100, []),
     "an empty span asks for nothing": ([(5, 5)], 0, 100, []),
-    "touching spans": ([(0, 10), (10, 20)], 0, 100, [Merged(0, 20, (0, 1))]),
-    "a gap too wide": ([(0, 10), (12, 20)], 1, 100, [Merged(0, 10, (0,)), Merged(12, 20, (1,))]),
-    "a gap just narrow enough": ([(0, 10), (12, 20)], 2, 100, [Merged(0, 20, (0, 1))]),
-    "out of order": ([(10, 20), (0, 10)], 0, 100, [Merged(0, 20, (1, 0))]),
-    "the limit divides": ([(0, 10), (10, 20), (20, 30)], 0, 20, [Merged(0, 20, (0, 1)), Merged(20, 30, (2,))]),
-    "one span may pass the limit": ([(0, 50)], 0, 20, [Merged(0, 50, (0,))]),
-    "what lies inside joins beyond the limit": ([(0, 50), (10, 20)], 0, 20, [Merged(0, 50, (0, 1))]),
-    "the same twice": ([(3, 9), (3, 9)], 0, 100, [Merged(3, 9, (0, 1))]),
+    "touching spans": ([(0, 10), (10, 20)], 0, 100, [MergedRequest(0, 20, (0, 1))]),
+    "a gap too wide": ([(0, 10), (12, 20)], 1, 100, [MergedRequest(0, 10, (0,)), MergedRequest(12, 20, (1,))]),
+    "a gap just narrow enough": ([(0, 10), (12, 20)], 2, 100, [MergedRequest(0, 20, (0, 1))]),
+    "out of order": ([(10, 20), (0, 10)], 0, 100, [MergedRequest(0, 20, (1, 0))]),
+    "the limit divides": (
+        [(0, 10), (10, 20), (20, 30)],
+        0,
+        20,
+        [MergedRequest(0, 20, (0, 1)), MergedRequest(20, 30, (2,))],
+    ),
+    "one span may pass the limit": ([(0, 50)], 0, 20, [MergedRequest(0, 50, (0,))]),
+    "what lies inside joins beyond the limit": ([(0, 50), (10, 20)], 0, 20, [MergedRequest(0, 50, (0, 1))]),
+    "the same twice": ([(3, 9), (3, 9)], 0, 100, [MergedRequest(3, 9, (0, 1))]),
 }
 
 

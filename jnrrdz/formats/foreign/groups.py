@@ -18,7 +18,7 @@ import numpy as np
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import Codec, CodecSpec
-from jnrrdz.core.limits import Budget, Kind
+from jnrrdz.core.limits import Budget, Resource
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import LIMIT, cut
 from jnrrdz.core.zarr_json import array_from_json, checked_node, json_value
@@ -238,10 +238,10 @@ def in_pieces(array: VirtualArray, budget: Budget | None) -> VirtualArray:
         return array
     itemsize = array.dtype.itemsize
     if budget is not None:  # slabs are larger than `PIECE` where there would be many: these are counted below
-        budget.charge(Kind.CHUNKS, size // LIMIT)
+        budget.charge(Resource.CHUNKS, size // LIMIT)
     slabs = cut(array.shape, itemsize, PIECE)
     if budget is not None:
-        budget.charge(Kind.CHUNKS, slabs.count)
+        budget.charge(Resource.CHUNKS, slabs.count)
     starts, lengths = slabs.places()
     offsets = stored.offset[0] + starts * itemsize
     refs = ChunkRefs.single(stored.sources[0], offsets, lengths * itemsize)

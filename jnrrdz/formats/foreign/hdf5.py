@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.limits import DEEPEST, Budget, Kind
+from jnrrdz.core.limits import DEEPEST, Budget, Resource
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.foreign.groups import MAPPING, Conversion, converted
 from jnrrdz.formats.foreign.hdf5_blocks import Blocks
@@ -67,7 +67,7 @@ class Survey:
         if path.count("/") >= DEEPEST:
             raise UnsupportedError(f"groups more than {DEEPEST} deep", field=path)
         for name in group:
-            self.budget.charge(Kind.NODES, 1, field=path or "/")
+            self.budget.charge(Resource.NODES, 1, field=path or "/")
             inner = f"{path}/{name}".lstrip("/")
             link = group.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):
@@ -139,8 +139,8 @@ def _grid_size(dataset: Any) -> int:
 def _of_grid(dataset: Any, budget: Budget) -> str | None:
     """Return why no bytes can be there for a grid, which the library may go through chunk by chunk."""
     absent = _grid_size(dataset) - budget.size
-    if absent > budget.most(Kind.MISSING_CHUNKS):
-        return f"at least {absent} {Kind.MISSING_CHUNKS.value}"
+    if absent > budget.most(Resource.MISSING_CHUNKS):
+        return f"at least {absent} {Resource.MISSING_CHUNKS.value}"
     return None
 
 
@@ -154,7 +154,7 @@ def _of_room(dataset: Any, budget: Budget) -> str | None:
     else:
         count = dataset.size
     try:
-        budget.charge(Kind.MISSING_CHUNKS, count)
+        budget.charge(Resource.MISSING_CHUNKS, count)
     except UnsupportedError as error:
         return error.message
     return None

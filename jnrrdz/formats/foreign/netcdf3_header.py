@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jnrrdz.core.limits import Budget, Kind
+from jnrrdz.core.limits import Budget, Resource
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 DIMENSIONS, VARIABLES, ATTRIBUTES = 10, 11, 12
@@ -112,7 +112,7 @@ def check_header(read: Callable[[int, int], bytes], size: int, budget: Budget) -
         variable = _variable(cursor, len(lengths))
         if variable.axes and lengths[variable.axes[0]] == 0:
             of_records.append(variable)
-            budget.charge(Kind.CHUNKS, max(records, 0), field="numrecs")
+            budget.charge(Resource.CHUNKS, max(records, 0), field="numrecs")
     # the values of one variable alone follow each other without padding, whatever `vsize` is
     if len(of_records) > 1:
         for variable in of_records:

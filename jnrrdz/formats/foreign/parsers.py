@@ -21,7 +21,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.limits import Budget, Kind
+from jnrrdz.core.limits import Budget, Resource
 from jnrrdz.core.xml_tree import MAX_BYTES, parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.foreign.fits_cards import CARD, check_headers
@@ -317,7 +317,7 @@ def _described(reader: Reader, budget: Budget) -> "ManifestGroup":
         """VirtualiZarr's parser, which has no other place between a variable's chunks and its columns."""
 
         def _parse_chunks(self, chunks_tag: Any, chunks_shape: tuple[int, ...]) -> ChunkManifest:
-            budget.charge(Kind.MISSING_CHUNKS, _grid_size(chunks_tag, chunks_shape), field=POSITION)
+            budget.charge(Resource.MISSING_CHUNKS, _grid_size(chunks_tag, chunks_shape), field=POSITION)
             return super()._parse_chunks(chunks_tag, chunks_shape)
 
     root = ET.fromstring(reader.span(0, reader.size))  # noqa: S314  `parse_xml` has refused entities

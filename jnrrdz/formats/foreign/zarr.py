@@ -23,7 +23,7 @@ from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codec_table import SHARDING
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.json_schema import OBJECT, members, parse_json, validate
-from jnrrdz.core.limits import DEEPEST, DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Kind
+from jnrrdz.core.limits import DEEPEST, DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Resource
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.tree_files import GridFiles, NamedFiles
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, version_3
@@ -123,7 +123,7 @@ def _read(tree: Tree, states: Mapping[str, Validators]) -> dict[str, bytes]:
         raise UnsupportedError("the folder holds no metadata of Zarr", url=tree.url)
     # what a group consolidates is what its members' own documents say
     wanted = sorted(key for key in states if key.rpartition("/")[2] != CONSOLIDATED)
-    is_many = len(wanted) > LIMITS[Kind.DOCUMENTS].free
+    is_many = len(wanted) > LIMITS[Resource.DOCUMENTS].free
     if is_many or any(states[key].size > DOCUMENT_BYTES for key in wanted):
         raise UnsupportedError("metadata too large to read", url=tree.url)
     longest = max((states[key].size for key in wanted), default=1)
@@ -268,7 +268,7 @@ def _array(  # noqa: PLR0913, PLR0917  one array of a store, and what all arrays
         if not options.object_versions:
             refs = refs.without_versions()
     else:
-        budget.charge(Kind.MISSING_CHUNKS, total)
+        budget.charge(Resource.MISSING_CHUNKS, total)
         every = np.arange(total)
         index = np.column_stack(np.unravel_index(every, grid)) if grid else np.empty((total, 0), np.int64)
         nothing = np.zeros(total, np.int64)

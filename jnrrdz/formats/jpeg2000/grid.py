@@ -98,7 +98,7 @@ class ChunkGrid:
         """Return the samples of a tile, likewise."""
         row, column = divmod(number, self.siz.x.tiles)
         down, across = self.factors
-        return self.siz.y.part(row).samples(down), self.siz.x.part(column).samples(across)
+        return self.siz.y.of_tile(row).samples(down), self.siz.x.of_tile(column).samples(across)
 
     def numbers(self, tiles: Tiles) -> set[int]:
         """Return tiles by their numbers, those without any sample left out."""

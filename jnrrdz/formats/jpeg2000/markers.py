@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.limits import LIMITS, Kind
+from jnrrdz.core.limits import LIMITS, Resource
 from jnrrdz.errors import MalformedError, UnsupportedError
 
 FIELDS = struct.Struct(">HH8IH")  # Lsiz, Rsiz, X, Y, XO, YO, XT, YT, XTO, YTO, Csiz
@@ -32,7 +32,7 @@ MAX_SAMPLINGS = 16
 MAX_TILES = 65535
 
 
-CODE_BLOCKS = LIMITS[Kind.CODE_BLOCKS]
+CODE_BLOCKS = LIMITS[Resource.CODE_BLOCKS]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Axis:
         """Return the first sample and the one after the last, likewise."""
         return -(-self.start // factor), -(-self.stop // factor)
 
-    def part(self, tile: int) -> "Axis":
+    def of_tile(self, tile: int) -> "Axis":
         """Return the axis of one tile, at the same place."""
         begin = self.tile_start + tile * self.tile
         return Axis(max(self.start, begin), min(self.stop, begin + self.tile), begin, self.tile)
@@ -144,7 +144,7 @@ class Siz:
 
     def has_samples(self, row: int, column: int) -> bool:
         """Whether any component has a sample in a tile: one that has none need not be in the file."""
-        y, x = self.y.part(row), self.x.part(column)
+        y, x = self.y.of_tile(row), self.x.of_tile(column)
         return any(y.size(dy) > 0 and x.size(dx) > 0 for dx, dy in self.samplings)
 
     def needed(self) -> list[int]:
@@ -160,7 +160,7 @@ class Siz:
         Where all components have the same subsampling the grid is that of their samples, which are
         then the same, and which more decoders read.
         """
-        y, x = self.y.part(row), self.x.part(column)
+        y, x = self.y.of_tile(row), self.x.of_tile(column)
         (dx, dy), *others = self.samplings
         if others or (dx, dy) == (1, 1):
             return replace(self, x=_alone(x, 1), y=_alone(y, 1))

@@ -78,7 +78,7 @@ class TagTree:
             columns, rows = (columns + 1) // 2, (rows + 1) // 2
         self._value, self._low = [UNKNOWN] * nodes, [0] * nodes
 
-    def below(self, x: int, y: int, threshold: int, bits: Bits) -> bool:
+    def is_less(self, x: int, y: int, threshold: int, bits: Bits) -> bool:
         """Whether a leaf's value is below a threshold; reads as many bits as that takes."""
         low, node = 0, 0
         for depth in range(len(self._starts) - 1, -1, -1):
@@ -131,10 +131,10 @@ class Band:
         known = self.blocks.get(row * self.columns + column)
         if known is not None:
             return known if bits.bit() else None
-        if not self.inclusion.below(column, row, layer + 1, bits):
+        if not self.inclusion.is_less(column, row, layer + 1, bits):
             return None
         threshold = 1
-        while not self.planes.below(column, row, threshold, bits):
+        while not self.planes.is_less(column, row, threshold, bits):
             threshold += 1
             if threshold > 128:  # noqa: PLR2004  no subband has as many bit-planes
                 raise MalformedError("a code-block without bit-planes", offset=bits.position, field="packet header")

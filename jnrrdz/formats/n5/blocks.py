@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.codecs import Framing
 from jnrrdz.core.configuration import Codec, CodecSpec
-from jnrrdz.core.limits import DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Kind
+from jnrrdz.core.limits import DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Resource
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.standard import needs_jnrrdz
 from jnrrdz.core.tree_files import GridFiles
@@ -166,7 +166,7 @@ def read_nodes(tree: Tree, keys: TreeKeys) -> Nodes:
         raise UnsupportedError(f"the folder {seen} attributes.json, so it is no N5 container{advice}", url=tree.url)
     folders = sorted(keys.documents)
     for folder in folders:
-        if keys.documents[folder].size > DOCUMENT_BYTES or len(folders) > LIMITS[Kind.DOCUMENTS].free:
+        if keys.documents[folder].size > DOCUMENT_BYTES or len(folders) > LIMITS[Resource.DOCUMENTS].free:
             raise UnsupportedError("metadata too large to read", url=tree.url + document_key(folder))
     longest = max(*(state.size for state in keys.documents.values()), 1)
     documents = zip(folders, tree.read([document_key(folder) for folder in folders], longest), strict=True)
@@ -284,7 +284,7 @@ def codecs(
     header, length = default_header(dataset.block_size), header_length(axes)
     affixes: Mapping[Chain, tuple[Codec, ...]] = {
         Chain.OFFSET: (codec.OffsetConfig(length, header),),
-        Chain.PAD: (codec.PadConfig(codec.Location.START, length, header),),
+        Chain.PAD: (codec.PadConfig(codec.PadSide.START, length, header),),
     }
     elements = codec.bytes_("big" if itemsize > 1 else None)
     return (*(() if in_c_order else order), elements, *compressors, *affixes.get(chain, ()))
@@ -488,7 +488,7 @@ class GeneratedBlocks:
     def refs(self, *, versions: bool = True, is_behind: bool = False) -> References:  # noqa: ARG002  nothing tells them
         """Return each block as the whole of its object."""
         try:
-            self._budget.charge(Kind.MISSING_CHUNKS, self.chunks)
+            self._budget.charge(Resource.MISSING_CHUNKS, self.chunks)
         except UnsupportedError as error:
             message = f"{error.message}; index the container elsewhere: nothing is known without a listing"
             raise UnsupportedError(message, field="blockSize") from None

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.codecs import RATIO, REPEATED, TILE, Kind, TileConfig
+from jnrrdz.core.codecs import RATIO, REPEATED, TILE, StoredPart, TileConfig
 from jnrrdz.core.configuration import SLACK
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.compressors import frames, members, new_gzip
@@ -73,7 +73,7 @@ class TileCoder:
         return view[: len(view) - self._packed(view)[2]]
 
     @cached_property
-    def _by_length(self) -> Mapping[int, tuple[Kind, int]]:
+    def _by_length(self) -> Mapping[int, tuple[StoredPart, int]]:
         """Kind and number of bytes before it by the length of a raw chunk."""
         itemsize = self.dtype.itemsize
         extras = self.config.raw_extras(itemsize)
@@ -83,13 +83,13 @@ class TileCoder:
             for kind, extra in zip(kinds, extras, strict=True)
         }
 
-    def _raw_kind(self, data: memoryview) -> tuple[Kind, int]:
+    def _raw_kind(self, data: memoryview) -> tuple[StoredPart, int]:
         if len(data) not in self._by_length:
             known = ", ".join(map(str, list(self._by_length)[:4]))
             raise MalformedError(f"{len(data)} bytes; {known} are expected", field=TILE)
         return self._by_length[len(data)]
 
-    def _raw(self, data: memoryview) -> tuple[Kind, Octets]:
+    def _raw(self, data: memoryview) -> tuple[StoredPart, Octets]:
         kind, extra = self._raw_kind(data)
         octets = np.frombuffer(data, np.uint8)[extra:]
         if not kind.first:
@@ -99,7 +99,7 @@ class TileCoder:
         return kind, whole
 
     @cached_property
-    def _by_extra(self) -> Mapping[tuple[int, int], Kind]:
+    def _by_extra(self) -> Mapping[tuple[int, int], StoredPart]:
         """The kind by its bytes and those beside it."""
         itemsize = self.dtype.itemsize
         return {
@@ -107,9 +107,9 @@ class TileCoder:
             for kind, extra in zip(self.config.kinds, self.config.extras, strict=True)
         }
 
-    def _packed(self, data: memoryview) -> tuple[Kind, Octets, int]:
+    def _packed(self, data: memoryview) -> tuple[StoredPart, Octets, int]:
         """Return the kind of a compressed tile, its bytes, and how many stand behind it."""
-        best: tuple[Kind, Octets, int] | None = None
+        best: tuple[StoredPart, Octets, int] | None = None
         try:
             for octets, rest in self._streams(data):
                 beside = rest

@@ -26,7 +26,7 @@ from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, TileConfig
 from jnrrdz.core.configuration import SLACK, Codec
-from jnrrdz.core.limits import Kind
+from jnrrdz.core.limits import Resource
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.tree_files import NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -340,7 +340,7 @@ def chunks_of(level: TileLevel, tiling: Tiling) -> tuple[int, ...]:
         raise tiling.error(message, "overlap")
     count = math.prod(axis.chunks for axis in level.axes)
     if tiling.budget is not None and count > level.tiles:  # the tiles themselves are charged
-        tiling.budget.charge(Kind.TILES, count - level.tiles, field=f"{tiling.prefix}:overlap")
+        tiling.budget.charge(Resource.TILES, count - level.tiles, field=f"{tiling.prefix}:overlap")
     return tuple(axis.chunk for axis in reversed(level.axes))
 
 

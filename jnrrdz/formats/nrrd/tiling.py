@@ -18,7 +18,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jnrrdz.core.limits import Budget, Kind
+from jnrrdz.core.limits import Budget, Resource
 from jnrrdz.core.pyramid import Method
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import Header
@@ -303,7 +303,7 @@ def tiling_of(prefix: str, keys: Mapping[str, Any], header: Header, budget: Budg
     dimensions = tuple(keys["dimensions"])
     tiling = Tiling(prefix, keys, dimensions, compression or "raw", levels, computed, len(scales), method, budget)
     if budget is not None:
-        budget.charge(Kind.TILES, tiling.tiles, field=f"{prefix}:sizes")
+        budget.charge(Resource.TILES, tiling.tiles, field=f"{prefix}:sizes")
     wrong = {}
     for name in PER_TILE:
         if name in keys and len(keys[name]) != tiling.tiles:

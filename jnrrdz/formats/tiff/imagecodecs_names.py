@@ -23,7 +23,7 @@ from jnrrdz.core.json_schema import (
     text_or,
     validate,
 )
-from jnrrdz.core.zarr2 import Tiles
+from jnrrdz.core.zarr2 import ChunkLayout
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
@@ -95,7 +95,7 @@ def own_codecs(document: Members) -> list[Any]:
         specs = list(map(CodecSpec.from_json, entries))
         endians = [s.configuration.get("endian") for s in specs if s.name == names.BYTES]
         endian = "big" if endians == ["big"] else "little"
-        tiles = Tiles(facts.shape, facts.chunks, facts.dtype, endian, document.get("dimension_names") or ())
+        tiles = ChunkLayout(facts.shape, facts.chunks, facts.dtype, endian, document.get("dimension_names") or ())
         rest = [spec for spec in specs if spec.name != names.BYTES]
         if len(rest) == 1 and len(endians) == 1 and rest[0].name in PLAIN:
             stored = next(spec for spec in specs if spec.name == names.BYTES)
@@ -105,7 +105,7 @@ def own_codecs(document: Members) -> list[Any]:
         return entries
 
 
-def tiff_codecs(specs: Sequence[CodecSpec], tiles: Tiles) -> list[Codec] | None:
+def tiff_codecs(specs: Sequence[CodecSpec], tiles: ChunkLayout) -> list[Codec] | None:
     """Return the codecs that read tiles of a TIFF; None for a chain of other codecs.
 
     `specs` are at most a predictor, and a compression.
@@ -164,7 +164,7 @@ def _check_members(specs: Sequence[CodecSpec]) -> None:
             validate(spec.configuration, check, spec.name)
 
 
-def _samples(predictor: Members | None, scheme: CodecSpec, tiles: Tiles) -> int:
+def _samples(predictor: Members | None, scheme: CodecSpec, tiles: ChunkLayout) -> int:
     """Return how many samples the last axis has, 1 where it holds columns."""
     if len(tiles.chunks) < len("yx"):
         raise UnsupportedError(f"tiles of {len(tiles.chunks)} axes", field="codecs")

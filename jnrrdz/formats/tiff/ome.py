@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.limits import LIMITS, Kind
+from jnrrdz.core.limits import LIMITS, Resource
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
@@ -370,11 +370,13 @@ class Files:
         """Count the chunks of one level; refuse more than files of this size are for."""
         self.missing += (planes - there) * segments
         self.present += there * segments
-        most = LIMITS[Kind.MISSING_CHUNKS].of_size(self.nbytes)
+        most = LIMITS[Resource.MISSING_CHUNKS].of_size(self.nbytes)
         if self.missing > most:
             text = f"planes of {self.missing} chunks or more are missing; {most} may be"
             raise MalformedError(text, url=self.url, field=FIELD)
-        if self.present > LIMITS[Kind.CHUNKS].of_size(self.nbytes):  # an IFD has at least a byte for each of its chunks
+        if self.present > LIMITS[Resource.CHUNKS].of_size(
+            self.nbytes
+        ):  # an IFD has at least a byte for each of its chunks
             text = f"images of {self.present} chunks or more in files of {self.nbytes} bytes: they share planes"
             raise MalformedError(text, url=self.url, field=FIELD)
 

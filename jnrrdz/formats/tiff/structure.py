@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.limits import LIMITS, Kind
+from jnrrdz.core.limits import LIMITS, Resource
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.schemes import BYTE_STREAMS, Compression
 from jnrrdz.formats.tiff.tags import (
@@ -46,8 +46,8 @@ from jnrrdz.records import record
 
 type ReadRange = Callable[[int, int], bytes]
 
-MAX_IFDS = LIMITS[Kind.PAGES].free
-MAX_UNLISTED = LIMITS[Kind.CHUNKS].free
+MAX_IFDS = LIMITS[Resource.PAGES].free
+MAX_UNLISTED = LIMITS[Resource.CHUNKS].free
 """Segments that a source need not list: a few bytes must not stand for gigabytes of zeros."""
 
 HEAD = 32 * 1024
@@ -87,13 +87,13 @@ class TiffLayout:
         name: str = "",
     ) -> None:
         self._read = read
-        self._left = LIMITS[Kind.METADATA_BYTES].of_size(size)
+        self._left = LIMITS[Resource.METADATA_BYTES].of_size(size)
         self._head = head = read(0, min(HEAD, size))
         self._stored: dict[int, bytes] = {}
         self._ifds: dict[int, Ifd] = {}
         self._digests: dict[tuple[int, int], bytes] = {}
         self.size = size
-        self._segments_left = LIMITS[Kind.CHUNKS].of_size(size)
+        self._segments_left = LIMITS[Resource.CHUNKS].of_size(size)
         self.name = name
         """What messages call the file where it is not the one that users named."""
 
@@ -128,7 +128,7 @@ class TiffLayout:
         """Count bytes of directories and values, and refuse more than a source of this size has."""
         self._left -= nbytes
         if self._left < 0:
-            times = LIMITS[Kind.METADATA_BYTES].count
+            times = LIMITS[Resource.METADATA_BYTES].count
             text = f"directories with {times} times the {self.size} bytes of the source: they share their values"
             raise MalformedError(text, offset=offset, field=_field_name(field))
 
