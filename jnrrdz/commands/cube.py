@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import batched
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +27,13 @@ from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.commands.first_chunks import FirstChunks
-from jnrrdz.commands.stac_collection import cube_collection, is_ours, write_collection
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import METADATA, parsed, rule_of
 from jnrrdz.core.cube import Built, Cube, CubeGroup, Extension, Scene, extension, scenes_of
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
+from jnrrdz.lazy import library
 from jnrrdz.manifests.atomic import check_replaceable, locate, writing
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
 from jnrrdz.manifests.manifest import (
@@ -55,6 +55,12 @@ from jnrrdz.options import (
 )
 from jnrrdz.redact import record_repr
 from jnrrdz.sources.base import is_absent
+
+if TYPE_CHECKING:
+    from jnrrdz.commands import stac_collection
+else:
+    # few cubes are described in STAC
+    stac_collection = library("jnrrdz.commands.stac_collection")
 
 NUMBERED = re.compile(r"b\d+")
 """Names that an item gives to bands that have none."""
@@ -223,7 +229,8 @@ def cube(  # noqa: PLR0913  the signature is the documentation
     if unknown:
         raise MalformedError(f"{', '.join(unknown)}; there are {', '.join(RANKS)}", field="--by")
     if stac_out is not None:
-        check_replaceable(locate(stac_out, target_options), is_ours if overwrite else None)
+        replaces = stac_collection.is_ours if overwrite else None
+        check_replaceable(locate(stac_out, target_options), replaces)
     selected = Selection((), stac=stac, assets=assets).found(lambda _: storage_options, access.allow)
     first_chunks = FirstChunks(access)
     files = _Files(itertools.chain(sources, selected), _Teller(options), access, first_chunks)
@@ -258,14 +265,14 @@ def _write_collection(
         if not place.is_local:
             turn.look(place.fs, place.path)
         manifest = load_outline(made.output, storage_options=own)
-        collection = cube_collection(
+        document = stac_collection.cube_collection(
             group_from_manifest(manifest, outline=True),
             made.output,
             made.format,
             files=len(manifest.sources),
             name=options.collection,
         )
-        write_collection(collection, str(options.stac_out), form)
+        stac_collection.write_collection(document, str(options.stac_out), form)
 
 
 def _warn_of_splits(grids: Sequence[CubeGroup]) -> None:

@@ -7,7 +7,7 @@ https://libtiff.gitlab.io/libtiff/specification/bigtiff.html
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -74,10 +74,8 @@ class Entry(NamedTuple):
     position: int
     """Offset of the first value in the source (inside the directory where they fit there)."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all values; types that nobody knows have one byte each."""
-        return self.count * ITEMSIZE.get(self.type, 1)
+    nbytes: int
+    """Bytes of all values; values of an unknown type count one byte each."""
 
 
 class TiffForm(NamedTuple):
@@ -85,6 +83,9 @@ class TiffForm(NamedTuple):
 
     order: str
     """"<" or ">", as `struct` has it."""
+
+    byteorder: Literal["little", "big"]
+    """The same in Python's words."""
 
     is_big: bool
     header_bytes: int
@@ -98,13 +99,9 @@ class TiffForm(NamedTuple):
     room: int
     """Bytes of an entry's value field, and of an offset."""
 
-    def number(self, data: bytes) -> int:
-        """Return the unsigned integer that bytes are in this order."""
-        return int.from_bytes(data, "little" if self.order == "<" else "big")
-
     def entry_bytes(self, count: bytes, offset: int) -> int:
         """Return the bytes of all entries of the directory at an offset, by its first bytes."""
-        entries = self.number(count)
+        entries = int.from_bytes(count, self.byteorder)
         if not 0 < entries <= MAX_ENTRIES:
             raise MalformedError(f"{entries} entries in an IFD", offset=offset, field="IFD entry count")
         return entries * self.entry_width
@@ -115,25 +112,21 @@ class TiffForm(NamedTuple):
         place = start + self.entry_width - self.room
         for tag, kind, count, value in struct.iter_unpack(self.entry, stored):
             if tag not in entries:
-                is_inside = count * ITEMSIZE.get(kind, 1) <= self.room
-                entries[tag] = Entry(tag, kind, count, place if is_inside else value)
+                nbytes = count * ITEMSIZE.get(kind, 1)
+                position = place if nbytes <= self.room else value
+                entries[tag] = Entry(tag, kind, count, position, nbytes)
             place += self.entry_width
         return entries
 
 
-def _classic(order: str) -> TiffForm:
-    return TiffForm(order, False, 8, 2, f"{order}HHII", 12, 4)  # noqa: FBT003  a row of the table
-
-
-def _big(order: str) -> TiffForm:
-    return TiffForm(order, True, 16, 8, f"{order}HHQQ", 20, 8)  # noqa: FBT003  a row of the table
-
+CLASSIC = TiffForm("<", "little", False, 8, 2, "<HHII", 12, 4)  # noqa: FBT003  a row
+BIG = TiffForm("<", "little", True, 16, 8, "<HHQQ", 20, 8)  # noqa: FBT003  a row
 
 FORMS = {
-    b"II*\0": _classic("<"),
-    b"MM\0*": _classic(">"),
-    b"II+\0": _big("<"),
-    b"MM\0+": _big(">"),
+    b"II*\0": CLASSIC,
+    b"MM\0*": CLASSIC._replace(order=">", byteorder="big", entry=">HHII"),
+    b"II+\0": BIG,
+    b"MM\0+": BIG._replace(order=">", byteorder="big", entry=">HHQQ"),
 }
 """The forms of TIFF by a file's first bytes."""
 
@@ -149,4 +142,5 @@ def parse_header(head: bytes) -> tuple[TiffForm, int]:
         raise MalformedError(text, offset=0, field="header")
     if form.is_big and struct.unpack_from(f"{form.order}HH", head, 4) != BIG_OFFSETS:
         raise MalformedError("a BigTIFF whose offsets are not 8 bytes", offset=4, field="header")
-    return form, form.number(head[need - form.room : need])
+    first = head[need - form.room : need]
+    return form, int.from_bytes(first, form.byteorder)

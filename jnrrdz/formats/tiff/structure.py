@@ -107,7 +107,10 @@ class TiffLayout:
         self.order, self.big = self.form.order, self.form.is_big
         self.count_width, self.entry_width = self.form.count_width, self.form.entry_width
         self.room = self.link_width = self.form.room
-        self.number = self.form.number
+
+    def number(self, data: bytes) -> int:
+        """Return the unsigned integer that bytes are in the file's order."""
+        return int.from_bytes(data, self.form.byteorder)
 
     def exactly(self, start: int, length: int, field: str | int) -> bytes:
         """Return `length` bytes at `start`, or an error that names the field (or the tag, given by number)."""
