@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from jnrrdz.commands.refresh import Refreshed, refresh
     from jnrrdz.commands.stac import stac_item
     from jnrrdz.commands.tile import Tiled, tile
-    from jnrrdz.commands.verify import Finding, Verification, verify
+    from jnrrdz.commands.verification import Finding, Verification
+    from jnrrdz.commands.verify import verify
     from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
     from jnrrdz.parser import Parser
     from jnrrdz.server.app import make_app
@@ -52,7 +53,8 @@ _HOMES = {
     "commands.refresh": "Refreshed refresh",
     "commands.stac": "stac_item",
     "commands.tile": "Tiled tile",
-    "commands.verify": "Finding Verification verify",
+    "commands.verification": "Finding Verification",
+    "commands.verify": "verify",
     "core.arrays": "SourceRecord VirtualArray VirtualGroup",
     "parser": "Parser",
     "server.app": "make_app",

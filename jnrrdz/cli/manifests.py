@@ -43,7 +43,7 @@ from jnrrdz.redact import hidden
 
 if TYPE_CHECKING:
     from jnrrdz.commands.refresh import Refreshed
-    from jnrrdz.commands.verify import Verification
+    from jnrrdz.commands.verification import Verification
 
 EPILOG = """\b
 Examples:

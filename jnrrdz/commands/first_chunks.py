@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.commands.verify import UNREADABLE
+from jnrrdz.commands.verify_chunks import UNREADABLE
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.refs import References, SparseRefs
 from jnrrdz.errors import UnrepresentableError

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jnrrdz import api
-from jnrrdz.commands.verify import JOBS, states
+from jnrrdz.commands.verify import JOBS
+from jnrrdz.commands.verify_sources import states
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_members
 from jnrrdz.core.cube import TIME

@@ -51,10 +51,16 @@ class Format:
     in_place: str | None = None
     """Returns the tree of a directory as Zarr would have it in the very same place: `in_place(tree, options)`."""
 
-    verify: str | None = None
-    """Returns what looks for objects that a directory got since it was scanned: `verify(recorded)` takes the keys of
-    the recorded documents, `add(keys, sizes, marks)` the others of a listing, `differences(read)` yields each new key
-    with a message."""
+    verify_listing: str | None = None
+    """Returns what looks for objects that a directory got since it was scanned: `verify_listing(recorded)` takes the
+    keys of the recorded documents, `add(keys, sizes, marks)` the others of a listing, `differences(read)` yields each
+    new key with a message."""
+
+    verify_tables: str | None = None
+    """Returns what compares the tables of files with their contents: `verify_tables(nodes, arrays)` takes the
+    documents of a manifest and its `StoredArray`s, by path.  `contradictions()` yields paths with a message,
+    `checked_chunks()` returns by path the chunks that begin with a tile that has a checksum, and the tile's number,
+    and `difference(path, chunk, tile)` a message where the checksum differs."""
 
     def fits(self, head: bytes) -> bool:
         """Whether a file that starts with `head` is of this format."""

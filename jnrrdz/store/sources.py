@@ -13,7 +13,8 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -190,6 +191,19 @@ class SourcePool:
             while len(self._opened) >= self._most:
                 self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
             return self._opened.setdefault(url, opened)
+
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Open sources without a warning; those that one is due of are opened again afterwards."""
+        self.warns = False
+        try:
+            yield
+        finally:
+            self.warns = True
+            with self._lock:
+                for url, opened in list(self._opened.items()):
+                    if opened.touched is not None or opened.rewritten is not None:
+                        del self._opened[url]
 
     def _look_at_word(self, url: str, place: str, record: SourceRecord | None) -> None:
         """Warn of a source that only the word of a local manifest lets be read, if it does not say what that was.

@@ -137,6 +137,11 @@ class ReferenceStore(Store):
         kwargs: dict[str, Any] = {**self._access, "storage_options": self._storage_options}
         return type(self)(self.manifest, **kwargs, read_only=read_only)
 
+    @property
+    def pool(self) -> SourcePool:
+        """The sources, opened once each."""
+        return self._pool
+
     # Reading
 
     async def get(

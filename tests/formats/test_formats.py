@@ -31,7 +31,7 @@ def codecs_of(fmt):
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
 def test_what_a_format_names_is_there(fmt):
-    for name in (fmt.scan, fmt.decoders, fmt.in_place, fmt.verify):
+    for name in (fmt.scan, fmt.decoders, fmt.in_place, fmt.verify_listing, fmt.verify_tables):
         assert name is None or callable(resolve_name(name))
     points = {point.name for point in entry_points(group="zarr.codecs")}
     assert set(codecs_of(fmt)) <= points

@@ -25,7 +25,7 @@ from jnrrdz.batches.selection import Selection
 from jnrrdz.batches.work import Plan
 from jnrrdz.cli import cli
 from jnrrdz.cli.console import guard_terminal
-from jnrrdz.commands.verify import Finding, Verification
+from jnrrdz.commands.verification import Finding, Verification
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.written_refs import moved

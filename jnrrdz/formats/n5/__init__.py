@@ -6,7 +6,7 @@ N5 = Format(
     "N5",
     scan="jnrrdz.formats.n5.scan:scan_n5",
     in_place="jnrrdz.formats.n5.scan:describe_in_place",
-    verify="jnrrdz.formats.n5.verify:NewObjects",
+    verify_listing="jnrrdz.formats.n5.verify:NewObjects",
     is_directory=True,
     marks=("attributes.json",),
     endings=(".n5",),

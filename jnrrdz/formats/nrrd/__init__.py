@@ -10,6 +10,7 @@ JNRRD = Format(
     magic=re.compile(rb'\s*\{\s*"jnrrd"\s*:'),
     magic_length=64,
     endings=(".jnrrd",),
+    verify_tables="jnrrdz.formats.nrrd.verify:TileTables",
 )
 
 NRRD = Format(
