@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
 from functools import cached_property
 
@@ -93,3 +94,40 @@ def test_classes_differ_and_what_a_class_says_itself_stays():
     assert Plain(1) != More(1)
     assert Own(1) == Own(2)
     assert record(eq=False)(type("Apart", (), {"__doc__": "", "__annotations__": {"a": int}}))(1) != Plain(1)
+
+
+@record
+class Counted:
+    """A record with fields that its maker does not give."""
+
+    items: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list, init=False)
+    count: int = field(init=False)
+
+    def __post_init__(self):
+        self.count = len(self.items)
+
+
+def test_fields_that_are_not_given_are_new_for_each_record_and_set_once():
+    one, other = Counted(), Counted(items=[1, 2])
+    one.notes.append("a")
+    assert (one.count, other.count, Counted().notes) == (0, 2, [])
+    with pytest.raises(FrozenInstanceError):
+        one.count = 3
+    with pytest.raises(TypeError):
+        Counted(notes=["a"])
+
+
+def test_a_wrong_number_of_arguments_names_the_class():
+    with pytest.raises(TypeError, match=r"Plain.__init__\(\) missing 1 required positional argument: 'number'"):
+        Plain()
+
+
+def test_making_a_record_calls_nothing_but_its_maker():
+    calls = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        Plain(1, "b")
+    finally:
+        sys.setprofile(None)
+    assert calls == ["__init__"]
