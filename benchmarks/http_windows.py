@@ -26,7 +26,7 @@ from server import Remote, serving
 
 import jnrrdz
 from jnrrdz.server.running import serve
-from jnrrdz.sources.base import Span, coalesce
+from jnrrdz.sources.ranges import Span, coalesce
 from jnrrdz.store.requests import CONNECTIONS
 
 VSICURL = {"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR", "CPL_VSIL_CURL_ALLOWED_EXTENSIONS": ".tif"}

@@ -52,8 +52,8 @@ from jnrrdz.batches.work import (
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.guests import IS_POSSIBLE, Guests
 from jnrrdz.formats.scanning import is_tree, literal
-from jnrrdz.sources.base import FIRST
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.readahead import FIRST
 from jnrrdz.sources.remote import FsspecSource
 from jnrrdz.sources.url import local_path
 

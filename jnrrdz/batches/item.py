@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.state import Validators
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import Opener, literal
 from jnrrdz.lazy import library
@@ -28,7 +29,7 @@ from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import WriteOptions
 from jnrrdz.redact import bare, record_repr
 from jnrrdz.sources import faults
-from jnrrdz.sources.base import ByteSource, Validators
+from jnrrdz.sources.ranges import ByteSource
 from jnrrdz.sources.url import HTTP, is_absolute, parse, scheme
 
 if TYPE_CHECKING:
@@ -253,12 +254,7 @@ def is_made_of(
             now = source.validators
         finally:
             source.close()
-    if record.size != now.size:
-        return False
-    if record.etag is not None and now.etag is not None:
-        # listings and answers spell quotes and the mark of weakness differently
-        return record.etag.removeprefix("W/").strip('"') == now.etag.removeprefix("W/").strip('"')
-    return record.modified is not None and record.modified == now.modified
+    return record.is_proven_by(now)
 
 
 def name_in(url: str, output: str, form: WriteOptions) -> str | None:

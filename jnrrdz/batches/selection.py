@@ -30,6 +30,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 from jnrrdz.batches.item import Found, exists, is_since, moment, source_path
 from jnrrdz.batches.names import MOST_NAMES, MOST_RESOLVED, NameCount
 from jnrrdz.batches.stac import LARGEST, LINES, Assets, Reader, found_in_lines, found_in_rows, named_by
+from jnrrdz.core.state import rfc3339
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
@@ -41,10 +42,9 @@ from jnrrdz.manifests.trust import check_named
 from jnrrdz.redact import record_repr
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import rfc3339
 from jnrrdz.sources.fsspec import read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of
-from jnrrdz.sources.local import modified_at
+from jnrrdz.sources.local import validators_of
 from jnrrdz.sources.tree import entries_of, has_pages, pages_of
 from jnrrdz.sources.url import join_folder, local_path, origin
 
@@ -207,7 +207,7 @@ def _local(wanted: Within, root: str, names: NameCount) -> Iterator[Found]:
                 stat = os.stat(place)  # noqa: PTH116  the same
             except FileNotFoundError:  # gone since it was listed
                 continue
-            yield Found(_below(wanted.folder, path), stat.st_size, None, modified_at(stat), path)
+            yield Found(_below(wanted.folder, path), stat.st_size, None, validators_of(stat).modified, path)
         waiting += reversed(folders)
 
 

@@ -27,6 +27,7 @@ from jnrrdz.batches.item import Found, Job, JobState, Outcome, is_since
 from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.state import Validators
 from jnrrdz.errors import JnrrdzError, NoImageError
 from jnrrdz.formats.guests import SECONDS, Guests
 from jnrrdz.formats.neighbours import Guest
@@ -36,9 +37,10 @@ from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, from_group, write_form
 from jnrrdz.options import Access, BatchOptions, ItemRules, ScanOptions, WriteOptions
 from jnrrdz.redact import redacted
-from jnrrdz.sources.base import FIRST, ByteSource, ReadAhead, Span, Validators
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of, recall
+from jnrrdz.sources.ranges import ByteSource, Span
+from jnrrdz.sources.readahead import FIRST, ReadAhead
 from jnrrdz.sources.remote import FsspecSource
 from jnrrdz.sources.retry import is_passing, pause
 from jnrrdz.sources.url import local_path, origin

@@ -28,9 +28,8 @@ from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.commands.first_chunks import FirstChunks
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import METADATA, parsed, rule_of
-from jnrrdz.core.cube import Built, Cube, CubeGroup, Extension, Scene, extension, scenes_of
+from jnrrdz.core.cube import Built, Cube, CubeGroup, Extension, Scene, extension, require_unchanged, scenes_of
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
 from jnrrdz.lazy import library
@@ -54,7 +53,7 @@ from jnrrdz.options import (
     WriteOptions,
 )
 from jnrrdz.redact import record_repr
-from jnrrdz.sources.base import is_absent
+from jnrrdz.sources.faults import is_absent
 
 if TYPE_CHECKING:
     from jnrrdz.commands import stac_collection
@@ -311,10 +310,9 @@ def _appended(  # noqa: PLR0913  what is added, and to what
     if not files.count:
         return files.made(replace(built, times=0, chunks=0, missing=0), target, output)
     turn.begin()
-    recorded = {record.url: state_of(record) for record in manifest.sources}
-    changed = [one.url for one in built.group.sources if recorded.get(one.url, state_of(one)) != state_of(one)]
-    if changed:
-        raise UnrepresentableError("changed since the cube was made of it; make the cube anew", url=changed[0])
+    recorded = {record.url: record for record in manifest.sources}
+    for record in built.group.sources:
+        require_unchanged(recorded.get(record.url, record), record)
     more = extension(old, built.group, target)
     if isinstance(more, Extension) and manifest.form in EXTENDED:
         kept = {name: value for name, value in manifest.documents.own().items() if name in ORIGIN and name != "options"}

@@ -18,9 +18,9 @@ from jnrrdz.core.refs import References, SparseRefs
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.manifests.manifest import Manifest, from_group
 from jnrrdz.options import Access
-from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.ranges import ByteSource
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.opened import adopted
 from jnrrdz.store.store import ReferenceStore

@@ -39,9 +39,10 @@ from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import format_of, manifest_form
 from jnrrdz.options import Access, MergeOptions, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.redact import record_repr
-from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.ranges import ByteSource
+from jnrrdz.sources.readahead import ReadAhead
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 HEAD = 12

@@ -35,7 +35,7 @@ from jnrrdz.manifests.turns import Turn
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import Access, ScanOptions, StorageOptions, WriteOptions
 from jnrrdz.redact import record_repr
-from jnrrdz.sources.base import is_absent
+from jnrrdz.sources.faults import is_absent
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.url import is_absolute
 from jnrrdz.sources.zip_member import member_url

@@ -11,11 +11,11 @@ import numpy as np
 from jnrrdz.commands.verification import MOST, Finding, kind_of
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.errors import DriftError, JnrrdzError
+from jnrrdz.core.state import ObjectState, Validators
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.options import Access
-from jnrrdz.sources.base import ObjectState, Validators, seen_in_listing, since_listed, since_scanned
 from jnrrdz.sources.tree import Tree, open_tree
 from jnrrdz.sources.url import local_path, origin
 from jnrrdz.store.sources import SourcePool
@@ -106,7 +106,9 @@ def tree_states(manifest: Manifest, columns: Mapping[str, ChunkRefs], access: Ac
                         rest.append((key, size, mark))
                         continue
                     answers.sizes[url] = size
-                    drift = _drift(recorded.get(url) or records.get(url), seen_in_listing(size, mark if sized else 0))
+                    then = recorded.get(url) or records.get(url)
+                    now = Validators.of_listing(size, mark if sized else 0)
+                    drift = None if then is None else then.drift(now)
                     if drift is not None:
                         drifted.append(Finding("drift", url, drift.message))
                 new.add(rest)
@@ -135,12 +137,6 @@ def _recorded_objects(columns: Mapping[str, ChunkRefs]) -> dict[str, ObjectState
             known = int(numbers[at])
             recorded[urls[at]] = ObjectState(int(sizes[at]), known) if known else None
     return recorded
-
-
-def _drift(then: ObjectState | SourceRecord | None, now: Validators) -> DriftError | None:
-    if then is None:
-        return None
-    return since_listed(then, now) if isinstance(then, ObjectState) else since_scanned(then, now)
 
 
 class _NewObjects:

@@ -11,6 +11,7 @@ import numpy as np
 
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import References
+from jnrrdz.core.state import SourceState
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.redact import hidden, record_repr, redacted
 
@@ -18,7 +19,7 @@ type Node = "VirtualArray | VirtualGroup"
 
 
 @dataclass(frozen=True)
-class SourceRecord:
+class SourceRecord(SourceState):
     """A source as it was when it was scanned."""
 
     url: str
@@ -33,6 +34,10 @@ class SourceRecord:
     """Last modification as RFC 3339 text in UTC."""
 
     __repr__ = record_repr
+
+    def contradiction(self, other: "SourceRecord") -> str | None:
+        """Return in words what shows that another record of this URL is of another state, None where nothing does."""
+        return self.difference(other, times="://" in self.url)
 
 
 @dataclass(frozen=True, eq=False)

@@ -276,12 +276,6 @@ def _with_axis(sizes: Grid, axis: int, size: int) -> Grid:
 # Groups as they come
 
 
-def state_of(record: SourceRecord) -> tuple[object, ...]:
-    """Return what tells one state of a source from another; a local file's time changes when it is copied."""
-    is_dated = record.etag is None and "://" in record.url
-    return record.size, record.etag, record.modified if is_dated else None
-
-
 @dataclass(frozen=True)
 class Mismatch:
     """A group that does not fit, and why."""
@@ -372,8 +366,9 @@ class Concatenation:
             raise UnrepresentableError(f"a length of {size} that its coordinates do not have", field=self.dim)
         for record in group.sources:
             known = self._records.setdefault(record.url, record)
-            if state_of(known) != state_of(record):
-                message = "scanned in two states (size, ETag or time), or two files of one name; index it again"
+            change = known.contradiction(record)
+            if change is not None:
+                message = f"scanned in two states, or two files of one name: {change}; index it again"
                 raise UnrepresentableError(message, url=record.url)
         tables, lists = {}, {}
         for path, array in growing.items():

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.bands import BAND, DEFAULTS, NAMES, OFFSETS, SCALES, UNITS, by_band, with_common
 from jnrrdz.core.codec_table import decoding, lifted, lowered, with_sides
-from jnrrdz.core.concat import state_of
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, variable
 from jnrrdz.core.georeference import GEO_TRANSFORM, GeoTransform, geo_transform
 from jnrrdz.core.hierarchy import Hierarchy
@@ -227,8 +226,7 @@ class Cube:
         )
         kind.parts.append(part)
         for record in scene.group.sources:
-            if state_of(self._records.setdefault(record.url, record)) != state_of(record):
-                raise UnrepresentableError("changed since the cube was made of it; make the cube anew", url=record.url)
+            require_unchanged(self._records.setdefault(record.url, record), record)
         options = scene.group.origin.get("options")
         if options not in self._options:
             self._options.append(options)
@@ -380,6 +378,14 @@ def _bands(scene: Scene, array: VirtualArray) -> tuple[str, ...]:
     if scene.bands and count > 1:
         return tuple(f"{scene.bands[0]}_{number}" for number in range(1, count + 1))
     return tuple(map(str, range(1, count + 1)))
+
+
+def require_unchanged(then: SourceRecord, now: SourceRecord) -> None:
+    """Refuse a source of a cube that is not what it was when the cube was made."""
+    change = then.contradiction(now)
+    if change is not None:
+        message = f"changed since the cube was made of it; make the cube anew ({change})"
+        raise UnrepresentableError(message, url=now.url)
 
 
 def _intersect(kept: dict[str, Any], found: Mapping[str, Any], keep: str = "\0") -> None:

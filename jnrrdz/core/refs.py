@@ -245,7 +245,7 @@ class ChunkRefs(References):
     inline: Mapping[int, bytes] = field(default_factory=dict)
     version: NDArray[np.int64] | None = None
     """For each range that reaches to the end of an object of a tree what tells the object's state
-    (`sources.base.version_number`); 0 for others, None where that is known of none."""
+    (`core.state.version_number`); 0 for others, None where that is known of none."""
 
     chunks: int = field(init=False)
     is_in_memory = True

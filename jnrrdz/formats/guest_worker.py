@@ -26,11 +26,13 @@ from typing import Any
 
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.standard import with_standard_codecs
+from jnrrdz.core.state import Validators
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.guest_messages import Channel, error_json, no_limit, tree_message
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import FIRST, ByteSource, ReadAhead, Span, Validators
+from jnrrdz.sources.ranges import ByteSource, Span
+from jnrrdz.sources.readahead import FIRST, ReadAhead
 
 MOST_WARNINGS = 100
 LONGEST_WARNING = 10_000

@@ -28,8 +28,9 @@ from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats import guest_messages as messages
 from jnrrdz.formats.neighbours import Guest, Neighbours
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import FIRST, ByteSource, ReadAhead, Span
 from jnrrdz.sources.local import LocalSource
+from jnrrdz.sources.ranges import ByteSource, Span
+from jnrrdz.sources.readahead import FIRST, ReadAhead
 
 SECONDS = 600.0
 """Seconds that a parser may work on a source; waiting for the source is not counted."""

@@ -12,7 +12,8 @@ from functools import cached_property
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import ByteSource, ReadAhead
+from jnrrdz.sources.ranges import ByteSource
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.tree import MISSING, FileSizes
 from jnrrdz.sources.url import Place, is_chained, local_path, place, require_inside
 from jnrrdz.sources.zip_member import StoredMember

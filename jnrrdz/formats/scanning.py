@@ -22,9 +22,10 @@ from jnrrdz.formats.format import Format
 from jnrrdz.formats.neighbours import Guest, Neighbours, record_of
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.records import record
-from jnrrdz.sources.base import ByteSource, ReadAhead
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of
+from jnrrdz.sources.ranges import ByteSource
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.tree import file_sizes, open_tree
 from jnrrdz.sources.url import file_url, local_path, scheme, slashed
 from jnrrdz.sources.zip_member import StoredMember, member_and_archive, member_url, open_member

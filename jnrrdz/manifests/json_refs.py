@@ -41,7 +41,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
-from jnrrdz.sources.base import ByteSource
+from jnrrdz.sources.ranges import ByteSource
 
 EXPANDED = 256 << 20
 """Bytes of texts that templates may expand to; a manifest of a few KB could ask for any number."""

@@ -32,9 +32,9 @@ from jnrrdz.options import WriteOptions
 from jnrrdz.records import record
 from jnrrdz.redact import bare, hidden, record_repr
 from jnrrdz.sources import faults, filesystems
-from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.local import LocalSource
+from jnrrdz.sources.ranges import ByteSource
 from jnrrdz.sources.url import join_folder, local_path, without_query
 
 FORMATS = ("json", "parquet", "icechunk")

@@ -68,8 +68,8 @@ from jnrrdz.manifests import parquet_pages
 from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.json_refs import Templates, inline_bytes
-from jnrrdz.sources.base import ByteSource
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.ranges import ByteSource
 from jnrrdz.sources.url import join_folder, local_path
 
 BASE64 = b"base64:"

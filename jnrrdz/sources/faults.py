@@ -198,6 +198,14 @@ def translate_errors(url: str, action: str, fs: Any = None) -> Iterator[None]:
         raise _explain(error, url, action) from error
 
 
+def is_absent(error: JnrrdzError) -> bool:
+    """Whether an error says that there is no such object, and nothing else.
+
+    HTTP: 404 (RFC 9110, 15.5.5); 410 tells of an object that was there, 403 of one that may be.
+    """
+    return isinstance(error.__cause__, FileNotFoundError) and "HTTP 410" not in error.message
+
+
 def shrunk(url: str, got: int, wanted: int, start: int) -> DriftError:
     """Return the error for a source that ends before the size it had."""
     return DriftError(

@@ -7,11 +7,12 @@ elsewhere (`remote`) is imported when it is asked for.  docs/decisions/034-impor
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from jnrrdz.core.state import SourceState
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, SourceState
 from jnrrdz.sources.guard import AddressGuard
 from jnrrdz.sources.local import LocalSource
+from jnrrdz.sources.ranges import ByteSource
 
 if TYPE_CHECKING:
     from jnrrdz.sources.remote import FsspecSource

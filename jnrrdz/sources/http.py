@@ -34,11 +34,12 @@ import yarl
 from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 
+from jnrrdz.core.state import SourceState, Validators, rfc3339, scanned_before
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.sources import retry
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import SourceState, Span, Validators, difference, rfc3339, scanned_before, since_scanned
 from jnrrdz.sources.guard import AddressGuard, remember
+from jnrrdz.sources.ranges import Span
 from jnrrdz.sources.retry import Transient, persistently, retry_after, silence
 
 
@@ -388,7 +389,7 @@ class HttpTransport:
             raise UnsupportedError(f"the server does not say the size (HTTP {answer.status} to {answer.method})")
         found = _validators(answer.headers, known.size if size is None and known else size or 0)
         if known is None and self.expected is not None:
-            drift = since_scanned(self.expected, found)
+            drift = self.expected.drift(found)
             if drift is not None:
                 raise drift
         self.validators = found if known is None else settled(known, found)
@@ -397,7 +398,7 @@ class HttpTransport:
 
 def settled(known: Validators, found: Validators) -> Validators:
     """Return what is known of an object after one more answer, or refuse one of another state."""
-    change = difference(known, found)
+    change = known.difference(found)
     if change is not None:
         raise DriftError(f"changed while it was read: {change}")
     # a refused range tells size and ETag only

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from jnrrdz.core.state import Validators, modified_text
 from jnrrdz.errors import DriftError, DriftWarning, UnsupportedError
 from jnrrdz.redact import printable
-from jnrrdz.sources import base as ranges
-from jnrrdz.sources import faults
-from jnrrdz.sources.base import Span, Validators, modified_text
+from jnrrdz.sources import faults, ranges
+from jnrrdz.sources.ranges import Span
 
 
 class LocalSource:
@@ -113,8 +113,10 @@ class LocalSource:
 
     def _reopen(self) -> "_OpenFile":
         opened = _OpenFile(self._path)
-        if self._validators is not None and self._validators != opened.validators:
-            raise DriftError(f"was {self._validators}, is {opened.validators}; scan it again")
+        before = self._validators or opened.validators
+        change = before.difference(opened.validators)
+        if change is not None:
+            raise DriftError(f"changed since it was opened: {change}; scan it again")
         self._validators = opened.validators
         if self._status is not None:
             warn_of_rewriting(self._url, self._status, opened.status)
@@ -270,7 +272,7 @@ class _OpenFile:
             raise UnsupportedError("neither a file nor a directory (a pipe, socket or device)")
         self.descriptor = _descriptor(path)
         state = os.fstat(self.descriptor)
-        self.validators = Validators(size=state.st_size, modified=modified_at(state))
+        self.validators = validators_of(state)
         self.status = status_of(state)
         self._state = state.st_size, state.st_mtime_ns
 
@@ -301,6 +303,6 @@ class _OpenFile:
             os.close(self.descriptor)
 
 
-def modified_at(state: os.stat_result) -> str:
-    """Return when a file was last modified, as RFC 3339 text in UTC."""
-    return modified_text(state.st_mtime_ns)
+def validators_of(state: os.stat_result) -> Validators:
+    """Return the state of a local file."""
+    return Validators(size=state.st_size, modified=modified_text(state.st_mtime_ns))

@@ -13,13 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jnrrdz.core.state import SourceState, Validators
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.lazy import library
-from jnrrdz.sources import base as ranges
-from jnrrdz.sources import faults, filesystems, retry
+from jnrrdz.sources import faults, filesystems, ranges, retry
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import SourceState, Span, Validators, validators_of
 from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.listing import validators_of
+from jnrrdz.sources.ranges import Span
 from jnrrdz.sources.retry import Transient, broken, persistently
 
 if TYPE_CHECKING:

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from itertools import batched, takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jnrrdz.core.state import Mark, Validators, nanoseconds
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.lazy import library
 from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, Mark, Validators, is_absent, nanoseconds, validators_of
+from jnrrdz.sources.faults import is_absent
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
+from jnrrdz.sources.listing import validators_of
 from jnrrdz.sources.local import READING, read_at
+from jnrrdz.sources.ranges import ByteSource
 
 if TYPE_CHECKING:
     from fsspec import asyn

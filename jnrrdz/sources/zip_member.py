@@ -12,9 +12,11 @@ import zipfile
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, cast
 
+from jnrrdz.core.state import Validators
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.sources import url as urls
-from jnrrdz.sources.base import ByteSource, ReadAhead, Span, Validators
+from jnrrdz.sources.ranges import ByteSource, Span
+from jnrrdz.sources.readahead import ReadAhead
 
 ZIP = "zip"
 _CHAIN = f"{ZIP}://"

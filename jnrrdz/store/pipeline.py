@@ -40,7 +40,7 @@ from jnrrdz.codecs.tiles import ReshapedPlacer, TileCodec
 from jnrrdz.core.codecs import RESHAPE
 from jnrrdz.core.refs import Ranges
 from jnrrdz.errors import JnrrdzError, MalformedError
-from jnrrdz.sources.base import Span
+from jnrrdz.sources.ranges import Span
 from jnrrdz.store.requests import AHEAD, CONNECTIONS, Taker, together
 from jnrrdz.store.store import ReferenceStore
 

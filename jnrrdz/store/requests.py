@@ -25,10 +25,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from jnrrdz.core.refs import Ints, Ranges
+from jnrrdz.core.state import ObjectState
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.sources import base as ranges
-from jnrrdz.sources import filesystems
-from jnrrdz.sources.base import ObjectState, Span
+from jnrrdz.sources import filesystems, ranges
+from jnrrdz.sources.ranges import Span
 from jnrrdz.store.sources import OpenSource, SourcePool, truncated
 
 type Range = tuple[str, int, int]

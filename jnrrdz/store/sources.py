@@ -22,6 +22,7 @@ from typing import Any
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
+from jnrrdz.core.state import ObjectState, modified_text, scanned_before
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import (
     DriftError,
@@ -35,17 +36,10 @@ from jnrrdz.errors import (
 from jnrrdz.formats.n5.attributes import ATTRIBUTES
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.redact import printable
-from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import (
-    ByteSource,
-    ObjectState,
-    Span,
-    is_absent,
-    modified_text,
-    since_listed,
-    since_scanned,
-)
-from jnrrdz.sources.local import MARGIN, LocalSource, modified_at
+from jnrrdz.sources import ranges
+from jnrrdz.sources.faults import is_absent
+from jnrrdz.sources.local import MARGIN, LocalSource, validators_of
+from jnrrdz.sources.ranges import ByteSource, Span
 from jnrrdz.sources.url import local_path
 
 type Opener = Callable[..., ByteSource]
@@ -92,10 +86,11 @@ class OpenSource:
         record = self.record
         is_known = record is not None and {record.size, record.etag, record.version, record.modified} != {None}
         if not self.checked and record is not None and is_known:
-            drift = since_scanned(record, self.source.validators)
-            if drift is not None and not (self.local and record.size in {None, self.source.validators.size}):
-                raise drift.at(url=self.source.url)
-            self.touched = drift
+            now = self.source.validators
+            change = record.difference(now, times=not self.local)
+            if change is not None:
+                raise scanned_before(change).at(url=self.source.url)
+            self.touched = record.drift(now) if self.local else None
         self.checked = True
 
     def check_status(self, written: int) -> None:
@@ -250,7 +245,7 @@ class SourcePool:
             state = Path(path).stat()
         except (UntrustedSourceError, OSError):
             return False
-        return (state.st_size, modified_at(state)) == (record.size, record.modified)
+        return record.is_proven_by(validators_of(state))
 
     def _warn_of_time(self, touched: DriftError, url: str) -> None:
         self._warn(f"{touched.message} unless this is a copy, which has a time of its own", url)
@@ -271,7 +266,7 @@ class SourcePool:
         if opened.confirmed == expected or now is None:
             return
         metadata = self.metadata_of(url)
-        drift = since_listed(expected, now)
+        drift = expected.drift(now)
         touched = None if metadata is None else metadata.touched
         if drift is None and touched is not None and metadata is not None and expected.number > 0:
             raise touched.at(url=metadata.source.url)

@@ -25,8 +25,8 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
-from jnrrdz.sources.base import MOST, Span
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.ranges import MOST, Span
 from jnrrdz.store.requests import Batches, Taker, Walks
 from jnrrdz.store.sources import Opener, SourcePool, WholeFiles
 

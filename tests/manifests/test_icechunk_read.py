@@ -14,7 +14,7 @@ import jnrrdz
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
 from jnrrdz.manifests.icechunk import _ordered
-from jnrrdz.sources.local import modified_at
+from jnrrdz.sources.local import validators_of
 from tests.manifests.test_icechunk import group
 from tests.servers.fixtures import bucket, seaweed
 
@@ -160,7 +160,8 @@ def test_groups_come_in_the_order_of_their_numbers(source, tmp_path):
 
 def test_a_source_that_changed_is_an_error(source, tmp_path):
     array, seen = source.array(np.arange(8, dtype="<u2"), (4,))
-    record = SourceRecord(source.url, size=source.path.stat().st_size, modified=modified_at(source.path.stat()))
+    state = validators_of(source.path.stat())
+    record = SourceRecord(source.url, size=state.size, modified=state.modified)
     jnrrdz.write(VirtualGroup({"data": array}, sources=(record,)), tmp_path / "r.icechunk")
     check(jnrrdz.open_group(tmp_path / "r.icechunk"), {"data": seen})
     source.path.write_bytes(source.data + b"more")

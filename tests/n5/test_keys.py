@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from jnrrdz.core.state import Validators
 from jnrrdz.formats.n5.blocks import TreeKeys
-from jnrrdz.sources.base import Validators
 
 
 def sorted_keys(*keys):

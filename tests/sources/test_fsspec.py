@@ -12,8 +12,8 @@ import pytest
 
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError
 from jnrrdz.sources import http as http_module
-from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.remote import FsspecSource
 
 DATA = bytes(range(251)) * 800

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jnrrdz.errors import MalformedError
-from jnrrdz.sources import base as ranges
-from jnrrdz.sources.base import MergedRequest, coalesce, split
+from jnrrdz.sources import ranges
+from jnrrdz.sources.ranges import MergedRequest, coalesce, split
 
 SPANS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 60)).map(lambda s: (s[0], s[0] + s[1])), max_size=20)
 DATA = bytes(range(256)) * 2

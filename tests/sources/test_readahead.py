@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jnrrdz.core.state import Validators
 from jnrrdz.errors import DriftError, MalformedError
-from jnrrdz.sources.base import ReadAhead, Validators
+from jnrrdz.sources.readahead import ReadAhead
 
 KB = 1024
 

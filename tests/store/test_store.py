@@ -24,12 +24,13 @@ from jnrrdz import open_store
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.state import Validators
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.manifest import Manifest, from_group, load
 from jnrrdz.manifests.parquet_records import ParquetRefs
-from jnrrdz.sources.base import GAP, Validators
 from jnrrdz.sources.local import LocalSource
+from jnrrdz.sources.ranges import GAP
 from jnrrdz.store import requests
 from jnrrdz.store.group import reference_group
 from jnrrdz.store.store import ReferenceStore

@@ -3,8 +3,9 @@
 import numpy as np
 import tifffile
 
+from jnrrdz.core.state import Validators
 from jnrrdz.formats.tiff.structure import TiffLayout
-from jnrrdz.sources.base import ReadAhead, Validators
+from jnrrdz.sources.readahead import ReadAhead
 
 
 class Counting:

@@ -10,8 +10,8 @@ import tifffile
 import jnrrdz
 from jnrrdz.formats.tiff.pages import Pages
 from jnrrdz.formats.tiff.structure import TiffLayout
-from jnrrdz.sources.base import ReadAhead
 from jnrrdz.sources.fsspec import open_source
+from jnrrdz.sources.readahead import ReadAhead
 
 
 def pattern(*shape, dtype="u2"):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.sources.base import ReadRange
+from jnrrdz.sources.ranges import ReadRange
 
 BLOCK = 2880
 CARD = 80

@@ -23,7 +23,7 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import LIMIT, cut
 from jnrrdz.core.zarr_json import array_from_json, checked_node, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.sources.base import ReadRange
+from jnrrdz.sources.ranges import ReadRange
 
 if TYPE_CHECKING:
     from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup

@@ -22,7 +22,7 @@ from jnrrdz.formats.foreign.hdf5_blocks import Blocks
 from jnrrdz.formats.foreign.parsers import SOURCE, Reader, Store, parsing
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 
 if TYPE_CHECKING:
     from virtualizarr.manifests import ManifestGroup

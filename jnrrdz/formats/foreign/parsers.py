@@ -29,7 +29,8 @@ from jnrrdz.formats.foreign.groups import Conversion, converted
 from jnrrdz.formats.foreign.netcdf3_header import check_header
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import FIRST, MOST, ReadAhead
+from jnrrdz.sources.ranges import MOST
+from jnrrdz.sources.readahead import FIRST, ReadAhead
 from jnrrdz.sources.url import without_query
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.json_schema import OBJECT, members, parse_json, validate
 from jnrrdz.core.limits import DEEPEST, DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Resource
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
+from jnrrdz.core.state import Validators, modified_text, version_number
 from jnrrdz.core.tree_files import GridFiles, NamedFiles
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, version_3
 from jnrrdz.core.zarr_json import MARKS, ZARR_JSON, ArrayFacts, array_from_json, checked_node, missing_number
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.foreign.groups import READ, Conversion, plain_spelling
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import Validators, modified_text, seen_in_listing, version_number
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 VARIABLE = "data"
@@ -64,7 +64,7 @@ class Keys:
         rows = []
         for row, key in enumerate(keys):
             if key.rpartition("/")[2] == ZARR_JSON or is_version_2(key):
-                self.documents[key] = seen_in_listing(sizes[row], marks[row])
+                self.documents[key] = Validators.of_listing(sizes[row], marks[row])
             elif "\n" not in key:
                 rows.append(row)
         if rows:

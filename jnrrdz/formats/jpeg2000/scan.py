@@ -28,7 +28,7 @@ from jnrrdz.formats.jpeg2000.windows import Windows
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.rpc_files import RPB, RPC_TXT, find_rpc
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.url import local_path
 
 DECODED_BITS = 31

@@ -38,6 +38,7 @@ from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.limits import DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Resource
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.standard import needs_jnrrdz
+from jnrrdz.core.state import Mark, Validators, version_number
 from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
@@ -55,7 +56,6 @@ from jnrrdz.formats.n5.attributes import (
 )
 from jnrrdz.formats.n5.codecs import N5DefaultConfig
 from jnrrdz.options import Codecs
-from jnrrdz.sources.base import Mark, Validators, seen_in_listing, version_number
 from jnrrdz.sources.tree import LocalTree, Tree, UnlistedTree
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
@@ -107,7 +107,7 @@ class TreeKeys:
                 lengths.append(size)
                 versions.append(version_number(mark))
             elif key == ATTRIBUTES or key.endswith(f"/{ATTRIBUTES}"):
-                self.documents[key[: -len(ATTRIBUTES) - 1]] = seen_in_listing(size, mark)
+                self.documents[key[: -len(ATTRIBUTES) - 1]] = Validators.of_listing(size, mark)
             elif "/" not in key:
                 self.others.add(key)
         for (folder, depth), (texts, lengths, versions) in blocks.items():

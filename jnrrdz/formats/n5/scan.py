@@ -25,6 +25,7 @@ from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.limits import DEEPEST, Budget
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
 from jnrrdz.core.refs import ChunkRefs, References, refs_of_stored
+from jnrrdz.core.state import Validators, modified_text
 from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (
@@ -54,7 +55,6 @@ from jnrrdz.formats.n5.blocks import (
 )
 from jnrrdz.formats.n5.codecs import N5_DEFAULT
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import Validators, modified_text
 from jnrrdz.sources.tree import Tree, UnlistedTree
 
 VARIABLE = "data"

@@ -45,7 +45,7 @@ from jnrrdz.formats.nitf.image import (
     sample_dtype,
 )
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 
 type Config = JbpBlockConfig | JbpJpegConfig | NitfVqConfig | TiffTileConfig
 type Palette = np.ndarray[Any, np.dtype[np.uint8]]

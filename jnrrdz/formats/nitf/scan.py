@@ -57,7 +57,7 @@ from jnrrdz.formats.nitf.image import Mask, NitfImage, colour_attributes, pad_va
 from jnrrdz.formats.nitf.tre import Tre, base64_text, describe_tre, split_tres
 from jnrrdz.formats.rpc_files import RPC_TXT, find_rpc
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.url import local_path
 
 XML = "XML_DATA_CONTENT"

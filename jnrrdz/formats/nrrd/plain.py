@@ -24,7 +24,7 @@ from jnrrdz.core.slabs import Slabs, cut
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.nrrd.header import Header
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.url import LocalFile, Location, is_absolute, place, require_inside
 
 TARGET = 1 << 18

@@ -43,7 +43,7 @@ from jnrrdz.formats.nrrd.tiles import (
 )
 from jnrrdz.formats.nrrd.tiling import TileLevel, Tiling, tiling_of
 from jnrrdz.options import ScanOptions
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 
 type Attributes = dict[str, Any]
 

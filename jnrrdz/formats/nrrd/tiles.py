@@ -28,12 +28,12 @@ from jnrrdz.core.codecs import MOST_KINDS, RATIO, REPEATED, TileConfig
 from jnrrdz.core.configuration import SLACK, Codec
 from jnrrdz.core.limits import Resource
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.state import Mark, Validators, version_number
 from jnrrdz.core.tree_files import NamedFiles
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.header import MOST_FILES, Header
 from jnrrdz.formats.nrrd.plain import COMPRESSORS, Beside, DataFile, data_files
 from jnrrdz.formats.nrrd.tiling import TileAxis, TileLevel, Tiling
-from jnrrdz.sources.base import Mark, seen_in_listing, version_number
 from jnrrdz.sources.tree import MISSING, common_folder
 
 type Integers = NDArray[np.int64]
@@ -294,7 +294,8 @@ def _in_files(
     files: Sequence[str] = tuple(number_of)
     version = None
     if len(files) <= FEW:
-        states = [seen_in_listing(size, marks.get(url, 0)) for url, size in zip(files, room.tolist(), strict=False)]
+        listed = zip(files, room.tolist(), strict=False)
+        states = [Validators.of_listing(size, marks.get(url, 0)) for url, size in listed]
         records = (
             SourceRecord(url, it.size, it.etag, None, it.modified) for url, it in zip(files, states, strict=True)
         )

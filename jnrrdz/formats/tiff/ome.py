@@ -38,7 +38,7 @@ from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
 from jnrrdz.redact import hidden
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 
 FIELD = "ImageDescription"
 MAX_BYTES = 1 << 28

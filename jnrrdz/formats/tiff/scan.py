@@ -35,7 +35,7 @@ from jnrrdz.formats.tiff.structure import (
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.url import local_path
 
 OVERVIEWS = ".ovr"

@@ -46,7 +46,7 @@ from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout, strip_byte
 from jnrrdz.formats.tiff.tags import Tag, name_of, sample_dtype
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
-from jnrrdz.sources.base import ReadAhead
+from jnrrdz.sources.readahead import ReadAhead
 
 
 class RangeFile(io.RawIOBase):
