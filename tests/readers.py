@@ -5,7 +5,7 @@ import pytest
 import rasterio
 
 from jnrrdz.errors import UnsupportedError
-from jnrrdz.formats.jpeg2000 import decode as openjp2
+from jnrrdz.formats.jpeg2000 import openjpeg as openjp2
 
 
 def by_gdal(path, level=0):

@@ -20,7 +20,7 @@ from jnrrdz.core.codecs import CAST_VALUE
 from jnrrdz.core.configuration import CodecRecord
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats import FORMATS, Format
-from jnrrdz.formats.jpeg2000 import decode as openjp2
+from jnrrdz.formats.jpeg2000 import openjpeg as openjp2
 from jnrrdz.records import resolved
 
 LIBRARIES = {

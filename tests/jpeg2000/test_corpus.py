@@ -17,7 +17,7 @@ import pytest
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000 import decode as openjp2
+from jnrrdz.formats.jpeg2000 import openjpeg as openjp2
 from tests.readers import has_openjp2
 
 CORPUS = Path(os.environ.get("JNRRDZ_CORPUS", "/nowhere")).parent / "jpeg2000"

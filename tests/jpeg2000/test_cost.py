@@ -59,7 +59,9 @@ def pieces_of(header):
             level = resolution(known, known.tile_box(0), component, number)
             count += level.count
             for precinct in range(level.count):
-                count += sum(across * down for across, down in blocks_of(known, level, number, precinct))
+                count += sum(
+                    across * down for across, down in blocks_of(known.components[component], level, number, precinct)
+                )
     return count
 
 

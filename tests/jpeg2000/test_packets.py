@@ -195,9 +195,6 @@ def test_what_contradicts_itself_is_an_error(tmp_path):
 
 REFUSED = {
     "capabilities": b"\xff\x50\x00\x08\x00\x02\x00\x00\x00\x00",
-    "coding styles": b"\xff\x53\x00\x02",
-    "quantization": b"\xff\x5d\x00\x02",
-    "region": b"\xff\x5e\x00\x02",
     "progression": b"\xff\x5f\x00\x02",
     "packet headers": b"\xff\x60\x00\x02",
 }
@@ -239,5 +236,5 @@ def test_code_blocks_of_a_precinct_at_the_edge(tmp_path):
     level = resolution(found, found.tile_box(), 0, 1)
     assert (level.columns, level.rows) == (2, 2)
     # the right precinct has 6 columns: 3 in each subband; the lower one 36 rows: 18 in each
-    assert blocks_of(found, level, 1, 0) == [(2, 1)] * 3
-    assert blocks_of(found, level, 1, 3) == [(1, 1)] * 3
+    assert blocks_of(found.components[0], level, 1, 0) == [(2, 1)] * 3
+    assert blocks_of(found.components[0], level, 1, 3) == [(1, 1)] * 3

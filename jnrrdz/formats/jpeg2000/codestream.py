@@ -203,7 +203,7 @@ class TileHeaders:
             lengths = plt_lengths(plt)
         except MalformedError:
             return
-        ends = np.cumsum(packet_counts(self._coding, tile))
+        ends = np.cumsum(packet_counts(self._coding, self._coding.tile_box(tile)))
         if ends[-1] == len(lengths):  # else the tile-part does not hold the whole tile, or is not what the header says
             before = SOT_BYTES + len(header) + SOD_BYTES
             self.heads[tile] = tuple((np.concatenate(([0], np.cumsum(lengths)))[ends] + before).tolist())
@@ -250,12 +250,12 @@ def _holds_resolutions(walk: Walk, parts: TileParts, coded: Coding | None, *, fa
 
 def _is_split(walk: Walk, coded: Coding, tile: int, spans: list[list[int]], *, count: bool) -> bool:
     """Whether the tile-parts of one tile hold its resolutions, as far as they say it or packets are to be counted."""
-    bodies = [tile_part(walk.exactly, *span) for span in spans]
+    bodies = [tile_part(walk.exactly, start, stop) for start, stop in spans]
+    box = coded.tile_box(tile)
     if all(body.plt or body.start == body.stop for body in bodies):
         have = [len(plt_lengths(body.plt)) if body.plt else 0 for body in bodies]
-        needed = packet_counts(coded, tile)
-    elif count and sum(needed := packet_counts(coded, tile)) <= FEW_PACKETS:
-        box = coded.tile_box(tile)
+        needed = packet_counts(coded, box)
+    elif count and sum(needed := packet_counts(coded, box)) <= FEW_PACKETS:
         packets = walk_packets(walk.exactly, coded, packet_order(coded, box), bodies, partial(resolution, coded, box))
         begins = [begin for begin, end, stop in packets if end <= stop]
         have = [sum(body.start <= begin < body.stop for begin in begins) for body in bodies]
@@ -312,7 +312,8 @@ def check_packets(
     def read(start: int, stop: int) -> bytes:
         return bytes(data[start:stop])
 
-    box, counts = coded.tile_box(tile), packet_counts(coded, tile)
+    box = coded.tile_box(tile)
+    counts = packet_counts(coded, box)
     nbytes, least = sum(stop - start for start, stop in parts), sum(counts[: coded.levels - level + 1])
     if least > nbytes:  # each takes a byte, even if it is empty
         raise MalformedError(
@@ -320,7 +321,8 @@ def check_packets(
         )
     columns = packet_order(coded, box)
     # in any progression the last packet that the level needs has all others before it
-    needed = np.flatnonzero(columns[1] <= coded.levels - level)
+    most = np.array([component.levels - level for component in coded.components])
+    needed = np.flatnonzero(columns[1] <= most[columns[0]])
     count = int(needed[-1]) + 1 if needed.size else 0
     bodies = [tile_part(read, *span) for span in parts]
     if not is_cut and all(body.plt or body.start == body.stop for body in bodies):

@@ -11,12 +11,9 @@ Spec: docs/codecs/jpeg2000/README.md; ITU-T T.800, annex I (JP2), G.1 (DC level 
 IEC 61966-2-1, amendment 1 (sYCC)
 """
 
-import ctypes
-import os
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -42,6 +39,7 @@ from jnrrdz.formats.jpeg2000.markers import (
     parse_siz,
     segments,
 )
+from jnrrdz.formats.jpeg2000.openjpeg import binding, decode_components
 from jnrrdz.formats.jpeg2000.packets import tile_part
 from jnrrdz.formats.jpeg2000.tile_parts import EOC, SOD, SOT, SOT_BYTES, SOT_LENGTH
 
@@ -180,14 +178,18 @@ def parts_of(data: bytes | memoryview, tiles: int, *, may_cut: bool = False) -> 
     return parts
 
 
+def main_segments(header: bytes) -> bytes:
+    """Return the segments of a main header that are the same for each of its tiles."""
+    return b"".join(segment.data for segment in segments(header) if segment.marker not in REPLACED)
+
+
 class Header:
     """The main header of one array, taken apart once."""
 
     def __init__(self, header: bytes, siz: Siz, tile_parts: Sequence[int]) -> None:
         self.siz = siz
-        main = list(segments(header))
-        self.kept = b"".join(segment.data for segment in main if segment.marker not in REPLACED)
-        self._packed = _series([segment.body for segment in main if segment.marker == Marker.PPM])
+        self.kept = main_segments(header)
+        self._packed = _series([segment.body for segment in segments(header) if segment.marker == Marker.PPM])
         self._numbers: dict[tuple[int, int], int] = {}
         """Of each tile and rank, the tile-part's number in the file."""
         ranks: dict[int, int] = {}
@@ -256,77 +258,6 @@ def _series(bodies: Sequence[bytes]) -> list[bytes]:
     return headers
 
 
-INSTALL = "libopenjp2 is not installed: on Debian `apt-get install libopenjp2-7`, with conda `openjpeg`"
-EXTRA = "pip install 'jnrrdz[openjp2]'"
-HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
-
-
-def binding() -> Any:
-    """Return glymur's module of libopenjp2; refuse with how to get what is missing."""
-    try:
-        from glymur.lib import openjp2  # noqa: PLC0415  half a second, for few files
-    except ImportError as error:
-        raise UnsupportedError(
-            f"components that differ in precision, sign or size need glymur, which does not import ({error}): {EXTRA}",
-            field="jpeg2000",
-        ) from error
-    if openjp2.OPENJP2 is None:
-        raise UnsupportedError(INSTALL, field="jpeg2000")
-    return openjp2
-
-
-def decode_components(codestream: bytes, level: int, wanted: Sequence[int] = ()) -> list[NDArray[np.int32]]:
-    """Return the samples of the wanted components (all where none is named) at a level.
-
-    Their sizes and precisions may differ.  A component that is not wanted may have no samples.
-    """
-    library = binding()
-    messages: list[str] = []
-    handler = HANDLER(lambda text, _: messages.append((text or b"").decode(errors="replace").strip()))
-    with ExitStack() as stack:
-        path = stack.enter_context(_path(codestream))
-        try:
-            stream = library.stream_create_default_file_stream(path, True)  # noqa: FBT003  glymur's own signature: to read
-            stack.callback(library.stream_destroy, stream)
-            codec = library.create_decompress(library.CODEC_J2K)
-            stack.callback(library.destroy_codec, codec)
-            library.set_error_handler(codec, handler)
-            parameters = library.set_default_decoder_parameters()
-            parameters.cp_reduce = level
-            library.setup_decoder(codec, parameters)
-            image = library.read_header(stream, codec)
-            stack.callback(library.image_destroy, image)
-            if wanted:
-                library.set_decoded_components(codec, list(wanted))
-            library.decode(codec, stream, image)
-            library.end_decompress(codec, stream)
-        except (library.OpenJPEGLibraryError, RuntimeError) as error:
-            said = "; ".join(messages) or str(error)
-            raise MalformedError(f"libopenjp2 does not decode the codestream: {said}", field="jpeg2000") from error
-        planes = []
-        for component in image.contents.comps[: image.contents.numcomps]:
-            if not component.data:
-                raise MalformedError("a component without samples", field="jpeg2000")
-            planes.append(np.ctypeslib.as_array(component.data, (component.h, component.w)).copy())
-        return planes
-
-
-@contextmanager
-def _path(data: bytes) -> Iterator[str]:
-    """Give a path at which the library finds these bytes: that of a file in memory where the system has such."""
-    if hasattr(os, "memfd_create"):
-        number = os.memfd_create("codestream")
-        with os.fdopen(number, "wb") as file:
-            file.write(data)
-            file.flush()
-            yield f"/proc/self/fd/{number}"
-        return
-    with tempfile.NamedTemporaryFile(suffix=".j2k", delete_on_close=False) as named:
-        named.write(data)
-        named.close()
-        yield named.name
-
-
 IMAGECODECS_BITS = 26
 """As many as imagecodecs' decoder holds exactly."""
 
@@ -352,7 +283,7 @@ class Jpeg2000Decoder:
         first = self._components[0] if self._composite is None else self._composite.finest
         self._grid = ChunkGrid(siz, siz.components[first], config.resolution_level)
         self._styles = check_pieces(siz, header, tiles=self._grid.most_tiles)
-        self._is_regular = _is_regular(siz.components)
+        self._is_regular = is_regular(siz.components)
         self._wide = spare_bits(main, siz.components[0]) if self._is_regular else None
         self._palette = component_palette(config.palette, len(self._components), dtype, JPEG2000)
         self._grid.check_samples()
@@ -526,7 +457,7 @@ def lack(configuration: Mapping[str, Any]) -> str | None:
     """Return why chunks of `jpeg2000` cannot be decoded in this environment, None if they can."""
     config = Jpeg2000Config.from_json(configuration)
     components = _components(config.main_header)
-    if _is_regular(components) or config.sycc_to_rgb:
+    if is_regular(components) or config.sycc_to_rgb:
         return None
     try:
         binding()
@@ -535,6 +466,6 @@ def lack(configuration: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _is_regular(components: Sequence[Component]) -> bool:
+def is_regular(components: Sequence[Component]) -> bool:
     """Whether imagecodecs decodes components: they are all alike, and not too wide."""
     return len(set(components)) == 1 and components[0].bits <= IMAGECODECS_BITS

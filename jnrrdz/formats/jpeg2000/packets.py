@@ -1,29 +1,30 @@
-"""The packets of a tile: how it is coded, where its resolutions, subbands and precincts lie, where each packet stands.
+"""The packets of a tile: how it is coded, where its resolutions, subbands and precincts lie, where each packet is.
 
-What makes components, tiles or parts of a tile differ from COD and QCD (COC, QCC, POC, RGN, packed packet headers,
-HTJ2K) is refused by name: a window cannot be put together from packets alone then.  Coordinates are those of the
+A progression that changes (POC), packed packet headers, HTJ2K and coding styles of single tiles are refused by name:
+packets cannot be counted by the main header's COD and COC then.  Coordinates are those of the
 resolution itself (the reference grid divided by the sampling and by 2 for each level below).  The order of packets
 follows from the coding alone, their lengths from PLT marker segments or else from the packet headers.
-Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.6 (COD, QCD), A.7.3 (PLT), B.3 to B.7 (tiles to precincts),
+Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.6 (COD, COC), A.7.3 (PLT), B.3 to B.7 (tiles to precincts),
 B.10 (packet headers), B.12 (progression orders), annex F (how far the wavelets reach)
 """
 
-import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import MappingProxyType
 
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import ReadRange
 from jnrrdz.formats.jpeg2000.markers import (
+    FIXED,
     LARGEST,
-    MAX_LEVELS,
     Marker,
     Progression,
     Siz,
+    coding_styles,
     parse_cod,
     parse_siz,
     segments,
@@ -37,26 +38,37 @@ type Box = tuple[int, int, int, int]
 
 REFUSED = {
     Marker.CAP: "capabilities of part 15 (HTJ2K)",
-    Marker.COC: "coding styles that differ between components",
-    Marker.QCC: "quantization that differs between components",
-    Marker.RGN: "a region of interest",
     Marker.POC: "a progression that changes",
     Marker.PPM: "packet headers in the main header",
     Marker.PPT: "packet headers in the tile-part header",
 }
-IN_TILES = {**REFUSED, Marker.COD: "a coding style of its own", Marker.QCD: "quantization of its own"}
+"""Of a main header: packets cannot be counted by COD and COC alone."""
+
+IN_TILES = {
+    **REFUSED,
+    Marker.COD: "a coding style of its own",
+    Marker.COC: "a coding style of its own",
+}
+"""The same of a tile-part's header."""
+
+IN_WINDOWS = {
+    **IN_TILES,
+    Marker.QCD: "quantization of its own",
+    Marker.QCC: "quantization of its own",
+    Marker.RGN: "a region of interest of its own",
+}
+"""Of a tile whose packets are decoded without its header."""
+
+EPH_FOLLOWS = 4
+"""Of Scod: EPH ends packet headers."""
+
 HIGH_THROUGHPUT = 0x40
 
 
 @dataclass(frozen=True)
-class Coding:
-    """What SIZ, COD and QCD say, in the specification's words; all components are coded alike."""
+class ComponentCoding:
+    """SPcod or SPcoc of one component, in the specification's words."""
 
-    siz: Siz
-    progression: Progression
-    layers: int
-    transform: bool
-    """Whether a multiple component transform is applied to the first three components."""
     levels: int
     blocks: tuple[int, int]
     """Exponents of a code-block's width and height."""
@@ -65,86 +77,81 @@ class Coding:
     reversible: bool
     precincts: tuple[tuple[int, int], ...]
     """Exponents PPx and PPy of each resolution, lowest first."""
-    sop: bool
+
+
+@dataclass(frozen=True)
+class Coding:
+    """SIZ, COD and COC, as far as the order of packets depends on them."""
+
+    siz: Siz
+    progression: Progression
+    layers: int
     eph: bool
-    guard: int
-    steps: tuple[tuple[int, int], ...]
-    """Exponent and mantissa of each subband: LL, then HL, LH, HH of each resolution."""
+    components: tuple[ComponentCoding, ...]
+
+    @cached_property
+    def levels(self) -> int:
+        """The decomposition levels of the component that has the most."""
+        return max(component.levels for component in self.components)
 
     def tile_box(self, tile: int = 0) -> Box:
         """Return one tile's area on the reference grid."""
         x, y = self.siz.x, self.siz.y
         row, column = divmod(tile, x.tiles)
         left, top = x.tile_start + column * x.tile, y.tile_start + row * y.tile
-        return max(left, x.start), max(top, y.start), min(left + x.tile, x.stop), min(top + y.tile, y.stop)
+        right, bottom = left + x.tile, top + y.tile
+        return cut((left, top, right, bottom), (x.start, y.start, x.stop, y.stop))
 
-    def steps_of(self, resolution: int) -> tuple[tuple[int, int], ...]:
-        """Return exponent and mantissa of a resolution's subbands."""
-        return self.steps[3 * resolution - 2 : 3 * resolution + 1] if resolution else self.steps[:1]
+    def needed(self, component: int, level: int) -> int:
+        """Return how many of a component's resolutions a level of the image needs."""
+        return self.components[component].levels - level + 1
 
 
 def coding(header: bytes) -> Coding:
-    """Return what a main header (SOC up to before the first SOT, or longer) says."""
+    """Return the coding that a main header describes; `header` may go on after it."""
     bodies: dict[int, bytes] = {}
     for segment in segments(header):
         refuse(segment.marker, REFUSED, segment.start)
         bodies[segment.marker] = segment.data
-    missing = [marker.name for marker in (Marker.SIZ, Marker.COD, Marker.QCD) if marker not in bodies]
+    missing = [marker.name for marker in (Marker.SIZ, Marker.COD) if marker not in bodies]
     if missing:
         raise MalformedError(f"no {' and no '.join(missing)} before the first tile-part", field="main header")
     siz = parse_siz(bodies[Marker.SIZ])
-    try:
-        return _coded(siz, bodies[Marker.COD], bodies[Marker.QCD][4:])
-    except (struct.error, IndexError) as error:
-        raise MalformedError("COD or QCD ends before its last member", field="main header") from error
+    general = parse_cod(bodies[Marker.COD])
+    if general.progression not in set(Progression) or not general.layers:
+        raise MalformedError(f"progression {general.progression}, {general.layers} layers", field="COD")
+    count = len(siz.components)
+    styles = dict(coding_styles(header, 2, count))
+    parsed = {style: _component_coding(style) for style in set(styles.values())}
+    return Coding(
+        siz=siz,
+        progression=Progression(general.progression),
+        layers=general.layers,
+        eph=bool(bodies[Marker.COD][4] & EPH_FOLLOWS),
+        components=tuple(parsed[styles.get(number, styles[None])] for number in range(count)),
+    )
 
 
-def refuse(marker: int, refused: dict[Marker, str], offset: int) -> None:
-    """Raise an error if windows cannot be had from a codestream with this marker."""
+def refuse(marker: int, refused: Mapping[Marker, str], offset: int) -> None:
+    """Raise an error for a marker after which packets cannot be counted."""
     for known, meaning in refused.items():
         if marker == known:
             raise UnsupportedError(f"windows of a tile with {meaning}", offset=offset, field=known.name)
 
 
-def _coded(siz: Siz, cod: bytes, qcd: bytes) -> Coding:
-    general = parse_cod(cod)
-    if general.progression not in set(Progression) or not general.layers or general.levels > MAX_LEVELS:
-        raise MalformedError(f"progression {general.progression}, {general.layers} layers", field="COD")
-    coded, (across, down, style) = cod[4], cod[10:13]
-    if style & HIGH_THROUGHPUT:
+def _component_coding(style: bytes) -> ComponentCoding:
+    """Return what SPcod or SPcoc holds; without sizes of precincts they are the largest."""
+    if len(style) < FIXED:
+        raise MalformedError("COD or COC ends before its last member", field="main header")
+    levels, across, down, blocks, wavelet = style[:FIXED]
+    if blocks & HIGH_THROUGHPUT:
         raise UnsupportedError("windows of HTJ2K code-blocks", field="COD")
-    sizes = cod[14 : 15 + general.levels] if coded & 1 else bytes([LARGEST << 4 | LARGEST]) * (general.levels + 1)
+    sizes = style[FIXED : FIXED + levels + 1] or bytes([LARGEST << 4 | LARGEST]) * (levels + 1)
     precincts = tuple((size & 15, size >> 4) for size in sizes)
-    if len(precincts) != general.levels + 1 or any(0 in pair for pair in precincts[1:]):
+    if len(precincts) != levels + 1 or any(0 in pair for pair in precincts[1:]):
         raise MalformedError("precinct sizes that do not fit the resolutions", field="COD")
-    return Coding(
-        siz=siz,
-        progression=Progression(general.progression),
-        layers=general.layers,
-        transform=general.color_transform,
-        levels=general.levels,
-        blocks=((across & 15) + 2, (down & 15) + 2),
-        style=style,
-        reversible=general.reversible,
-        precincts=precincts,
-        sop=bool(coded & 2),
-        eph=bool(coded & 4),
-        guard=qcd[0] >> 5,
-        steps=_steps(qcd, general.levels),
-    )
-
-
-def _steps(qcd: bytes, levels: int) -> tuple[tuple[int, int], ...]:
-    bands, kind = 3 * levels + 1, qcd[0] & 31
-    if kind == 0:
-        return tuple((qcd[1 + i] >> 3, 0) for i in range(bands))
-    if kind not in {1, 2}:
-        raise MalformedError(f"quantization style {kind}, where 0, 1 and 2 are known", field="QCD")
-    words = struct.unpack_from(f">{1 if kind == 1 else bands}H", qcd, 1)
-    pairs = [(word >> 11, word & 0x7FF) for word in words]
-    if kind == 1:  # derived: one octave finer for each resolution
-        return tuple((max(pairs[0][0] - max(i - 1, 0) // 3, 0), pairs[0][1]) for i in range(bands))
-    return tuple(pairs)
+    exponents = (across & 15) + 2, (down & 15) + 2
+    return ComponentCoding(levels, exponents, blocks, wavelet == 1, precincts)
 
 
 REACH = {True: 2, False: 4}
@@ -215,9 +222,10 @@ class Resolution:
 
 def resolution(coding: Coding, tile: Box, component: int, number: int) -> Resolution:
     """Return a resolution of a tile, 0 the lowest."""
-    part = coding.siz.components[component]
-    scale = 1 << (coding.levels - number)
-    return Resolution(shrunk(shrunk(tile, part.dx, part.dy), scale, scale), coding.precincts[number])
+    part, coded = coding.siz.components[component], coding.components[component]
+    scale = 1 << (coded.levels - number)
+    box = shrunk(shrunk(tile, part.dx, part.dy), scale, scale)
+    return Resolution(box, coded.precincts[number])
 
 
 def bands(number: int) -> tuple[tuple[int, int], ...]:
@@ -231,12 +239,12 @@ def band_box(box: Box, high: tuple[int, int]) -> Box:
     return (box[0] - x + 1) >> 1, (box[1] - y + 1) >> 1, (box[2] - x + 1) >> 1, (box[3] - y + 1) >> 1
 
 
-def blocks_of(coding: Coding, level: Resolution, number: int, precinct: int) -> list[tuple[int, int]]:
+def blocks_of(coded: ComponentCoding, level: Resolution, number: int, precinct: int) -> list[tuple[int, int]]:
     """Return columns and rows of a precinct's code-blocks in each subband."""
     area = level.area(level.cell(precinct))
     less = min(number, 1)
-    wide = min(coding.blocks[0], level.exponents[0] - less)
-    tall = min(coding.blocks[1], level.exponents[1] - less)
+    wide = min(coded.blocks[0], level.exponents[0] - less)
+    tall = min(coded.blocks[1], level.exponents[1] - less)
     sizes = []
     for high in bands(number):
         box = area if number == 0 else band_box(area, high)
@@ -245,40 +253,17 @@ def blocks_of(coding: Coding, level: Resolution, number: int, precinct: int) -> 
     return sizes
 
 
-@dataclass(frozen=True)
-class Share:
-    """What a window takes from one resolution."""
-
-    level: Resolution
-    need: Box
-    """The samples of this resolution that the one above (or the window itself) is made of, its reach included."""
-    cells: Box
-    """The precincts whose subbands give them."""
-
-    @property
-    def cover(self) -> Box:
-        """The samples of this resolution that those precincts hold."""
-        return self.level.area(self.cells)
-
-    def precincts(self) -> Iterator[int]:
-        """Yield the numbers of those precincts in their resolution, row by row."""
-        left, top, right, bottom = self.cells
-        x, y = self.level.cells[:2]
-        for row in range(top - y, bottom - y):
-            first = row * self.level.columns - x
-            yield from range(first + left, first + right)
-
-
-def shares(coding: Coding, tile: Box, window: Box, level: int = 0) -> list[Share]:
-    """Return what a window of the pyramid's `level` takes from each resolution, lowest first."""
-    taken: list[Share] = []
-    need, reach = window, REACH[coding.reversible]
-    for number in range(coding.levels - level, -1, -1):
-        grid = resolution(coding, tile, 0, number)
+def shares(coding: Coding, tile: Box, component: int, window: Box, level: int = 0) -> list[tuple[Resolution, Box]]:
+    """Return a component's resolutions, lowest first, each with the precincts that a window of a level needs of it."""
+    coded = coding.components[component]
+    taken: list[tuple[Resolution, Box]] = []
+    need, reach = window, REACH[coded.reversible]
+    for number in range(coded.levels - level, -1, -1):
+        grid = resolution(coding, tile, component, number)
         if number:
             wider = (need[0] - reach, need[1] - reach, need[2] + reach, need[3] + reach)
             need = cut(wider, grid.box)
-        taken.append(Share(grid, need, grid.cells_of(need)))
+        taken.append((grid, grid.cells_of(need)))
         need = band_box(need, (0, 0))
     return taken[::-1]
 
@@ -320,7 +305,9 @@ class PacketTable:
         return len(self.component)
 
 
-def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
+def tile_part(
+    read: ReadRange, start: int, stop: int, refused: Mapping[Marker, str] = MappingProxyType(IN_TILES)
+) -> TilePart:
     """Return where the packets of the tile-part from `start` (its SOT) to `stop` are, and its PLT segments."""
     plt = []
     walk = steps(lambda at: read(at, min(at + 4, stop)), start + SOT_BYTES)
@@ -328,7 +315,7 @@ def tile_part(read: ReadRange, start: int, stop: int) -> TilePart:
     while step.marker != Marker.SOD:  # a tile-part without packets ends with it
         if len(step.head) < 4 or not step.is_sound or step.stop > stop:  # noqa: PLR2004
             raise step.refusal("where a tile-part's header goes on", None)
-        refuse(step.marker, IN_TILES, step.at)
+        refuse(step.marker, refused, step.at)
         if step.marker == Marker.PLT:
             plt.append(read(step.at + 4, step.stop))
         step = next(walk)
@@ -379,28 +366,25 @@ def walk_packets(
             if part is None:
                 return
             bits, stop = Bits(read, part.start, part.stop), part.stop
+        coded = coding.components[component]
         state = states.get((component, number, precinct))
         if state is None:
             level = resolution_of(component, number)
-            state = [Band(*size) for size in blocks_of(coding, level, number, precinct)]
+            state = [Band(*size) for size in blocks_of(coded, level, number, precinct)]
             states[component, number, precinct] = state
         start = bits.position
-        yield start, packet(state, layer, coding.style, bits), stop
+        yield start, packet(state, layer, coded.style, bits), stop
 
 
-def packet_counts(coding: Coding, tile: int) -> list[int]:
+def packet_counts(coding: Coding, box: Box) -> list[int]:
     """Return the number of packets of each resolution of a tile, lowest first."""
-    return _counts(coding, coding.tile_box(tile))
-
-
-def _counts(coding: Coding, box: Box) -> list[int]:
-    alike = {part.sampling: component for component, part in enumerate(coding.siz.components)}
-    times = Counter(part.sampling for part in coding.siz.components)
-    return [
-        coding.layers
-        * sum(times[each] * resolution(coding, box, component, number).count for each, component in alike.items())
-        for number in range(coding.levels + 1)
-    ]
+    counts = [0] * (coding.levels + 1)
+    kinds = [(part.sampling, coded) for part, coded in zip(coding.siz.components, coding.components, strict=True)]
+    for kind, times in Counter(kinds).items():
+        component = kinds.index(kind)
+        for number in range(coding.components[component].levels + 1):
+            counts[number] += coding.layers * times * resolution(coding, box, component, number).count
+    return counts
 
 
 def packet_order(coding: Coding, tile: Box, nbytes: int | None = None) -> tuple[Ints, Ints, Ints, Ints]:
@@ -408,15 +392,16 @@ def packet_order(coding: Coding, tile: Box, nbytes: int | None = None) -> tuple[
 
     A whole tile of `nbytes` has no more packets than bytes: an empty one takes one.
     """
-    total = sum(_counts(coding, tile))
+    total = sum(packet_counts(coding, tile))
     if nbytes is not None and total > nbytes:
         raise MalformedError(f"{total} packets in {nbytes} bytes; the tile may be cut off", field="packets")
     if total > MAX_PACKETS:
         raise UnsupportedError(f"{total} packets in one tile; {MAX_PACKETS} are the most", field="packets")
     rows = []
     for component, part in enumerate(coding.siz.components):
-        for number in range(coding.levels + 1):
-            level, shift = resolution(coding, tile, component, number), coding.levels - number
+        levels = coding.components[component].levels
+        for number in range(levels + 1):
+            level, shift = resolution(coding, tile, component, number), levels - number
             precinct = np.arange(level.count, dtype=np.int64)
             row, column = np.divmod(precinct, max(level.columns, 1))
             # a first precinct that begins before the tile takes the tile's own edge as its place

@@ -14,8 +14,8 @@ Spec: docs/decisions/007-precincts.md; docs/codecs/jnrrdz.jpeg2000-window/README
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import product
 from typing import NamedTuple, get_args
 
@@ -25,20 +25,24 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import ReadRange
 from jnrrdz.formats.jpeg2000.codestream import Codestream
-from jnrrdz.formats.jpeg2000.markers import Axis, Marker, Progression
+from jnrrdz.formats.jpeg2000.markers import Axis, Marker, Progression, Siz
 from jnrrdz.formats.jpeg2000.packets import (
+    IN_WINDOWS,
     REACH,
     Box,
     Coding,
     PacketTable,
-    Share,
+    Resolution,
     TilePart,
     coding,
     cut,
+    is_empty,
     packet_counts,
+    packet_order,
     packet_table,
     resolution,
     shares,
+    shrunk,
     tile_part,
     walk_packets,
 )
@@ -48,23 +52,23 @@ from jnrrdz.options import PrecinctWindows
 MAX_SIDE = 1 << 16
 """Rows or columns of windows: a chunk carries as many bytes."""
 
-DEPTH = 31
-"""Bits of the signed samples that windows are decoded to: nothing is clipped."""
-
 WORTH = 64
 SMALL = 1 << 20
-"""A window may cost as many times its own samples, or as many samples, before precincts count as too large."""
+"""A window may cost as many times its samples, or as many samples, before precincts count as too large."""
 
 MAX_COST = 1 << 27
-"""Samples of one resolution, all components together, that a window is put together from: some 2 GB of memory."""
+"""Samples of one resolution's precincts, all components together, that a window needs."""
 
 MAX_PACKETS = 1 << 20
-"""Packets of one resolution that a window is put together from; each costs a decoder some kilobytes."""
+"""Packets of one resolution that a window needs; each costs a decoder some kilobytes."""
+
+type Packets = tuple[Ints, ...]
+"""Of each section of a chunk, the positions of its packets in the order of the tile."""
 
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Windows of one size over one level of a tile, counted from the tile's own corner."""
+    """Windows of one size over one level of a tile, counted from the tile's corner."""
 
     coding: Coding
     tile: Box
@@ -73,15 +77,14 @@ class WindowGrid:
     """Height and width."""
 
     def __post_init__(self) -> None:
-        """Refuse components on different grids, which do not share windows, and levels that are not there."""
-        most = self.coding.guard + max(exponent for exponent, _ in self.coding.steps)
-        if most > DEPTH - 4:  # exact integers need room for what `decode_window` adds
-            raise UnsupportedError(f"{most - 1} bit-planes; windows are read with up to {DEPTH - 5}", field="QCD")
-        samplings = sorted(self.coding.siz.samplings)
+        """Refuse components on different grids, which do not share windows, and levels that do not exist."""
+        coded, components = self.coding, len(self.coding.components)
+        samplings = sorted(coded.siz.samplings)
         if len(samplings) > 1:
             raise UnsupportedError(f"windows over components sampled {samplings}", field="SIZ")
-        if not 0 <= self.level <= self.coding.levels:
-            raise UnsupportedError(f"level {self.level} of a codestream with {self.coding.levels}", field="COD")
+        levels = min(component.levels for component in coded.components)
+        if not 0 <= self.level <= levels:
+            raise UnsupportedError(f"level {self.level} of a codestream with {levels}", field="COD")
         if min(self.chunk) < 1 or max(self.shape) > MAX_SIDE:
             raise UnsupportedError(f"a grid of {self.shape} windows of {self.chunk}", field="chunk")
         if self.cost > max(WORTH * self.chunk[0] * self.chunk[1], SMALL):
@@ -89,44 +92,49 @@ class WindowGrid:
                 f"a window of {self.chunk} would cost {self.cost} samples: the precincts are too large for it",
                 field="COD",
             )
-        components, packets = len(self.coding.siz.components), self.packets
-        if self.cost * components > MAX_COST or packets > MAX_PACKETS:
+        if self.cost * components > MAX_COST or self._most_packets > MAX_PACKETS:
             raise UnsupportedError(
-                f"a window of {self.chunk} costs {self.cost} samples of {components} components in {packets} packets; "
-                f"{MAX_COST} samples and {MAX_PACKETS} packets are the most",
+                f"a window of {self.chunk} costs {self.cost} samples of {components} components in "
+                f"{self._most_packets} packets; {MAX_COST} samples and {MAX_PACKETS} packets are the most",
                 field="COD",
             )
 
     @cached_property
-    def packets(self) -> int:
-        """The packets, at most, that a window takes from one resolution."""
-        most = 0
-        for number in range(self.coding.levels - self.level + 1):
-            level = resolution(self.coding, self.tile, 0, number)
-            sides = zip((level.rows, level.columns), self._needed(number), reversed(level.exponents), strict=True)
-            most = max(most, math.prod(min(count, (step >> exponent) + 2) for count, step, exponent in sides))
-        return most * len(self.coding.siz.components) * self.coding.layers
-
-    @cached_property
     def cost(self) -> int:
-        """The samples, at most, that one resolution is decoded to for a window: whole precincts, with the reach."""
+        """Samples of one resolution in the precincts of a window, at most."""
         most = 0
-        for number in range(self.coding.levels - self.level + 1):
-            level = resolution(self.coding, self.tile, 0, number)
+        for level, sides in self._reaches:
             x0, y0, x1, y1 = level.box
-            sides = zip((y1 - y0, x1 - x0), self._needed(number), reversed(level.exponents), strict=True)
-            most = max(most, math.prod(min(side, step + (2 << exponent)) for side, step, exponent in sides))
+            wide, high = (step + (2 << exponent) for step, exponent in zip(sides, level.exponents, strict=True))
+            most = max(most, min(y1 - y0, high) * min(x1 - x0, wide))
         return most
 
-    def _needed(self, number: int) -> tuple[int, int]:
-        """Return the rows and columns of a resolution, at most, that a window depends on."""
-        scale, reach = 1 << (self.coding.levels - self.level - number), 2 * REACH[self.coding.reversible]
-        return -(-self.chunk[0] // scale) + 2 * reach, -(-self.chunk[1] // scale) + 2 * reach
+    @cached_property
+    def _most_packets(self) -> int:
+        """Packets of one resolution that a window needs, at most."""
+        most = 0
+        for level, sides in self._reaches:
+            across, down = ((step >> exponent) + 2 for step, exponent in zip(sides, level.exponents, strict=True))
+            most = max(most, min(level.columns, across) * min(level.rows, down))
+        return most * len(self.coding.components) * self.coding.layers
+
+    @cached_property
+    def _reaches(self) -> list[tuple[Resolution, tuple[int, int]]]:
+        """The resolutions of all kinds of components, with the columns and rows that a window needs at most."""
+        kinds = {coded: number for number, coded in enumerate(self.coding.components)}
+        reaches = []
+        for coded, component in kinds.items():
+            last, more = coded.levels - self.level, 4 * REACH[coded.reversible]
+            for number in range(last + 1):
+                rows, columns = (-(-side >> (last - number)) + more for side in self.chunk)
+                reaches.append((resolution(self.coding, self.tile, component, number), (columns, rows)))
+        return reaches
 
     @property
     def box(self) -> Box:
         """The level's samples."""
-        return resolution(self.coding, self.tile, 0, self.coding.levels - self.level).box
+        levels = self.coding.components[0].levels
+        return resolution(self.coding, self.tile, 0, levels - self.level).box
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -141,32 +149,91 @@ class WindowGrid:
         x0, y0 = self.box[0] + column * self.chunk[1], self.box[1] + row * self.chunk[0]
         return cut((x0, y0, x0 + self.chunk[1], y0 + self.chunk[0]), self.box)
 
-    def shares(self, row: int, column: int) -> list[Share]:
-        """Return what a window takes from each resolution, lowest first."""
-        return shares(self.coding, self.tile, self.window(row, column), self.level)
-
     def sections(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return resolution and components of each section of packets, in a chunk's order."""
-        every = tuple(range(len(self.coding.siz.components)))
-        groups = [(c,) for c in every] if self.coding.progression == Progression.CPRL else [every]
-        return [(number, group) for number in range(self.coding.levels - self.level + 1) for group in groups]
+        components = self.coding.components
+        sections: list[tuple[int, tuple[int, ...]]] = []
+        for number in range(self.coding.levels - self.level + 1):
+            group = tuple(c for c, coded in enumerate(components) if number <= coded.levels - self.level)
+            if self.coding.progression == Progression.CPRL:
+                sections += [(number, (component,)) for component in group]
+            else:
+                sections.append((number, group))
+        return sections
+
+    def packets(self, window: Box) -> Packets:
+        """Return the packets of each section of a window's chunk, in the order of the tile."""
+        parts = [
+            shares(self.coding, self.tile, component, window, self.level)
+            for component in range(len(self.coding.components))
+        ]
+        packets = []
+        for number, components in self.sections():
+            pieces = []
+            for component in components:
+                level, (left, top, right, bottom) = parts[component][number]
+                x, y = level.cells[:2]
+                places = self._index[component, number][top - y : bottom - y, left - x : right - x]
+                pieces.append(places.ravel())
+            packets.append(np.sort(np.concatenate(pieces)))
+        return tuple(packets)
+
+    @cached_property
+    def order(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Component, resolution, precinct and layer of every packet of the tile, in its order."""
+        return packet_order(self.coding, self.tile)
+
+    @cached_property
+    def _index(self) -> dict[tuple[int, int], Ints]:
+        """Where the packets of each component's resolution are in that order, by precinct row, column and layer."""
+        index, at = {}, 0
+        component, number, precinct, layer = self.order
+        places = np.lexsort((layer, precinct, number, component))
+        layers = self.coding.layers
+        for c, coded in enumerate(self.coding.components):
+            for r in range(coded.levels + 1):
+                level = resolution(self.coding, self.tile, c, r)
+                stop = at + level.count * layers
+                index[c, r] = places[at:stop].reshape(level.rows, level.columns, layers)
+                at = stop
+        return index
+
+    def cutout(self, window: Box) -> Siz:
+        """Return the part of the tile that a window needs, cut between precincts of every resolution.
+
+        Packets follow one another in it as in the tile, and their code-blocks are the same: both are counted
+        from the origin of the canvas.  Its grid is that of the samples.
+        """
+        steps, areas = [1, 1], []
+        for component, coded in enumerate(self.coding.components):
+            for number, (across, down) in enumerate(coded.precincts):
+                scale = coded.levels - number
+                steps = [max(steps[0], 1 << across + scale), max(steps[1], 1 << down + scale)]
+            for number, (level, cells) in enumerate(shares(self.coding, self.tile, component, window, self.level)):
+                if not is_empty(cells):
+                    across, down = (exponent + coded.levels - number for exponent in level.exponents)
+                    left, top, right, bottom = cells
+                    areas.append((left << across, top << down, right << across, bottom << down))
+        siz = self.coding.siz
+        (dx, dy), *_ = siz.samplings
+        x0, y0, x1, y1 = shrunk(self.tile, dx, dy)
+        start = [min(area[axis] for area in areas) // steps[axis] * steps[axis] for axis in (0, 1)]
+        stop = [-(-max(area[2 + axis] for area in areas) // steps[axis]) * steps[axis] for axis in (0, 1)]
+        left, top, right, bottom = cut((start[0], start[1], stop[0], stop[1]), (x0, y0, x1, y1))
+        components = tuple(replace(part, dx=1, dy=1) for part in siz.components)
+        x, y = Axis(left, right, left, right - left), Axis(top, bottom, top, bottom - top)
+        return replace(siz, x=x, y=y, components=components)
 
 
 def chunk_ranges(grid: WindowGrid, table: PacketTable, sot: int) -> tuple[Ints, Ints, Ints]:
-    """Return row pointers, offsets and lengths of the ranges of every chunk; the first SOT stands at `sot`."""
+    """Return row pointers, offsets and lengths of the ranges of every chunk; `sot` is the offset of the first SOT."""
     rows, columns = grid.shape
     if max(grid.shape) > int((table.offset + table.length).max()) - sot - SOT_BYTES:
         raise UnsupportedError(f"a grid of {grid.shape} windows over a tile of fewer bytes", offset=sot, field="chunk")
-    index = _packet_index(grid, table)
     offsets, lengths, counts = [], [], [0]
     for row, column in product(range(rows), range(columns)):
-        shares = grid.shares(row, column)
         ranges = [(np.array([sot, sot], np.int64), np.array([SOT_BYTES + row, SOT_BYTES + column], np.int64))]
-        for number, components in grid.sections():
-            left, top, right, bottom = shares[number].cells
-            x, y = shares[number].level.cells[:2]
-            part = np.s_[top - y : bottom - y, left - x : right - x]
-            packets = np.sort(np.concatenate([index[component, number][part].ravel() for component in components]))
+        for packets in grid.packets(grid.window(row, column)):
             ranges.append((np.array([sot], np.int64), np.array([SOT_BYTES], np.int64)))
             offset, length = table.offset[packets], table.length[packets]
             if len(offset):  # neighbours are one range
@@ -179,33 +246,19 @@ def chunk_ranges(grid: WindowGrid, table: PacketTable, sot: int) -> tuple[Ints, 
     return np.cumsum(counts, dtype=np.int64), np.concatenate(offsets), np.concatenate(lengths)
 
 
-def _packet_index(grid: WindowGrid, table: PacketTable) -> dict[tuple[int, int], Ints]:
-    """Return where in the table the packets of each component's resolution are, by precinct row, column and layer."""
-    index, at = {}, 0
-    order = np.lexsort((table.layer, table.precinct, table.resolution, table.component))
-    for component, number in product(range(len(grid.coding.siz.components)), range(grid.coding.levels + 1)):
-        level = resolution(grid.coding, grid.tile, component, number)
-        stop = at + level.count * grid.coding.layers
-        index[component, number] = order[at:stop].reshape(level.rows, level.columns, grid.coding.layers)
-        at = stop
-    return index
-
-
-def check_section(coding: Coding, share: Share, number: int, components: Sequence[int], packets: bytes) -> None:
-    """Refuse a section that is not exactly its resolution's packets: decoders do not miss what is not there."""
-    layers, precincts = range(coding.layers), list(share.precincts())
-    if coding.progression in {Progression.LRCP, Progression.RLCP}:
-        layer, component, precinct = np.meshgrid(layers, components, precincts, indexing="ij")
-    else:
-        precinct, component, layer = np.meshgrid(precincts, components, layers, indexing="ij")
-    columns = [column.ravel() for column in (component, np.full_like(component, number), precinct, layer)]
-    parts, stop = [TilePart(0, len(packets))], len(packets)
-    walk = walk_packets(lambda start, end: packets[start:end], coding, columns, parts, lambda *_: share.level)
-    ends = [end for _, end, _ in walk]
-    if len(ends) < component.size or max(ends, default=0) != stop:
+def section_packets(grid: WindowGrid, positions: Ints, number: int, data: bytes) -> Iterator[bytes]:
+    """Yield the packets of a section; refuse one that is not exactly these: decoders do not miss absent ones."""
+    columns = [column[positions] for column in grid.order]
+    resolution_of = partial(resolution, grid.coding, grid.tile)
+    walk = walk_packets(
+        lambda start, stop: data[start:stop], grid.coding, columns, [TilePart(0, len(data))], resolution_of
+    )
+    spans = [(start, end) for start, end, _ in walk]
+    if len(spans) < len(positions) or max((end for _, end in spans), default=0) != len(data):
         raise MalformedError(
-            f"{stop} bytes that are not all packets of resolution {number} and nothing else", field="packets"
+            f"{len(data)} bytes that are not all packets of resolution {number} and nothing else", field="packets"
         )
+    return (data[start:end] for start, end in spans)
 
 
 def parse_chunk(grid: WindowGrid, sot: bytes, data: bytes) -> tuple[tuple[int, int], list[bytes]]:
@@ -310,7 +363,8 @@ class Windows:
     def _chunk(self, level: int) -> tuple[int, int]:
         """Return height and width of a level's windows, whole precincts where that can be."""
         coded, siz = self._coding, self.codestream.siz
-        across, down = coded.precincts[coded.levels - level]
+        main = coded.components[0]
+        across, down = main.precincts[main.levels - level]
         component = siz.components[0]
         return (
             side(siz.y, component.dy << level, max(SIDE, 2 << down)),
@@ -337,7 +391,7 @@ class Windows:
 
     def _part(self, start: int, stop: int) -> TilePart:
         """Return where the packets of a tile-part are; refuse to look for each of many that no PLT tells."""
-        part = tile_part(self.read, start, stop)
+        part = tile_part(self.read, start, stop, IN_WINDOWS)
         if self.wish == "auto" and not part.plt and part.start < part.stop:
             if self.far:
                 raise UnsupportedError("no lengths of packets (PLT), and the file is far", offset=start, field="PLT")
@@ -347,7 +401,9 @@ class Windows:
 
     @cached_property
     def _packets(self) -> int:
-        return sum(sum(packet_counts(self._coding, tile)) for tile in range(self.codestream.siz.tiles))
+        return sum(
+            sum(packet_counts(self._coding, self._coding.tile_box(tile))) for tile in range(self.codestream.siz.tiles)
+        )
 
     def _refs(self, level: int, chunk: tuple[int, int], tiles: list[_Tile]) -> ChunkRefs:
         """Return the ranges of all tiles' windows, in the order of the level's own grid."""

@@ -439,7 +439,7 @@ SCHEMES = (
 
 def decoders() -> Iterator[DecoderState]:
     """Yield for every value of IC what decodes it in this environment."""
-    from jnrrdz.formats.jpeg2000 import decode as openjp2  # noqa: PLC0415  few who decode blocks look for it
+    from jnrrdz.formats.jpeg2000 import openjpeg as openjp2  # noqa: PLC0415  few who decode blocks look for it
 
     for scheme in SCHEMES:
         yield DecoderState(scheme.name, *decoder_of(scheme.decoder), meaning=scheme.meaning)
