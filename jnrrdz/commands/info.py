@@ -9,17 +9,16 @@ import base64
 import binascii
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jnrrdz.commands.facts import BANDS, Facts, Inspection, Json, as_object, nitf_header, nitf_places, opened
+from jnrrdz.commands.facts import Facts, Inspection, Json, opened
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.bands import NAMES, OFFSETS, SCALES, UNITS, by_band
-from jnrrdz.core.coordinate import coordinate_of, moment, taken
-from jnrrdz.core.crs import ground
+from jnrrdz.core.coordinate import coordinate_of
+from jnrrdz.core.describe import Image, crs_at, date_of, file_of
 from jnrrdz.core.hierarchy import HierarchyNode
-from jnrrdz.errors import JnrrdzError, MalformedError
+from jnrrdz.core.json_schema import without_empty
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions, StorageOptions
@@ -133,16 +132,16 @@ def summary(found: Inspection, *, attributes: bool = False) -> Json:
     if found.requests is not None:
         whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
     sizes = [array["stored_bytes"] for array in arrays]
-    images = image_facts(facts)
-    _add_places(facts, images)
+    images = facts.hierarchy.images()
+    file = file_of(facts.hierarchy)
     whole |= {
         "levels": 1 + max((array["level"] for array in arrays), default=-1),
         "chunks": sum(array["chunks"] for array in arrays),
         "missing": sum(array["missing"] for array in arrays),
         "stored_bytes": None if None in sizes else sum(sizes),
-        **_without_none({"nitf": _nitf_file(facts), "date": date_of(images)}),
+        **without_empty({"nitf": None if file is None else file.to_json(), "date": date_of(images)}),
         "readable_by": [verdict.to_json() for verdict in facts.readers()],
-        "images": images,
+        "images": [image_json(facts, image) for image in images],
         "arrays": arrays,
         "sources": [
             {
@@ -161,11 +160,6 @@ def summary(found: Inspection, *, attributes: bool = False) -> Json:
     return shown
 
 
-def date_of(images: Sequence[Json]) -> str | None:
-    """Return when a file's first image that has a date was taken."""
-    return next((image["date"] for image in images if "date" in image), None)
-
-
 def plain(value: Any) -> Any:
     """Return JSON whose numbers are all JSON's, others as Zarr spells them, and whose texts show no secret of a URL."""
     if isinstance(value, dict):
@@ -179,13 +173,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _without_none(members: Mapping[str, Any]) -> Json:
-    return {name: value for name, value in members.items() if value is not None and value not in ([], {})}
-
-
 def array_facts(facts: Facts, node: HierarchyNode) -> Json:
     """Return what an array is and what is stored of it."""
-    crs, stored = facts.crs(node), facts.stored(node)
+    crs, stored = crs_at(facts.hierarchy, node), facts.stored(node)
     return {
         "path": node.path,
         "level": facts.level(node.path),
@@ -205,44 +195,20 @@ def array_facts(facts: Facts, node: HierarchyNode) -> Json:
 # Images
 
 
-def image_facts(facts: Facts) -> list[Json]:
-    """Return what each image is: where it lies, when it was taken, its bands, its levels."""
-    images = facts.hierarchy.images()
-    return [_image(facts, [facts.nodes[level.path] for level in image.levels]) for image in images]
+MEMBERS = (
+    *("path", "shape", "dimension_names", "data_type", "levels", "title", "date", "times"),
+    *("place", "bands", "colours", "channels", "pixel_size", "magnification", "mask"),
+    *("jpeg2000", "nitf", "n5", "metadata", "comments"),
+    *("capture_resolution", "display_resolution"),
+)
+"""Members of an image in the order of the document."""
 
 
-def _image(facts: Facts, levels: Sequence[HierarchyNode]) -> Json:
-    node = levels[0]
-    said = facts.said(node)
-    place, comments = _place(facts, node, said), said.get("comments")
-    return {
-        "path": node.path,
-        "shape": list(node.shape),
-        "dimension_names": list(node.dimension_names),
-        "data_type": node.data_type,
-        "levels": [{"path": level.path, "shape": list(level.shape)} for level in levels],
-        **_without_none(
-            {
-                "title": _title(said),
-                "date": taken(said),
-                "times": _times(facts, node),
-                "place": place,
-                "bands": _bands(node, said),
-                "colours": _colours(said),
-                "channels": _channels(said),
-                "pixel_size": _pixel_size(node, said),
-                "magnification": _number(said.get("magnification")),
-                "mask": facts.beside(node, "mask"),
-                "jpeg2000": _jpeg2000(node),
-                "nitf": _nitf_image(said),
-                "n5": as_object(said.get("n5")),
-                "metadata": _metadata(said),
-                "comments": [one for one in comments if isinstance(one, str)] if isinstance(comments, list) else None,
-                "capture_resolution": as_object(said.get("capture_resolution")),
-                "display_resolution": as_object(said.get("display_resolution")),
-            }
-        ),
-    }
+def image_json(facts: Facts, image: Image) -> Json:
+    """Return what an image is: where it is, when it was taken, its bands, its levels."""
+    members = image.to_json()
+    members |= without_empty({"times": _times(facts, image.finest), "jpeg2000": _jpeg2000(image.finest)})
+    return {name: members[name] for name in MEMBERS if name in members}
 
 
 def _times(facts: Facts, node: HierarchyNode) -> Json | None:
@@ -259,138 +225,6 @@ def _times(facts: Facts, node: HierarchyNode) -> Json | None:
         return None
     times = coordinate.values
     return {"count": len(times), "first": f"{times.min()}Z", "last": f"{times.max()}Z"}
-
-
-def _number(value: Any) -> float | int | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _numbers(value: Any, count: int) -> list[float] | None:
-    found = value if isinstance(value, list | tuple) and len(value) == count else []
-    return list(found) if found and all(_number(one) is not None for one in found) else None
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _objects(value: Any) -> list[Json]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _title(said: Json) -> str | None:
-    nitf = as_object(said.get("nitf"))
-    ome = as_object(said.get("ome"))
-    names = [nitf.get("IID2"), nitf.get("ITITLE"), *(one.get("name") for one in _objects(ome.get("multiscales")))]
-    found = next((name for name in names if isinstance(name, str) and name.strip()), None)
-    return None if found is None else found.strip()
-
-
-def _place(facts: Facts, node: HierarchyNode, said: Json) -> Json:
-    """Return where an image lies: CRS, affine, bounds there and in degrees, control points, the sensor's model."""
-    crs, wkt = facts.crs(node), facts.wkt(node)
-    place: Json = {}
-    affine: list[float] = []
-    refused = None
-    try:
-        affine = facts.affine(node)
-    except MalformedError as error:
-        refused = str(error)
-    if crs is not None:
-        place["crs"] = {"code": crs.code, "name": crs.name, "wkt": wkt or None}
-    if affine:
-        rows, columns = (node.shape[axis] for axis in node.plane)
-        a, b, c, d, e, f = affine
-        corners = [
-            [a * x + b * y + c, d * x + e * y + f] for x, y in ((0, 0), (0, rows), (columns, rows), (columns, 0))
-        ]
-        xs, ys = zip(*corners, strict=True)
-        place |= {"affine": affine, "resolution": [math.hypot(a, d), math.hypot(b, e)]}
-        place |= {"bounds": [min(xs), min(ys), max(xs), max(ys)], "corners": corners}
-        if crs is not None and (degrees := ground(wkt or crs.code or "", (a, b, c, d, e, f), (rows, columns))):
-            place["degrees"] = degrees
-    names = ("AREA_OR_POINT", "georeference_refused", "georeference_remark")
-    texts = {name.lower(): _text(said.get(name)) for name in names}
-    texts["georeference_refused"] = texts["georeference_refused"] or refused
-    rpc = as_object(said.get("rpc"))
-    return place | _without_none({"control_points": facts.control_points(node), "rpc": rpc, **texts})
-
-
-def _bands(node: HierarchyNode, said: Json) -> list[Json]:
-    """Return what is said of each band, from the first; of one band where an image has no axis of bands."""
-    axis = next((axis for axis, name in enumerate(node.dimension_names) if name in BANDS), None)
-    count = 1 if axis is None else node.shape[axis]
-    lists = {
-        "name": NAMES,
-        "colour": "colorinterp",
-        "scale": SCALES,
-        "offset": OFFSETS,
-        "unit": UNITS,
-        "statistics": "statistics",
-        "metadata": "band_metadata",
-        "bits": "bits_per_sample",
-    }
-    listed = by_band(said, count)
-    found = {member: listed.get(name) for member, name in lists.items()}
-    known = {member: value for member, value in found.items() if isinstance(value, list) and len(value) == count}
-    if not known and node.nodata is None:
-        return []
-    bands = []
-    for number in range(count):
-        band = {"number": number + 1, "nodata": node.nodata}
-        band |= {member: values[number] for member, values in known.items() if values[number] != ""}
-        bands.append(_without_none(band))
-    return bands
-
-
-def _colours(said: Json) -> Json:
-    table = said.get("color_table")
-    return _without_none(
-        {
-            "photometric": _text(said.get("photometric")),
-            "space": said.get("color_space"),
-            "table": table if isinstance(table, list) else None,
-        }
-    )
-
-
-# Microscopes
-
-
-def _channels(said: Json) -> list[Json]:
-    ome = as_object(said.get("ome"))
-    channels = []
-    for one in _objects(as_object(ome.get("omero")).get("channels")):
-        window = as_object(one.get("window"))
-        numbers = {name: value for name, value in window.items() if _number(value) is not None}
-        texts = {"name": _text(one.get("label")), "color": _text(one.get("color"))}
-        channels.append(_without_none({**texts, "window": numbers}))
-    return channels
-
-
-def _pixel_size(node: HierarchyNode, said: Json) -> Json:
-    """Return the distance of neighbours along each axis, and its unit, where an image has a physical scale."""
-    axes = as_object(said.get("axes"))
-    steps = {
-        name: _without_none({"size": meaning.get("step"), "unit": meaning.get("unit")})
-        for name, meaning in axes.items()
-        if name in node.dimension_names and isinstance(meaning, dict) and _number(meaning.get("step")) is not None
-    }
-    return steps or _ome_size(as_object(said.get("ome")))
-
-
-def _ome_size(ome: Json) -> Json:
-    """Return the same of OME-Zarr's attributes, whose axes without a unit count elements."""
-    for scales in _objects(ome.get("multiscales"))[:1]:
-        axes, datasets = _objects(scales.get("axes")), _objects(scales.get("datasets"))
-        moves = _objects(datasets[0].get("coordinateTransformations")) if datasets else []
-        scale = next((_numbers(move.get("scale"), len(axes)) for move in moves if move.get("type") == "scale"), None)
-        return {
-            str(axis.get("name")): {"size": size, "unit": axis["unit"]}
-            for axis, size in zip(axes, scale or (), strict=False)
-            if isinstance(axis.get("unit"), str)
-        }
-    return {}
 
 
 # Formats' own
@@ -416,78 +250,3 @@ def _jpeg2000(node: HierarchyNode) -> Json | None:
         "layers": style.layers,
         "is_reversible": style.reversible,
     }
-
-
-def _nitf_file(facts: Facts) -> Json | None:
-    """Return what a NITF's file header says first."""
-    said = facts.nodes[""].attributes if "" in facts.nodes else {}
-    header = said.get("nitf")
-    if not isinstance(header, dict) or "FHDR" not in header:
-        return None
-    security = as_object(said.get("security"))
-    version = "".join(str(header.get(name, "")) for name in ("FHDR", "FVER"))
-    others = {name: len(_objects(said.get(name))) or None for name in ("graphics", "labels", "texts")}
-    return _without_none(
-        {
-            "version": version,
-            "title": header.get("FTITLE"),
-            "date": moment(header.get("FDT")),
-            "classification": security.get("FSCLAS"),
-            "station": header.get("OSTAID"),
-            "tres": _tres(said),
-            "header": {**header, **security},
-            **others,
-        }
-    )
-
-
-def _nitf_image(said: Json) -> Json | None:
-    """Return what an image segment's header says first, and where it lies among the others."""
-    header = said.get("nitf")
-    if not isinstance(header, dict) or "NROWS" not in header:
-        return None
-    security = as_object(said.get("security"))
-    place = str(header.get("ILOC", ""))
-    digits = (place[:5], place[5:10])
-    location = [int(part) for part in digits] if all(re.fullmatch(r"[+-]?\d+", part) for part in digits) else None
-    named = {
-        "id": "IID1",
-        "compression": "IC",
-        "representation": "IREP",
-        "category": "ICAT",
-        "display_level": "IDLVL",
-        "attached_to": "IALVL",
-        "magnification": "IMAG",
-        "source": "ISORCE",
-    }
-    return _without_none(
-        {member: header.get(name) for member, name in named.items()}
-        | {"classification": security.get("ISCLAS"), "location": location, "tres": _tres(said)}
-        | {"header": {**header, **security}}
-    )
-
-
-def _add_places(facts: Facts, images: Sequence[Json]) -> None:
-    """Say where the images of a NITF lie on the plane that they share."""
-    headers = {path: nitf_header(node.attributes) for path, node in facts.nodes.items()}
-    try:
-        places = nitf_places({path: header for path, header in headers.items() if header is not None})
-    except (ValueError, TypeError):
-        return  # ILOC, IALVL or IDLVL as no NITF has them
-    for image in images:
-        home = next((path for path in places if image["path"].startswith(f"{path}/")), None)
-        if home is not None and "nitf" in image:
-            image["nitf"]["place"] = list(places[home])
-
-
-def _tres(said: Mapping[str, Any]) -> list[str]:
-    return [str(one["tag"]) for one in _objects(said.get("tres")) if "tag" in one]
-
-
-def _metadata(said: Json) -> Json:
-    """Return the texts that a file has of itself: items by domain, and tags in the domain without name."""
-    domains = as_object(said.get("gdal_metadata"))
-    found = {str(name): items for name, items in domains.items() if isinstance(items, dict | str)}
-    own = {name: value for name, value in said.items() if name.startswith("TIFFTAG_")}
-    first = found.get("", {})
-    return _without_none({**found, "": {**own, **(first if isinstance(first, dict) else {})}})

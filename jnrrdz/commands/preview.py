@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
-from jnrrdz.commands.facts import BANDS, nitf_header, nitf_places
 from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.georeference import geo_transform
+from jnrrdz.core.bands import BAND_AXES, Colours
+from jnrrdz.core.describe import MASK, Image
 from jnrrdz.core.hierarchy import PLANE, HierarchyNode
+from jnrrdz.core.ome import Channel, stated_channels
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.manifest import manifest_form
@@ -234,10 +235,12 @@ def preview(  # noqa: PLR0913  the signature is the documentation
 def picture_of(store: ReferenceStore, how: PreviewOptions) -> Picture:
     """Return a picture of what a store holds."""
     try:
-        if how.group is None and (segments := _segments(store)):
-            return Picture(_laid_out(store, segments, how))
+        if how.group is None and (placed := _placed_images(store)):
+            return Picture(_laid_out(store, placed, how))
         path = store.manifest.hierarchy.choice().path if how.group is None else how.group.strip("/")
-        return Picture(_upright(_drawn(store, path, how, None).rgba(how.stretch), store, path))
+        image = _image_in(store, path)
+        rgba = _drawn(store, image, how, None).rgba(how.stretch)
+        return Picture(_upright(rgba, image))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
         # attributes are the manifest's own words: colours that are none, places that are no numbers
         raise MalformedError(f"the attributes make no picture: {error!r}", url=str(store)) from error
@@ -257,23 +260,15 @@ def inline(group: VirtualGroup) -> bytes | None:
     return made[0] if made else None
 
 
-def _image_in(store: ReferenceStore, group: str) -> HierarchyNode:
-    """Return the array of a group that makes a picture."""
+def _image_in(store: ReferenceStore, group: str) -> Image:
+    """Return the image of a group, its finest level first, that makes a picture."""
     hierarchy = store.manifest.hierarchy
     if group not in hierarchy.nodes:
         raise hierarchy.no_such_group(group, str(store))
     images = hierarchy.images_in(group)
     if not images:
         raise UnsupportedError("nothing to show: no array of two axes or more", url=str(store), field=group or "/")
-    return images[0]
-
-
-def _axis_names(image: HierarchyNode) -> list[str]:
-    """Return a name for every axis; the last two are rows and columns where the file names none."""
-    names = image.dimension_names
-    if None not in names:
-        return [str(name) for name in names]
-    return [*(f"axis_{number}" for number in range(len(image.shape) - 2)), *PLANE]
+    return hierarchy.image_at(images[0].path)
 
 
 @dataclass(frozen=True)
@@ -282,53 +277,52 @@ class _Drawing:
 
     meaning: "_Meaning"
     planes: Sequence[Plane]
-    attributes: Mapping[str, Any]
+    colours: Colours
     hidden: NDArray[np.bool_] | None = None
 
     def rgba(self, stretch: str | None) -> NDArray[np.uint8]:
         """Return red, green, blue and alpha."""
-        rgba = self.meaning.colours(self.planes, self.attributes, stretch)
+        rgba = self.meaning.rgba(self.planes, self.colours, stretch)
         if self.hidden is not None:
             rgba[self.hidden, 3] = 0
         return rgba
 
 
-def _drawn(store: ReferenceStore, path: str, how: PreviewOptions, shape: tuple[int, int] | None) -> _Drawing:
+def _drawn(store: ReferenceStore, image: Image, how: PreviewOptions, shape: tuple[int, int] | None) -> _Drawing:
     """Return the planes of an image, in a size that is given or that the options ask for."""
-    finest = _image_in(store, path)
-    full = finest.plane_shape
+    full = image.finest.plane_shape
     size = shape or _scaled(full, min(1.0, how.size / max(full)))
-    image = _level(store, finest, size)
-    meaning = _Meaning.of(store, finest, how)
-    method = store.manifest.hierarchy.level_method(finest.path)
-    average = meaning.kind != "palette" and method == "average"
-    view = meaning.view(store, image)
+    level = _level(image, size)
+    meaning = _Meaning.of(image, how)
+    average = meaning.kind != "palette" and image.level_method == "average"
+    view = meaning.view(store, level)
     if how.most_bytes is not None and cost(view, meaning.bands, size) > how.most_bytes:
-        raise UnsupportedError(f"a picture takes more than {how.most_bytes} bytes", url=str(store), field=path or "/")
+        field = image.finest.parent or "/"
+        raise UnsupportedError(f"a picture takes more than {how.most_bytes} bytes", url=str(store), field=field)
     planes = thinned(view, meaning.bands, size, average=average)
-    return _Drawing(meaning, planes, {**finest.attributes, **image.attributes}, _hidden(store, image, size))
+    colours = Colours.of_attributes({**image.attributes, **level.attributes})
+    return _Drawing(meaning, planes, colours, _hidden(store, level, size))
 
 
 def _scaled(shape: tuple[int, int], scale: float) -> tuple[int, int]:
     return max(1, round(shape[0] * scale)), max(1, round(shape[1] * scale))
 
 
-def _hidden(store: ReferenceStore, image: HierarchyNode, size: tuple[int, int]) -> NDArray[np.bool_] | None:
-    """Return where the mask beside an image hides it."""
-    path = f"{image.parent}/mask".lstrip("/")
-    node = store.manifest.documents.node(path)
-    if node.get("node_type") != "array" or tuple(node["shape"][-2:]) != image.plane_shape:
+def _hidden(store: ReferenceStore, level: HierarchyNode, size: tuple[int, int]) -> NDArray[np.bool_] | None:
+    """Return where the mask of a level hides it."""
+    node = store.manifest.hierarchy.sibling(level, MASK)
+    if node is None or not node.is_image or node.shape[-2:] != level.plane_shape:
         return None
-    mask = reference_array(store, path)
+    mask = reference_array(store, node.path)
     view = View(mask, mask.ndim - 2, mask.ndim - 1, at=(0,) * mask.ndim)
     return np.asarray(thinned(view, [0], size, average=False)[0].data == 0)
 
 
-def _level(store: ReferenceStore, finest: HierarchyNode, shape: tuple[int, int]) -> HierarchyNode:
+def _level(image: Image, shape: tuple[int, int]) -> HierarchyNode:
     """Return the coarsest level of an image that has as many rows and columns as are asked for."""
-    best = finest
-    for level in store.manifest.hierarchy.levels(finest.path):
-        if _axis_names(level) != _axis_names(finest) or _others(level) != _others(finest):
+    finest = best = image.finest
+    for level in image.levels:
+        if level.axis_names != finest.axis_names or _others(level) != _others(finest):
             continue
         rows, columns = level.plane_shape
         if shape[0] <= rows and shape[1] <= columns < best.plane_shape[1]:
@@ -336,10 +330,29 @@ def _level(store: ReferenceStore, finest: HierarchyNode, shape: tuple[int, int])
     return best
 
 
-def _others(image: HierarchyNode) -> list[int]:
+def _others(level: HierarchyNode) -> list[int]:
     """Return the sides of all axes but the picture's; a level may be coarser along z."""
-    names = _axis_names(image)
-    return [size for axis, size in enumerate(image.shape) if axis not in image.plane and names[axis] != "z"]
+    return [
+        size
+        for axis, (name, size) in enumerate(zip(level.axis_names, level.shape, strict=True))
+        if axis not in level.plane and name != "z"
+    ]
+
+
+def _check_places(finest: HierarchyNode, at: Mapping[str, int]) -> None:
+    """Refuse indices along axes that an image does not have, or beyond their ends."""
+    names = finest.axis_names
+    further = [name for axis, name in enumerate(names) if axis not in finest.plane]
+    unknown = sorted(set(at) - set(further))
+    if unknown:
+        raise UnsupportedError(
+            f"no axis {unknown[0]}; the image has {', '.join(further) or 'none'} besides {' and '.join(PLANE)}",
+            field="at",
+        )
+    for name, index in at.items():
+        size = finest.shape[names.index(name)]
+        if not 0 <= index < size:
+            raise UnsupportedError(f"there is no {name}={index}; {name} goes from 0 to {size - 1}", field="at")
 
 
 @dataclass(frozen=True)
@@ -349,51 +362,44 @@ class _Meaning:
     bands: tuple[int, ...]
     kind: str
     at: Mapping[str, int]
-    channels: tuple[Mapping[str, Any], ...] = ()
+    channels: tuple[Channel, ...] = ()
 
     @classmethod
-    def of(cls, store: ReferenceStore, image: HierarchyNode, how: PreviewOptions) -> "_Meaning":
+    def of(cls, image: Image, how: PreviewOptions) -> "_Meaning":
         """Return what an image's attributes say of its bands."""
-        names = _axis_names(image)
-        further = [name for axis, name in enumerate(names) if axis not in image.plane]
-        if unknown := sorted(set(how.at) - set(further)):
-            raise UnsupportedError(
-                f"no axis {unknown[0]}; the image has {', '.join(further) or 'none'} besides {' and '.join(PLANE)}",
-                field="at",
-            )
-        for name, index in how.at.items():
-            if not 0 <= index < (size := image.shape[names.index(name)]):
-                raise UnsupportedError(f"there is no {name}={index}; {name} goes from 0 to {size - 1}", field="at")
-        axis = next((name for name in further if name in BANDS), None)
-        count = 1 if axis is None else image.shape[names.index(axis)]
-        chosen = how.at.get(axis) if axis is not None else None
+        _check_places(image.finest, how.at)
+        axis = None if image.band_axis is None else image.axis_names[image.band_axis]
+        chosen = None if axis is None else how.at.get(axis)
+        count = image.band_count
         if how.bands is not None:
             if max(how.bands) > count:
                 raise UnsupportedError(
                     f"there is no band {max(how.bands)}; the image has {count} band{'' if count == 1 else 's'}",
                     field="bands",
                 )
-            return cls(tuple(number - 1 for number in how.bands), "rgb" if len(how.bands) > 1 else "grey", how.at)
-        if channels := _channels(store, image.parent, count):
-            active = [number for number, channel in enumerate(channels) if channel.get("active", True)] or [0]
-            shown = active if chosen is None else [chosen]
+            kind = "rgb" if len(how.bands) > 1 else "grey"
+            return cls(tuple(number - 1 for number in how.bands), kind, how.at)
+        channels = stated_channels(image.attributes)
+        if channels and len(channels) == count:
+            active = [number for number, channel in enumerate(channels) if channel.is_active]
+            shown = [chosen] if chosen is not None else active or [0]
             return cls(tuple(shown), "channels", how.at, tuple(channels[number] for number in shown))
         if chosen is not None:
             return cls((chosen,), "grey", how.at)
-        if isinstance(image.attributes.get("color_table"), list):
+        if image.colours.table is not None:
             return cls((0,), "palette", how.at)
-        roles = image.attributes.get("colorinterp")
-        bands, kind = _by_roles(roles if isinstance(roles, list) and len(roles) == count else [], axis, count)
+        roles = [band.colour for band in image.bands]
+        bands, kind = _by_roles(roles if any(roles) else [], axis, count)
         return cls(bands, kind, how.at)
 
-    def view(self, store: ReferenceStore, image: HierarchyNode) -> View:
-        """Return the array of a level, cut where the picture lies: the first along further axes, the middle of z."""
-        names = _axis_names(image)
-        at = [self.at.get(name, size // 2 if name == "z" else 0) for name, size in zip(names, image.shape, strict=True)]
-        band = next((axis for axis, name in enumerate(names) if name in BANDS and axis not in image.plane), None)
-        return View(reference_array(store, image.path), *image.plane, band, tuple(at))
+    def view(self, store: ReferenceStore, level: HierarchyNode) -> View:
+        """Return the array of a level, cut where the picture is: the first along further axes, the middle of z."""
+        names = level.axis_names
+        at = [self.at.get(name, size // 2 if name == "z" else 0) for name, size in zip(names, level.shape, strict=True)]
+        axes = (axis for axis, name in enumerate(names) if name in BAND_AXES and axis not in level.plane)
+        return View(reference_array(store, level.path), *level.plane, next(axes, None), tuple(at))
 
-    def colours(self, planes: Sequence[Plane], attributes: Mapping[str, Any], stretch: str | None) -> NDArray[np.uint8]:
+    def rgba(self, planes: Sequence[Plane], colours: Colours, stretch: str | None) -> NDArray[np.uint8]:
         """Return red, green, blue and alpha of the planes."""
         rgba = np.zeros((*planes[0].data.shape, 4), np.uint8)
         has_alpha = self.kind.endswith("alpha")
@@ -403,14 +409,14 @@ class _Meaning:
         if has_alpha:
             rgba[..., 3] = np.where(there, _opacity(planes[-1]), 0)
         if self.kind == "palette":
-            table = np.array(attributes["color_table"], np.uint8)
+            table = np.array(colours.table, np.uint8)
             found = table[np.clip(planes[0].data.astype(np.int64), 0, len(table) - 1)]
             rgba[..., :3] = found[..., :3]
             rgba[..., 3] = np.where(there, found[..., 3] if found.shape[-1] > len(COLOURS) else 255, 0)
         elif self.kind == "channels":
             total = np.zeros((*there.shape, 3))
             for plane, channel in zip(planes, self.channels, strict=True):
-                text = str(channel.get("color", "FFFFFF"))
+                text = channel.colour or "FFFFFF"
                 colour = np.array([int(text[at : at + 2], 16) for at in (0, 2, 4)], np.float64)
                 total += _windowed(plane, channel, stretch)[..., None] * colour
             rgba[..., :3] = np.clip(total, 0, 255).round()
@@ -420,7 +426,7 @@ class _Meaning:
         else:
             scaled = [_bytes(plane, stretch) for plane in shown]
             rgba[..., :3] = np.stack(scaled if len(scaled) > 1 else scaled * 3, axis=-1)
-            if attributes.get("photometric") == "MINISWHITE":
+            if colours.photometric == "MINISWHITE":
                 rgba[..., :3] = 255 - rgba[..., :3]
         return rgba
 
@@ -439,19 +445,8 @@ def _by_roles(roles: Sequence[Any], axis: str | None, count: int) -> tuple[tuple
     return tuple(wanted), kind
 
 
-def _channels(store: ReferenceStore, path: str, count: int) -> list[Mapping[str, Any]]:
-    """Return the channels of OME-Zarr, none where an image has none."""
-    for place in (path, path.rpartition("/")[0]):
-        ome = store.manifest.documents.node(place).get("attributes", {}).get("ome", {})
-        channels = ome.get("omero", {}).get("channels", []) if isinstance(ome, dict) else []
-        if isinstance(channels, list) and len(channels) == count:
-            return channels
-    return []
-
-
-def _windowed(plane: Plane, channel: Mapping[str, Any], stretch: str | None) -> NDArray[np.float64]:
-    window = channel.get("window", {})
-    low, high = float(window.get("start", 0)), float(window.get("end", 1))
+def _windowed(plane: Plane, channel: Channel, stretch: str | None) -> NDArray[np.float64]:
+    low, high = float(channel.window.get("start", 0)), float(channel.window.get("end", 1))
     whole = np.iinfo(plane.dtype) if plane.dtype.kind in "iu" and plane.dtype.itemsize > 1 else None
     # a window that is the range of the type says nothing of the numbers
     if stretch is not None or (whole is not None and low <= whole.min and high >= whole.max):
@@ -496,55 +491,58 @@ def _limits(values: Pixels, stretch: str | None) -> tuple[float, float]:
     return tuple(map(float, np.percentile(values, (low, high))))  # type: ignore[return-value]
 
 
-def _upright(rgba: NDArray[np.uint8], store: ReferenceStore, path: str) -> NDArray[np.uint8]:
+def _upright(rgba: NDArray[np.uint8], image: Image) -> NDArray[np.uint8]:
     """Return the picture with north up and west on the left, where the affine says otherwise."""
-    mapping = store.manifest.documents.node(f"{path}/spatial_ref".lstrip("/")).get("attributes", {})
-    transform = geo_transform(mapping)
-    if transform is not None and not transform.is_rotated:
-        rgba = rgba[::-1] if transform.row_y > 0 else rgba
-        rgba = rgba[:, ::-1] if transform.column_x < 0 else rgba
+    if image.place.affine is not None:
+        column_x, row_x, _, column_y, row_y, _ = image.place.affine
+        is_rotated = bool(row_x or column_y)
+        rgba = rgba[::-1] if row_y > 0 and not is_rotated else rgba
+        rgba = rgba[:, ::-1] if column_x < 0 and not is_rotated else rgba
     return np.ascontiguousarray(rgba)
 
 
 @dataclass(frozen=True)
-class _Segment:
-    """An image of a file whose images lie on one plane."""
+class _PlacedImage:
+    """An image of a file whose images are on one plane."""
 
-    path: str
+    image: Image
     top: int
     left: int
-    shape: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.image.finest.plane_shape
 
 
-def _segments(store: ReferenceStore) -> list[_Segment]:
-    """Return where the images of a NITF lie, from the lowest to the topmost; none where there is but one."""
-    nodes = store.manifest.documents.nodes()
-    headers = {path: nitf_header(node.get("attributes", {})) for path, node in nodes.items()}
-    places = nitf_places({path: header for path, header in headers.items() if header is not None})
-    found = []
-    images = store.manifest.hierarchy
-    for path, (row, column) in places.items() if len(places) > 1 else ():
-        place = images.choice(path).path
-        found.append(_Segment(place, row, column, _image_in(store, place).plane_shape))
-    return found
+def _placed_images(store: ReferenceStore) -> list[_PlacedImage]:
+    """Return the images of a NITF, from the lowest to the topmost; none where there is but one."""
+    hierarchy = store.manifest.hierarchy
+    places = hierarchy.segment_places
+    if len(places) <= 1:
+        return []
+    return [
+        _PlacedImage(_image_in(store, hierarchy.choice(path).path), row, column)
+        for path, (row, column) in places.items()
+    ]
 
 
-def _laid_out(store: ReferenceStore, segments: Sequence[_Segment], how: PreviewOptions) -> NDArray[np.uint8]:
-    """Return a picture of all segments, each where it lies, the topmost over the others."""
-    top, left = min(one.top for one in segments), min(one.left for one in segments)
-    height = max(one.top + one.shape[0] for one in segments) - top
-    width = max(one.left + one.shape[1] for one in segments) - left
+def _laid_out(store: ReferenceStore, placed: Sequence[_PlacedImage], how: PreviewOptions) -> NDArray[np.uint8]:
+    """Return a picture of all images, each where it is, the topmost over the others."""
+    top, left = min(one.top for one in placed), min(one.left for one in placed)
+    height = max(one.top + one.shape[0] for one in placed) - top
+    width = max(one.left + one.shape[1] for one in placed) - left
     scale = min(1.0, how.size / max(height, width))
     plane = _scaled((height, width), scale)
     places, drawings = [], []
-    for one in segments:
+    for one in placed:
         size = _scaled(one.shape, scale)
         row, column = (
             min(round(first * scale), most - 1)
             for first, most in zip((one.top - top, one.left - left), plane, strict=True)
         )
         places.append((slice(row, row + size[0]), slice(column, column + size[1])))
-        drawings.append(_drawn(store, one.path, how, size))
+        drawings.append(_drawn(store, one.image, how, size))
     canvas = np.zeros((*plane, 4), np.uint8)
     for part, drawing in zip(places, _alike(drawings, how.stretch), strict=True):
         place = canvas[part]

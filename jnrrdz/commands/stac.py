@@ -6,7 +6,6 @@ docs/decisions/035-stac-out.md says why these, and how a manifest stands among t
 """
 
 import os
-import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +16,14 @@ import numpy as np
 
 from jnrrdz.batches.stac import IMAGE, REFERENCES
 from jnrrdz.commands.facts import FORMS, Facts, Inspection, Json, opened
-from jnrrdz.commands.info import date_of, image_facts, plain
+from jnrrdz.commands.info import plain
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
-from jnrrdz.core.coordinate import METADATA, coordinate_of, moment, parsed, rule_of
-from jnrrdz.core.crs import metres
+from jnrrdz.core.bands import Band
+from jnrrdz.core.coordinate import METADATA, coordinate_of, parsed, rule_of
+from jnrrdz.core.describe import Image, date_of, file_of
 from jnrrdz.core.footprint import Footprint, footprint, joined
+from jnrrdz.core.georeference import Place
+from jnrrdz.core.json_schema import as_object
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.groups import group_from_manifest
@@ -237,7 +239,7 @@ def item_of(found: Inspection, rules: ItemRules, parts: ItemParts, access: Acces
 
 def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access) -> Json:
     facts = Facts(found.manifest)
-    images = image_facts(facts)
+    images = facts.hierarchy.images()
     source = _source(found, access)
     name = found.name if source is None else source.url
     last = without_query(name).rstrip("/").rpartition("/")[2]
@@ -247,11 +249,11 @@ def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access)
         when = _told(parts.told or {})
     properties = when or _shown(facts, images, group)
     ground = ground_of(images)
-    title = next((image["title"] for image in images if "title" in image), None)
+    title = next((image.title for image in images if image.title is not None), None)
     properties |= {} if title is None else {"title": title}
     if isinstance(cloud := (parts.told or {}).get("eo:cloud_cover"), int | float):
         properties["eo:cloud_cover"] = cloud
-    places = {str((image.get("place"), image["shape"][-2:])) for image in images}
+    places = {str((image.place.to_json(), image.finest.shape[-2:])) for image in images}
     assets: Json = {}
     if len(places) == 1:
         properties |= projection(images[0])
@@ -318,19 +320,19 @@ def _source(found: Inspection, access: Access) -> SourceRecord | None:
     return record if trust is None else replace(record, url=trust.resolve(record.url))
 
 
-def _stack(found: Inspection, images: Sequence[Json], access: Access) -> VirtualGroup | None:
+def _stack(found: Inspection, images: Sequence[Image], access: Access) -> VirtualGroup | None:
     """Return the group of an image that has an axis of times."""
-    timed = next((image for image in images if "time" in image["dimension_names"]), None)
+    timed = next((image for image in images if "time" in image.finest.dimension_names), None)
     if timed is None:
         return None
     root = group_from_manifest(found.manifest, allow=access.allow, source_options=access.source_options)
     return group_of(root, timed)
 
 
-def group_of(root: VirtualGroup, image: Json) -> VirtualGroup:
+def group_of(root: VirtualGroup, image: Image) -> VirtualGroup:
     """Return the group that holds an image."""
     groups = {path: node for path, node in root.walk() if isinstance(node, VirtualGroup)}
-    return groups.get(image["path"].rpartition("/")[0], root)
+    return groups.get(image.finest.parent, root)
 
 
 # Time
@@ -349,12 +351,12 @@ def _asked(rules: ItemRules, name: str, source: SourceRecord | None) -> Json | N
     return _instant(source.modified)
 
 
-def _shown(facts: Facts, images: Sequence[Json], group: VirtualGroup | None) -> Json:
+def _shown(facts: Facts, images: Sequence[Image], group: VirtualGroup | None) -> Json:
     """Return when an image was taken by its axis of times, or its metadata."""
     if group is not None and (span := span_of(group)) is not None:
         return span
-    header = facts.nodes[""].attributes.get("nitf") if "" in facts.nodes else None
-    text = date_of(images) or moment(header.get("FDT") if isinstance(header, dict) else None)
+    file = file_of(facts.hierarchy)
+    text = date_of(images) or (None if file is None else file.date)
     if text is None:
         raise UnrepresentableError(
             "the metadata tell no time at which the image was taken, and a STAC item has one; --datetime TIME or "
@@ -419,44 +421,31 @@ def span_of(group: VirtualGroup) -> Json | None:
 # Places
 
 
-def _shape(image: Json) -> tuple[int, int]:
-    names = image["dimension_names"]
-    axes = (names.index("y"), names.index("x")) if {"y", "x"} <= set(names) else (-2, -1)
-    return image["shape"][axes[0]], image["shape"][axes[1]]
-
-
-def ground_of(images: Sequence[Json]) -> Footprint | None:
+def ground_of(images: Sequence[Image]) -> Footprint | None:
     """Return the ground that all images of a file cover together."""
-    parts = [footprint(image["place"], _shape(image)) for image in images if "place" in image]
-    known = [part for part in parts if part is not None]
-    return joined(known) if known else None
+    parts = [footprint(image.place) for image in images]
+    placed = [part for part in parts if part is not None]
+    return joined(placed) if placed else None
 
 
-def projection(image: Json) -> Json:
+def projection(image: Image) -> Json:
     """Return the fields `proj:` of an image that has a CRS, and its size on the ground."""
-    place = image.get("place", {})
-    crs = place.get("crs")
+    place, crs = image.place, image.place.crs
     if crs is None:
         return {}
-    fields: Json = {"proj:code": crs["code"]} if crs["code"] else {"proj:code": None, "proj:wkt2": crs["wkt"]}
-    fields["proj:shape"] = list(_shape(image))
-    if "affine" in place:
-        ring = [*place["corners"], place["corners"][0]]
-        fields |= {"proj:transform": place["affine"], "proj:bbox": place["bounds"]}
+    fields: Json = {"proj:code": crs.code} if crs.code else {"proj:code": None, "proj:wkt2": crs.wkt}
+    fields["proj:shape"] = list(place.shape)
+    if place.affine is not None:
+        ring = [*place.corners, place.corners[0]]
+        fields |= {"proj:transform": list(place.affine), "proj:bbox": place.bounds}
         fields["proj:geometry"] = {"type": "Polygon", "coordinates": [ring]}
-        if "degrees" in place:
-            longitude, latitude = place["degrees"]["center"]
-            fields["proj:centroid"] = {"lat": round(latitude, 7), "lon": round((longitude + 180) % 360 - 180, 7)}
-    if (size := _ground_size(place)) is not None:
+        if place.degrees is not None:
+            longitude, latitude = place.degrees["center"]
+            longitude = round((longitude + 180) % 360 - 180, 7)
+            fields["proj:centroid"] = {"lat": round(latitude, 7), "lon": longitude}
+    if (size := place.pixel_metres) is not None:
         fields["gsd"] = size
     return fields
-
-
-def _ground_size(place: Json) -> float | None:
-    """Return the size of a pixel in metres, where the CRS counts lengths."""
-    crs = place.get("crs")
-    unit = metres(crs["wkt"] or crs["code"]) if crs and "resolution" in place else None
-    return None if unit is None else float(f"{sum(place['resolution']) / 2 * unit:.9g}")
 
 
 # Assets
@@ -484,10 +473,10 @@ def manifest_asset(url: str, form: str, *, group: str = "", keep_query: Sequence
     }
 
 
-def _image_asset(found: Inspection, source: SourceRecord, images: Sequence[Json], keep_query: Sequence[str]) -> Json:
+def _image_asset(found: Inspection, source: SourceRecord, images: Sequence[Image], keep_query: Sequence[str]) -> Json:
     if is_share_link(source.url):
         raise UnrepresentableError("a share link: its path is the permission to read, which an item would hand on")
-    is_placed = any("crs" in image.get("place", {}) for image in images)
+    is_placed = any(image.place.crs is not None for image in images)
     kind = media_type(source.url, is_placed=is_placed)
     if kind is None:
         fmt = next((fmt for fmt in FORMATS if fmt.name == found.format and fmt.media_types), None)
@@ -500,43 +489,41 @@ def _image_asset(found: Inspection, source: SourceRecord, images: Sequence[Json]
     return asset | (image_bands(images[0]) if len(images) == 1 else {})
 
 
-def image_bands(image: Json) -> Json:
-    """Return the fields of an asset that tell of its bands; what all have in common stands above them."""
-    sizes = dict(zip(image["dimension_names"], image["shape"], strict=True))
-    count = next((sizes[name] for name in ("band", "c") if name in sizes), 1)
-    bands = image.get("bands") or _channels(image)
-    bands = bands or [{"number": number + 1} for number in range(count)]
-    fields = [_band(image, band) for band in bands]
+def image_bands(image: Image) -> Json:
+    """Return the fields of an asset about its bands; what all have in common is above them."""
+    channels = enumerate(image.channels, 1)
+    bands = image.bands or [Band(number, name=channel.name) for number, channel in channels]
+    bands = bands or [Band(number) for number in range(1, image.band_count + 1)]
+    fields = [_band(image.finest.data_type, band) for band in bands]
     first = {name: value for name, value in fields[0].items() if name != "name"}
     common = {name: value for name, value in first.items() if all(field.get(name) == value for field in fields)}
     each = [{name: value for name, value in band.items() if name not in common} for band in fields]
-    place = image.get("place", {})
-    if (size := _ground_size(place)) is not None:
+    if (size := image.place.pixel_metres) is not None:
         common["raster:spatial_resolution"] = size
-    if (sampling := str(place.get("area_or_point", "")).lower()) in {"area", "point"}:
+    sampling = str(image.place.sampling).lower()
+    if sampling in {"area", "point"}:
         common["raster:sampling"] = sampling
     return {**common, "bands": each}
 
 
-def _channels(image: Json) -> list[Json]:
-    """Return the channels of a microscope as bands; a channel without name has a number."""
-    channels = enumerate(image.get("channels", []), 1)
-    return [{"number": number, "name": one.get("name")} for number, one in channels]
-
-
-def _band(image: Json, band: Json) -> Json:
-    data_type = image["data_type"]
-    known = data_type if KNOWN_TYPES.fullmatch(data_type) else DATA_TYPES.get(data_type, "other")
-    colour = str(band.get("colour", "")).lower()
-    statistics = band.get("statistics") or {}
-    numbers = {name: statistics[name] for name in STATISTICS if _is_number(statistics.get(name))}
-    found: Json = {"name": str(band.get("name") or f"b{band['number']}"), "data_type": known}
-    found |= {"nodata": _nodata(band.get("nodata")), "unit": band.get("unit"), "statistics": numbers or None}
-    found |= {"eo:common_name": colour if colour in COMMON_NAMES else None}
-    found |= {"raster:bits_per_sample": band.get("bits")}
-    if band.get("scale", 1) != 1 or band.get("offset", 0) != 0:
-        found |= {"raster:scale": band.get("scale", 1), "raster:offset": band.get("offset", 0)}
-    return {name: value for name, value in found.items() if value is not None}
+def _band(data_type: str, band: Band) -> Json:
+    is_common = KNOWN_TYPES.fullmatch(data_type) is not None
+    colour = str(band.colour).lower()
+    numbers = {name: value for name in STATISTICS if _is_number(value := as_object(band.statistics).get(name))}
+    fields: Json = {
+        "name": str(band.name or f"b{band.number}"),
+        "data_type": data_type if is_common else DATA_TYPES.get(data_type, "other"),
+        "nodata": _nodata(band.nodata),
+        "unit": band.unit,
+        "statistics": numbers or None,
+        "eo:common_name": colour if colour in COMMON_NAMES else None,
+        "raster:bits_per_sample": band.bits,
+    }
+    scale = 1 if band.scale is None else band.scale
+    offset = 0 if band.offset is None else band.offset
+    if scale != 1 or offset != 0:
+        fields |= {"raster:scale": scale, "raster:offset": offset}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _is_number(value: Any) -> bool:
@@ -555,31 +542,40 @@ def _nodata(value: Any) -> float | str | None:
 # Cubes
 
 
-def cube_fields(group: VirtualGroup, image: Json) -> Json:
+def cube_fields(group: VirtualGroup, image: Image) -> Json:
     """Return the axes and the variable of a stack or cube, as the datacube extension has them."""
-    place = image.get("place", {})
-    crs = place.get("crs") or {}
-    code = crs.get("code") or ""
-    epsg = int(code.removeprefix(EPSG)) if code.startswith(EPSG) and code.removeprefix(EPSG).isdecimal() else None
-    system = {"reference_system": epsg or crs["wkt"]} if epsg or crs.get("wkt") else {}
-    dimensions: Json = {}
-    for name, size in zip(image["dimension_names"], image["shape"], strict=True):
-        coordinate = coordinate_of(group, name)
-        values = [] if coordinate is None else coordinate.values.tolist()
-        if name == "time" and (span := span_of(group)) is not None:
-            extent = [span["start_datetime"], span["end_datetime"]]
-            dimensions[name] = {"type": "temporal", "extent": extent}
-        elif name in {"x", "y"} and "bounds" in place:
-            first = 0 if name == "x" else 1
-            extent = [place["bounds"][first], place["bounds"][first + 2]]
-            step = place["resolution"][first]
-            dimensions[name] = {"type": "spatial", "axis": name, "extent": extent, "step": step, **system}
-        elif name == "band":
-            bands = [band["name"] for band in image_bands(image)["bands"]]
-            dimensions[name] = {"type": "bands", "values": bands}
-        elif values:
-            dimensions[name] = {"type": "other", "values": values}
-        else:
-            dimensions[str(name)] = {"type": "other", "extent": [0, size - 1]}
+    dimensions = {
+        str(name): _dimension(str(name), size, group, image)
+        for name, size in zip(image.finest.dimension_names, image.finest.shape, strict=True)
+    }
     variable = {"type": "data", "dimensions": list(dimensions)}
-    return {"cube:dimensions": dimensions, "cube:variables": {posixpath.basename(image["path"]): variable}}
+    return {"cube:dimensions": dimensions, "cube:variables": {image.finest.name: variable}}
+
+
+def _dimension(name: str, size: int, group: VirtualGroup, image: Image) -> Json:
+    place = image.place
+    if name == "time" and (span := span_of(group)) is not None:
+        return {"type": "temporal", "extent": [span["start_datetime"], span["end_datetime"]]}
+    if name in {"x", "y"} and place.affine is not None:
+        first = 0 if name == "x" else 1
+        extent = [place.bounds[first], place.bounds[first + 2]]
+        step = place.resolution[first]
+        return {"type": "spatial", "axis": name, "extent": extent, "step": step, **_system(place)}
+    if name == "band":
+        return {"type": "bands", "values": [band["name"] for band in image_bands(image)["bands"]]}
+    coordinate = coordinate_of(group, name)
+    values = [] if coordinate is None else coordinate.values.tolist()
+    if values:
+        return {"type": "other", "values": values}
+    return {"type": "other", "extent": [0, size - 1]}
+
+
+def _system(place: Place) -> Json:
+    """Return the CRS as the datacube extension has it: the number of an EPSG code, else WKT."""
+    crs = place.crs
+    if crs is None:
+        return {}
+    number = (crs.code or "").removeprefix(EPSG)
+    if (crs.code or "").startswith(EPSG) and number.isdecimal() and int(number):
+        return {"reference_system": int(number)}
+    return {"reference_system": crs.wkt} if crs.wkt else {}

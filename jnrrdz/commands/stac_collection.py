@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from jnrrdz.batches.stac import LINES, REFERENCES
-from jnrrdz.commands.facts import Facts, Json
-from jnrrdz.commands.info import image_facts
+from jnrrdz.commands.facts import Json
 from jnrrdz.commands.stac import (
     VERSION,
     cube_fields,
@@ -30,9 +29,9 @@ from jnrrdz.commands.stac import (
 )
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.footprint import Bounds
+from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests.atomic import DURABLE, check_replaceable, locate, new_file
-from jnrrdz.manifests.manifest import from_group
 from jnrrdz.manifests.written_refs import relative
 from jnrrdz.options import StorageOptions, WriteOptions
 from jnrrdz.sources.url import join_folder, local_path
@@ -229,12 +228,12 @@ class CollectionWriter:
 
 def cube_collection(root: VirtualGroup, out: str, form: str, *, files: int, name: str = "") -> Json:
     """Return a cube as a collection: each of its grids is an asset, which is the manifest and a group in it."""
-    images = image_facts(Facts(from_group(root)))
+    images = Hierarchy.of_group(root).images()
     if not images:
         raise JnrrdzError("no image in the cube, so there is nothing to tell", url=out)
     summary, assets = Summary(count=1), {}
     for image in images:
-        path = image["path"].rpartition("/")[0]
+        path = image.finest.parent
         group = group_of(root, image)
         summary.add_times(span_of(group) or {})
         ground = ground_of([image])

@@ -9,7 +9,13 @@ docs/decisions/042-what-is-opened-can-be-saved.md has the reasons.
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from jnrrdz.core.json_schema import as_text, without_empty
+from jnrrdz.records import record
+
 BAND = "band"
+BAND_AXES = (BAND, "c")
+"""Names of axes whose elements are bands or channels."""
+
 NAMES, SCALES, OFFSETS, UNITS = "band_names", "scales", "offsets", "band_units"
 NODATA = "band_nodata"
 """Numbers that mark missing pixels of bands that differ, `[0.0, 255.0, None]`; `_FillValue` where they agree."""
@@ -95,3 +101,102 @@ def by_band(attributes: Mapping[str, Any], bands: int) -> Attributes:
 
 def _is_numeric(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+# The same, read again
+
+
+@record(eq=False)
+class Band:
+    """What metadata say of one band; None for what they do not say."""
+
+    number: int
+    """Counted from 1."""
+    nodata: Any = None
+    """As JSON has it: a number, or Zarr's text for NaN and infinities."""
+    name: Any = None
+    colour: Any = None
+    """GDAL's interpretation, such as `red`, `alpha` or `palette`."""
+    scale: Any = None
+    offset: Any = None
+    unit: Any = None
+    statistics: Any = None
+    """`{"minimum": 0, "maximum": 255, "mean": 97.2}`"""
+    metadata: Any = None
+    """Items of GDAL's metadata by their domains."""
+    bits: Any = None
+    """Significant bits of a sample."""
+
+    def to_json(self) -> Attributes:
+        """Return what is known of the band, as `jnrrdz info` has it."""
+        return without_empty(
+            {
+                "number": self.number,
+                "nodata": self.nodata,
+                "name": self.name,
+                "colour": self.colour,
+                "scale": self.scale,
+                "offset": self.offset,
+                "unit": self.unit,
+                "statistics": self.statistics,
+                "metadata": self.metadata,
+                "bits": self.bits,
+            }
+        )
+
+
+BAND_LISTS = {
+    "name": NAMES,
+    "colour": "colorinterp",
+    "scale": SCALES,
+    "offset": OFFSETS,
+    "unit": UNITS,
+    "statistics": "statistics",
+    "metadata": "band_metadata",
+    "bits": "bits_per_sample",
+}
+"""Fields of a band, and the attributes that list them."""
+
+
+def stated_bands(attributes: Mapping[str, Any], count: int, nodata: Any) -> tuple[Band, ...]:
+    """Return each band by the attributes of its array; nothing where they say nothing.
+
+    A list counts where it has an entry for each band; empty texts say nothing.
+    """
+    spread = by_band(attributes, count)
+    lists = {member: spread.get(name) for member, name in BAND_LISTS.items()}
+    listed = {member: values for member, values in lists.items() if isinstance(values, list) and len(values) == count}
+    if not listed and nodata is None:
+        return ()
+    bands = []
+    for index in range(count):
+        entries_of_band = {member: values[index] for member, values in listed.items()}
+        stated = {member: value for member, value in entries_of_band.items() if value != ""}
+        bands.append(Band(number=index + 1, nodata=nodata, **stated))
+    return tuple(bands)
+
+
+@record(eq=False)
+class Colours:
+    """How the numbers of an image become colours."""
+
+    photometric: str | None = None
+    """TIFF's word, such as `MINISWHITE`."""
+    space: Any = None
+    table: list[Any] | None = None
+    """A palette: red, green, blue and alpha of each index."""
+
+    @classmethod
+    def of_attributes(cls, attributes: Mapping[str, Any]) -> "Colours":
+        """Return the colours that attributes of an array state."""
+        table = attributes.get("color_table")
+        return cls(
+            as_text(attributes.get("photometric")),
+            attributes.get("color_space"),
+            table if isinstance(table, list) else None,
+        )
+
+    def to_json(self) -> Attributes:
+        """Return what is known of the colours, as `jnrrdz info` has it."""
+        members = {"photometric": self.photometric, "space": self.space, "table": self.table}
+        return without_empty(members)

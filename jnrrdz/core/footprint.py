@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.crs import EDGE, to_degrees
+from jnrrdz.core.georeference import Place
 
 type Line = NDArray[np.float64]
 """Longitudes and latitudes, a point in each row."""
@@ -48,26 +49,26 @@ class Footprint:
     """West, south, east, north; across the antimeridian the west is larger than the east."""
 
 
-def footprint(place: Json, shape: tuple[int, int]) -> Footprint | None:
-    """Return the ground of an image whose place is as `jnrrdz info` tells it; None where that is not known."""
-    rows, columns = shape
+def footprint(place: Place) -> Footprint | None:
+    """Return the ground of an image; None where its place does not state it."""
+    rows, columns = place.shape
     steps = np.linspace(0.0, 1.0, EDGE)[:-1]
     # round the image, from the upper left corner by the lower left one
     column = np.concatenate([0 * steps, steps, 0 * steps + 1, 1 - steps]) * columns
     row = np.concatenate([steps, 0 * steps + 1, 1 - steps, 0 * steps]) * rows
-    crs = place.get("crs") or {}
-    text = crs.get("wkt") or crs.get("code") or ""
-    points = place.get("control_points", ())
-    if affine := place.get("affine"):
-        a, b, c, d, e, f = affine
+    text = "" if place.crs is None else place.crs.text
+    points = place.control_points
+    line = None
+    if place.affine is not None:
+        a, b, c, d, e, f = place.affine
         line = to_degrees(text, a * column + b * row + c, d * column + e * row + f)
     elif text and (fitted := _fitted(points, column, row)) is not None:
         line = to_degrees(text, *fitted)
-    elif not points and (rpc := place.get("rpc")):
-        line = _modelled(rpc, column, row)
-    else:
-        line = None
-    return None if line is None or not np.isfinite(line).all() else outlined(line, shape)
+    elif not points and place.rpc:
+        line = _modelled(place.rpc, column, row)
+    if line is None or not np.isfinite(line).all():
+        return None
+    return outlined(line, place.shape)
 
 
 def outlined(line: Line, shape: tuple[int, int]) -> Footprint | None:

@@ -6,17 +6,19 @@ and multiscales, version 1.  All functions return new dicts of plain numbers, st
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from jnrrdz.core.arrays import Node, VirtualArray
 from jnrrdz.core.codecs import bytes_
-from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, height_unit
+from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, ground, height_unit, metres
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
-from jnrrdz.core.json_schema import shown
+from jnrrdz.core.json_schema import as_object, as_text, shown, without_empty
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError
 from jnrrdz.records import record
@@ -235,6 +237,211 @@ def geo_transform(mapping: Mapping[str, Any]) -> GeoTransform | None:
     if len(numbers) != AFFINE_NUMBERS or not all(map(math.isfinite, numbers)):
         raise MalformedError(f"found {shown(value)}; six finite numbers are needed", field=GEO_TRANSFORM)
     return GeoTransform(*numbers)
+
+
+# The same, read again
+
+
+CRS_WKT = "crs_wkt"
+WKT = "spatial_ref"
+"""GDAL's name for `crs_wkt`."""
+
+CRS_CODE = "proj:code"
+
+MAPPING_ATTRIBUTES = frozenset({"grid_mapping_name", CRS_WKT, WKT, GEO_TRANSFORM})
+"""Attributes by which a variable is a grid mapping."""
+
+_WKT_NAME = re.compile(r'\s*\w+\[\s*"((?:[^"]|"")*)"')
+_WKT_CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\]\s*\Z')
+
+
+@record
+class StatedCrs:
+    """A CRS as metadata state it; at least one of code and name is there."""
+
+    code: str | None = None
+    """For example `EPSG:32633`."""
+    name: str | None = None
+    wkt: str = ""
+
+    @property
+    def text(self) -> str:
+        """What PROJ reads: the WKT, else the code."""
+        return self.wkt or self.code or ""
+
+
+def wkt_of(mapping: Mapping[str, Any]) -> str:
+    """Return the CRS of a grid mapping as WKT; empty text where it has none."""
+    texts = (mapping.get(CRS_WKT), mapping.get(WKT))
+    return next((text for text in texts if isinstance(text, str)), "")
+
+
+def stated_crs(
+    mapping: Mapping[str, Any],
+    array: Mapping[str, Any],
+    group: Mapping[str, Any],
+) -> StatedCrs | None:
+    """Return the CRS by the attributes of a grid mapping, of an array and of its group."""
+    texts = (wkt_of(mapping) or None, array.get(WKT2), group.get(WKT2))
+    wkt = next((text for text in texts if isinstance(text, str)), "")
+    code = array.get(CRS_CODE, group.get(CRS_CODE))
+    if not isinstance(code, str):
+        match = _WKT_CODE.search(wkt)
+        code = None if match is None else f"{match[1]}:{match[2]}"
+    title = _WKT_NAME.match(wkt)
+    name = None if title is None else title[1].replace('""', '"')
+    if code is None and name is None:
+        return None
+    return StatedCrs(code, name, wkt)
+
+
+@record(eq=False)
+class Place:
+    """Where the pixels of an image lie, by the attributes of its dataset."""
+
+    shape: Shape
+    crs: StatedCrs | None = None
+    affine: Affine | None = None
+    """From columns and rows to x and y, pixel corners: rasterio's order."""
+
+    control_points: Sequence[Mapping[str, Any]] = ()
+    """`{"row": 0.5, "column": 0.5, "x": 13.1, "y": 52.5, "z": 40.0}`, from the corner."""
+
+    rpc: Mapping[str, Any] = field(default_factory=dict)
+    """Coefficients of the sensor's model by GDAL's names."""
+
+    sampling: str | None = None
+    """What a pixel is: `Area` or `Point`."""
+
+    refused: str | None = None
+    """Why something of it could not be understood."""
+
+    remark: str | None = None
+    """What was done to understand it."""
+
+    @classmethod
+    def of_attributes(
+        cls,
+        shape: Shape,
+        mapping: Mapping[str, Any],
+        array: Mapping[str, Any],
+        group: Mapping[str, Any],
+        inherited: Mapping[str, Any],
+    ) -> "Place":
+        """Return the place that attributes state.
+
+        Parameters
+        ----------
+        shape
+            Rows and columns of the image.
+        mapping
+            Attributes of its grid mapping.
+        array
+            Attributes of its array.
+        group
+            Attributes of the group that holds the array.
+        inherited
+            Attributes of the array and of all groups above it: the nearest one counts.
+        """
+        affine, refused = None, None
+        try:
+            affine = _stated_affine(mapping, group)
+        except MalformedError as error:
+            refused = str(error)
+        return cls(
+            shape,
+            crs=stated_crs(mapping, array, group),
+            affine=affine,
+            control_points=_stated_points(mapping),
+            rpc=as_object(inherited.get("rpc")),
+            sampling=as_text(inherited.get("AREA_OR_POINT")),
+            refused=as_text(inherited.get("georeference_refused")) or refused,
+            remark=as_text(inherited.get("georeference_remark")),
+        )
+
+    @property
+    def corners(self) -> list[list[float]]:
+        """The corners of an image with an affine, from the upper left by the lower left one."""
+        if self.affine is None:
+            return []
+        a, b, c, d, e, f = self.affine
+        rows, columns = self.shape
+        pixels = ((0, 0), (0, rows), (columns, rows), (columns, 0))
+        return [[a * x + b * y + c, d * x + e * y + f] for x, y in pixels]
+
+    @property
+    def bounds(self) -> list[float]:
+        """The least x and y, and the greatest ones."""
+        xs, ys = zip(*self.corners, strict=True)
+        return [min(xs), min(ys), max(xs), max(ys)]
+
+    @property
+    def resolution(self) -> list[float]:
+        """Width and height of a pixel, in the CRS's units; nothing without an affine."""
+        if self.affine is None:
+            return []
+        a, b, _, d, e, _ = self.affine
+        return [math.hypot(a, d), math.hypot(b, e)]
+
+    @cached_property
+    def degrees(self) -> dict[str, list[Any]] | None:
+        """Corners, bounds and centre in degrees; None without an affine in a CRS of the earth."""
+        if self.affine is None or self.crs is None:
+            return None
+        return ground(self.crs.text, self.affine, self.shape)
+
+    @property
+    def pixel_metres(self) -> float | None:
+        """The size of a pixel in metres, where the CRS counts lengths."""
+        if self.crs is None or self.affine is None:
+            return None
+        unit = metres(self.crs.text)
+        return None if unit is None else float(f"{sum(self.resolution) / 2 * unit:.9g}")
+
+    def to_json(self) -> Attributes:
+        """Return what is known of the place, as `jnrrdz info` has it."""
+        crs = self.crs
+        members: Attributes = {}
+        if crs is not None:
+            members["crs"] = {"code": crs.code, "name": crs.name, "wkt": crs.wkt or None}
+        if self.affine is not None:
+            members["affine"] = list(self.affine)
+            members["resolution"] = self.resolution
+            members["bounds"] = self.bounds
+            members["corners"] = self.corners
+            members["degrees"] = self.degrees
+        members["control_points"] = list(self.control_points)
+        members["rpc"] = self.rpc
+        members["area_or_point"] = self.sampling
+        members["georeference_refused"] = self.refused
+        members["georeference_remark"] = self.remark
+        return without_empty(members)
+
+
+def _stated_affine(mapping: Mapping[str, Any], group: Mapping[str, Any]) -> Affine | None:
+    transform = geo_transform(mapping)
+    if transform is not None:
+        return transform.affine
+    numbers = group.get("spatial:transform")
+    if not isinstance(numbers, list) or len(numbers) != AFFINE_NUMBERS:
+        return None
+    if not all(isinstance(number, int | float) for number in numbers):
+        return None
+    a, b, c, d, e, f = numbers
+    return (a, b, c, d, e, f)
+
+
+def _stated_points(mapping: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the ground control points of a grid mapping, nothing where they have another form."""
+    try:
+        collection = json.loads(str(mapping.get("gcps", "{}")))
+        return [
+            {"row": point["properties"]["row"], "column": point["properties"]["col"]}
+            | dict(zip("xyz", point["geometry"]["coordinates"], strict=False))
+            for point in collection.get("features", [])
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return []
 
 
 def spatial(shape_yx: tuple[int, int], affine: Affine | None, crs: Crs | None, *, is_point: bool = False) -> Attributes:

@@ -12,7 +12,6 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -21,15 +20,14 @@ import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import Codec, CodecSpec, Configuration
+from jnrrdz.core.describe import LEVEL_METHODS, MASK, Image, ImageKind
 from jnrrdz.core.refs import References
+from jnrrdz.core.segments import segment_places
 from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
 from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
 from jnrrdz.records import record
 
 PLANE = ("y", "x")
-MASK = "mask"
-"""The array in an image's group that hides its pixels."""
-
 LEAST_AXES = len(PLANE)
 
 LABELS = re.compile(
@@ -51,26 +49,6 @@ SEGMENT = re.compile(r"Segment\d+_.+")
 """Keys of segments in a NRRD of 3D Slicer."""
 
 COLOURS = 3
-
-
-class ImageKind(StrEnum):
-    """What the numbers of an image are."""
-
-    PICTURE = "picture"
-    VOLUME = "volume"
-    LABELS = "labels"
-    """Identifiers or classes: between two of them there is nothing."""
-    PALETTE = "palette"
-    """Indices into a table of colours."""
-
-
-LEVEL_METHODS: Mapping[ImageKind, str] = {
-    ImageKind.PICTURE: "average",
-    ImageKind.VOLUME: "average",
-    ImageKind.LABELS: "mode",
-    ImageKind.PALETTE: "mode",
-}
-"""How coarser levels are made where the user names no method."""
 
 
 type CodecEntry = dict[str, Any]
@@ -187,6 +165,14 @@ class HierarchyNode:
         return len(self.shape) - 2, len(self.shape) - 1
 
     @property
+    def axis_names(self) -> list[str]:
+        """A name for every axis; the last two are rows and columns where none is named."""
+        if None not in self.dimension_names:
+            return [str(name) for name in self.dimension_names]
+        others = len(self.shape) - LEAST_AXES
+        return [*(f"axis_{number}" for number in range(others)), *PLANE]
+
+    @property
     def plane_shape(self) -> tuple[int, int]:
         """Rows and columns."""
         rows, columns = self.plane
@@ -197,25 +183,6 @@ class HierarchyNode:
         """Pixels of a plane."""
         rows, columns = self.plane_shape
         return rows * columns
-
-
-@record(eq=False)
-class Image:
-    """An image with its levels."""
-
-    levels: tuple[HierarchyNode, ...]
-    """Its array at each resolution, the finest first."""
-    kind: ImageKind
-
-    @property
-    def finest(self) -> HierarchyNode:
-        """The array of the full resolution."""
-        return self.levels[0]
-
-    @property
-    def level_method(self) -> str:
-        """How coarser levels are made where the user names no method."""
-        return LEVEL_METHODS[self.kind]
 
 
 SAID: set[str] = set()
@@ -329,6 +296,35 @@ class Hierarchy:
     def children(self, path: str) -> list[HierarchyNode]:
         """Return the nodes right below a group."""
         return self._children.get(path, [])
+
+    # Attributes of others that describe a node
+
+    def inherited(self, node: HierarchyNode) -> dict[str, Any]:
+        """Return the attributes of a node and of the groups above it: the nearest one counts."""
+        attributes: dict[str, Any] = {}
+        for path in reversed(paths_above(node.path)):
+            if path in self.nodes:
+                attributes |= self.nodes[path].attributes
+        return attributes
+
+    def group_attributes(self, node: HierarchyNode) -> Mapping[str, Any]:
+        """Return the attributes of the group that holds a node."""
+        group = self.nodes.get(node.parent)
+        return {} if group is None else group.attributes
+
+    def sibling(self, node: HierarchyNode, name: str) -> HierarchyNode | None:
+        """Return a node of the same group, None where there is none."""
+        return self.nodes.get(f"{node.parent}/{name}".lstrip("/"))
+
+    def grid_mapping(self, node: HierarchyNode) -> Mapping[str, Any]:
+        """Return the attributes of an array's grid mapping."""
+        mapping = self.sibling(node, str(node.attributes.get("grid_mapping")))
+        return {} if mapping is None else mapping.attributes
+
+    @cached_property
+    def segment_places(self) -> dict[str, tuple[int, int]]:
+        """Row and column of a NITF's images on the plane that they share, the lowest first."""
+        return segment_places({path: node.attributes for path, node in self.nodes.items()})
 
     def no_such_group(self, path: str, url: str) -> JnrrdzError:
         """Return the error for a group that is not there: it names those that are."""
@@ -449,7 +445,7 @@ class Hierarchy:
 
     def images(self) -> list[Image]:
         """Return every image: the chosen one first, labels last; masks are none."""
-        images = [Image(nodes, self.kind(nodes[0].path)) for nodes in self._grouped()]
+        images = [Image(self, nodes, self.kind(nodes[0].path)) for nodes in self._grouped()]
         chosen = self.choice().path
 
         def rank(image: Image) -> tuple[bool, bool]:
@@ -457,6 +453,12 @@ class Hierarchy:
             return image.finest.parent != chosen, any(map(is_annotation, paths_above(path)))
 
         return sorted(images, key=rank)
+
+    def image_at(self, path: str) -> Image:
+        """Return the image of an array, with its coarser levels."""
+        levels = self.levels(path)
+        finest = levels.index(self.nodes[path])
+        return Image(self, levels[finest:], self.kind(path))
 
     def _grouped(self) -> Iterator[tuple[HierarchyNode, ...]]:
         by_image: dict[tuple[str, str], list[HierarchyNode]] = defaultdict(list)

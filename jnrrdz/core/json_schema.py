@@ -300,3 +300,41 @@ def text_or(check: Check) -> Check:
         return value if isinstance(value, str) else check(value)
 
     return either
+
+
+# Attributes of others, which only describe: a wrong form is left out, and no error
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Return an object of JSON; an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none for any other value."""
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]
+
+
+def as_text(value: Any) -> str | None:
+    """Return a text, None for any other value."""
+    return value if isinstance(value, str) else None
+
+
+def as_number(value: Any) -> float | int | None:
+    """Return a number, None for any other value; true is none."""
+    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_numeric else None
+
+
+def as_numbers(value: Any, count: int) -> tuple[float, ...] | None:
+    """Return a list of this many numbers, None for any other value."""
+    items = value if isinstance(value, list | tuple) else []
+    if len(items) != count or any(as_number(item) is None for item in items):
+        return None
+    return tuple(items)
+
+
+def without_empty(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that hold something: no None, no empty list, no empty object."""
+    return {name: value for name, value in members.items() if value is not None and value not in ([], {})}

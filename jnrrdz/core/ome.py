@@ -6,11 +6,21 @@ cannot say of an image (axes in another order, too many of them) is left out who
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from jnrrdz.core.json_schema import (
+    as_number,
+    as_numbers,
+    as_object,
+    as_objects,
+    as_text,
+    shown,
+    without_empty,
+)
 from jnrrdz.records import record
 
 VERSION = "0.5"
@@ -78,8 +88,19 @@ class Axis:
 class Channel:
     """One channel of an image: a name, and a colour as RRGGBB."""
 
-    name: str
+    name: str | None
     colour: str | None = None
+    window: Mapping[str, float] = field(default_factory=dict)
+    """`{"start": 0, "end": 4095}`: numbers that are black and white.  Where channels are
+    written it follows from the type of the numbers."""
+
+    is_active: bool = True
+    """Whether viewers show the channel at first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is known of the channel, as `jnrrdz info` has it."""
+        window = dict(self.window)
+        return without_empty({"name": self.name, "color": self.colour, "window": window})
 
 
 @record
@@ -178,3 +199,78 @@ def dataset_entry(path: str, scale: Sequence[float], translation: Sequence[float
     if any(translation):
         transforms.append({"type": "translation", "translation": list(translation)})
     return {"path": path, "coordinateTransformations": transforms}
+
+
+# The same, read again
+
+
+def stated_channels(attributes: Mapping[str, Any]) -> tuple[Channel, ...]:
+    """Return the channels that an image's attribute `ome` lists; a TypeError where one is no object."""
+    channels = []
+    omero = as_object(as_object(attributes.get("ome")).get("omero"))
+    entries = omero.get("channels")
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, dict):
+            raise TypeError(f"{shown(entry)}: a channel that is no object")
+        limits = as_object(entry.get("window"))
+        window = {name: value for name, value in limits.items() if as_number(value) is not None}
+        channel = Channel(
+            as_text(entry.get("label")),
+            as_text(entry.get("color")),
+            window,
+            is_active=bool(entry.get("active", True)),
+        )
+        channels.append(channel)
+    return tuple(channels)
+
+
+def stated_axes(attributes: Mapping[str, Any]) -> dict[str, Axis]:
+    """Return the axes by the attribute `axes` of an array: `{"z": {"step": 0.3, "unit": "um"}}`."""
+    axes = {}
+    for name, entry in as_object(attributes.get("axes")).items():
+        if not isinstance(entry, dict):
+            continue
+        labels = entry.get("labels")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            labels = []
+        axes[name] = Axis(
+            name,
+            as_number(entry.get("step")),
+            as_text(entry.get("unit")),
+            as_number(entry.get("start")) or 0.0,
+            tuple(labels),
+        )
+    return axes
+
+
+type PixelSize = dict[str, dict[str, Any]]
+"""`{"x": {"size": 0.25, "unit": "micrometer"}}`"""
+
+
+def pixel_size(attributes: Mapping[str, Any], names: Sequence[str | None]) -> PixelSize:
+    """Return the distance of neighbours along each axis that has a physical scale."""
+    steps = {
+        name: without_empty({"size": axis.step, "unit": axis.unit})
+        for name, axis in stated_axes(attributes).items()
+        if name in names and axis.step is not None
+    }
+    return steps or _finest_scale(as_object(attributes.get("ome")))
+
+
+def _finest_scale(ome: Mapping[str, Any]) -> PixelSize:
+    """Return the scale of OME-Zarr's first level; axes without a unit count elements."""
+    for scales in as_objects(ome.get("multiscales"))[:1]:
+        axes = as_objects(scales.get("axes"))
+        datasets = as_objects(scales.get("datasets"))
+        transforms = datasets[0].get("coordinateTransformations") if datasets else []
+        steps = [
+            as_numbers(transform.get("scale"), len(axes))
+            for transform in as_objects(transforms)
+            if transform.get("type") == "scale"
+        ]
+        return {
+            str(axis.get("name")): {"size": size, "unit": axis["unit"]}
+            for axis, size in zip(axes, next(filter(None, steps), ()), strict=False)
+            if isinstance(axis.get("unit"), str)
+        }
+    return {}

@@ -29,8 +29,9 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
+from jnrrdz.core.describe import Image
 from jnrrdz.core.georeference import GEO_TRANSFORM, MULTISCALES, geo_transform
-from jnrrdz.core.hierarchy import PLANE, Hierarchy, Image, level_paths
+from jnrrdz.core.hierarchy import PLANE, Hierarchy, level_paths
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
     PER_TILE,

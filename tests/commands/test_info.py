@@ -16,6 +16,7 @@ from rasterio.crs import CRS
 from rasterio.transform import Affine
 
 import jnrrdz
+from jnrrdz.core.coordinate import moment
 from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -251,8 +252,6 @@ def test_a_tree_tells_its_levels(tmp_path):
     ],
 )
 def test_dates_of_nitf(text, date):
-    from jnrrdz.commands.info import moment  # noqa: PLC0415
-
     assert moment(text) == date
 
 

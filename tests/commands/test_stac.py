@@ -15,6 +15,7 @@ from rasterio.transform import Affine, RPCTransformer
 import jnrrdz
 from jnrrdz.cli import cli
 from jnrrdz.core.footprint import Bounds, footprint
+from jnrrdz.core.georeference import Place, StatedCrs
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from tests.stac_reader import validated
 
@@ -158,10 +159,10 @@ def test_degrees_beyond_180_are_said_within_them(tmp_path):
 
 
 def test_corners_in_one_point_are_no_ground():
-    place = {"crs": {"code": "EPSG:4326"}, "affine": [0, 0, 10, 0, 0, 50]}
-    assert footprint(place, (64, 96)) is None
+    crs = StatedCrs("EPSG:4326")
+    assert footprint(Place((64, 96), crs, affine=(0, 0, 10, 0, 0, 50))) is None
     points = [{"column": c, "row": r, "x": 10, "y": 50} for c in (0, 96) for r in (0, 64)]
-    assert footprint({"crs": {"code": "EPSG:4326"}, "control_points": points}, (64, 96)) is None
+    assert footprint(Place((64, 96), crs, control_points=points)) is None
 
 
 @pytest.mark.parametrize("left", [-180, 0, -180.125])
@@ -237,8 +238,7 @@ def test_several_images_of_a_file_are_one_ground(tmp_path):
     item = shown(path)
     assert item["geometry"]["type"] == "MultiPolygon"
     places = [
-        footprint({"crs": {"code": "EPSG:32633"}, "affine": list(one)[:6]}, (64, 96))
-        for one in (UTM, other["transform"])
+        footprint(Place((64, 96), StatedCrs("EPSG:32633"), affine=tuple(one)[:6])) for one in (UTM, other["transform"])
     ]
     assert item["geometry"]["coordinates"] == [place.geometry["coordinates"] for place in places]
     assert item["bbox"][0] == places[0].bbox[0]

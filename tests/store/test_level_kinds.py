@@ -15,7 +15,8 @@ import xarray as xr
 import zarr
 
 import jnrrdz
-from jnrrdz.core.hierarchy import Hierarchy, ImageKind
+from jnrrdz.core.describe import ImageKind
+from jnrrdz.core.hierarchy import Hierarchy
 from tests import writers
 from tests.n5.conftest import _write_n5
 
