@@ -2,7 +2,6 @@
 
 import ast
 import importlib.metadata
-import json
 import re
 import subprocess
 import sys
@@ -12,11 +11,11 @@ from pathlib import Path
 import imagecodecs
 import numpy as np
 import pytest
-import rasterio
 import tifffile
 from rasterio.transform import from_origin
 
 import jnrrdz
+from tests import writers
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -101,17 +100,10 @@ def sources(tmp_path):
     """An image in every format, all of the same pixels."""
     tifffile.imwrite(tmp_path / "a.tif", PIXELS, tile=(16, 16), compression="deflate")
     (tmp_path / "a.j2k").write_bytes(imagecodecs.jpeg2k_encode(PIXELS, level=0, reversible=True, codecformat="j2k"))
-    profile = {"driver": "NITF", "count": 1, "height": 48, "width": 64, "dtype": "uint8"}
-    with rasterio.open(tmp_path / "a.ntf", "w", **profile, transform=from_origin(10, 50, 0.1, 0.1)) as target:
-        target.write(PIXELS, 1)
-    (tmp_path / "a.n5" / "a" / "0").mkdir(parents=True)
-    (tmp_path / "a.n5" / "attributes.json").write_text('{"n5": "4.0.0"}')
-    attributes = {"dimensions": [64, 48], "blockSize": [64, 48], "dataType": "uint8", "compression": {"type": "raw"}}
-    (tmp_path / "a.n5" / "a" / "attributes.json").write_text(json.dumps(attributes))
-    head = np.array([0, 2], ">u2").tobytes() + np.array([64, 48], ">u4").tobytes()
-    (tmp_path / "a.n5" / "a" / "0" / "0").write_bytes(head + PIXELS.tobytes())
-    header = "NRRD0004\ntype: uint8\ndimension: 2\nsizes: 64 48\nencoding: raw\n\n"
-    (tmp_path / "a.nrrd").write_bytes(header.encode() + PIXELS.tobytes())
+    writers.gdal_image(tmp_path / "a.ntf", PIXELS, driver="NITF", transform=from_origin(10, 50, 0.1, 0.1))
+    writers.n5_attributes(tmp_path / "a.n5", n5="4.0.0")
+    writers.n5_dataset(tmp_path / "a.n5" / "a", PIXELS.T, [64, 48], "raw")
+    (tmp_path / "a.nrrd").write_bytes(writers.nrrd_of(PIXELS) + PIXELS.tobytes())
     np.save(tmp_path / "pixels.npy", PIXELS)
     jnrrdz.tile(tmp_path / "pixels.npy", tmp_path / "a.jnrrd", tile=(16, 16))
     return tmp_path

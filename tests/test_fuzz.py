@@ -12,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import rasterio
 import tifffile
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from rasterio.enums import Resampling
 from rasterio.transform import from_origin
 
 import jnrrdz
+from tests import writers
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
@@ -36,26 +35,17 @@ MEMORY = 112 << 20
 """Bytes at the most: what a bounded chunk takes, and the room of 8 MiB that each of two threads keeps for the next."""
 
 
-def by_gdal(**options):
+def by_gdal(*, count=1, dtype="uint16", **options):
     y, x = np.mgrid[:70, :90]
-    bands = options.pop("count", 1)
-    data = np.stack([x * 3 + y * 5 + band for band in range(bands)]).astype(options.pop("dtype", "uint16"))
-    levels = options.pop("levels", None)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.tif"
-        profile = {"driver": "GTiff", "count": bands, "height": 70, "width": 90, "dtype": data.dtype.name}
-        with rasterio.open(path, "w", **profile, **options) as target:
-            target.write(data)
-            if levels:
-                target.build_overviews(levels, Resampling.nearest)
-        return path.read_bytes()
+    bands = np.stack([x * 3 + y * 5 + band for band in range(count)])
+    return writers.gdal_bytes(bands.astype(dtype), **options)
 
 
 TILED = {"tiled": True, "blockxsize": 32, "blockysize": 32}
 PLACE = {"crs": "EPSG:32633", "transform": from_origin(300000, 4900020, 10, 20), "nodata": 3}
 SEEDS = {
     "tiled deflate, place, overviews": lambda: by_gdal(
-        compress="deflate", predictor=2, levels=[2, 4], **TILED, **PLACE
+        compress="deflate", predictor=2, overviews=[2, 4], **TILED, **PLACE
     ),
     "BigTIFF, big-endian, stripped lzw": lambda: by_gdal(
         compress="lzw", bigtiff="YES", endianness="BIG", blockysize=16, count=2, interleave="band"

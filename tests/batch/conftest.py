@@ -1,20 +1,18 @@
 """Small images on real servers for the tests of a batch."""
 
-import io
 import os
 
 import numpy as np
 import pytest
-import tifffile
+
+from tests.writers import tiff_bytes
 
 BLOCK = 16
 
 
 def image(value: int) -> bytes:
     """Return a tiled TIFF whose pixels are all one value."""
-    stream = io.BytesIO()
-    tifffile.imwrite(stream, np.full((32, 32), value, "u2"), tile=(BLOCK, BLOCK))
-    return stream.getvalue()
+    return tiff_bytes(np.full((32, 32), value, "u2"), tile=(BLOCK, BLOCK))
 
 
 @pytest.fixture

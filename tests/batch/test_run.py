@@ -15,6 +15,7 @@ from jnrrdz.batches.item import Found, Template
 from jnrrdz.batches.selection import Selection
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.redact import redacted
+from tests import writers
 from tests.nitf.conftest import nitf_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -106,8 +107,7 @@ def test_every_ending_of_a_format_is_taken_and_others_are_counted(tmp_path):
     folder.mkdir()
     for number, name in enumerate(NAMES):
         kind = "NITF" if name in NAMES[-3:] else "GTiff"
-        with rasterio.open(folder / name, "w", driver=kind, width=8, height=8, count=1, dtype="uint8") as file:
-            file.write(np.full((1, 8, 8), number, "uint8"))
+        writers.gdal_image(folder / name, np.full((8, 8), number, "u1"), driver=kind)
     for name in ("a.tif.xml", "b.xml", "z.ntf.r1", "README", "notes.json", ".hidden"):
         (folder / name).write_text("{}")
     done = run.batch(f"{folder}/", f"{tmp_path}/out/{{name}}.json")

@@ -7,29 +7,25 @@ from datetime import UTC, datetime
 import numpy as np
 import pystac
 import pytest
-import rasterio
 import xarray as xr
-from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.errors import MalformedError
+from tests import writers
 from tests.stac_reader import validated
 
 DAYS, BANDS = ("20240601", "20240611"), ("B02", "B04")
 NODATA, SCALE, OFFSET = 7, 0.0001, -0.1
 
 
-def write(path, seed=0, count=1, **options):
+def write(path, seed=0, count=1, *, scale=None, offset=None, **options):
     """Write pixels, some of them 7, without a word on nodata, scale or names."""
-    pixels = np.random.default_rng(seed).integers(0, 12, (count, 128, 128)).astype("uint16")
-    profile = {"crs": "EPSG:32633", "transform": from_origin(600000, 5200000, 10, 10), "dtype": "uint16"}
-    tiles = {"tiled": True, "blockxsize": 64, "blockysize": 64, "interleave": "band"}
-    with rasterio.open(path, "w", driver="GTiff", count=count, width=128, height=128, **profile, **tiles) as file:
-        file.write(pixels)
-        if "scale" in options:
-            file.scales, file.offsets = [options["scale"]] * count, [options["offset"]] * count
-        if "nodata" in options:
-            file.nodata = options["nodata"]
+    random = np.random.default_rng(seed)
+    pixels = random.integers(0, 12, (count, 128, 128)).astype("u2")
+    tiles = {**writers.TILES, "compress": "none", "interleave": "band"}
+    with writers.gdal_file(path, pixels, **writers.PLACE, **tiles, **options) as file:
+        if scale is not None:
+            file.scales, file.offsets = [scale] * count, [offset] * count
     return pixels
 
 

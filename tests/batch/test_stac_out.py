@@ -24,6 +24,7 @@ from jnrrdz.cli import cli
 from jnrrdz.commands.cube import cube
 from jnrrdz.commands.stac_collection import CollectionWriter
 from jnrrdz.errors import JnrrdzError
+from tests import writers
 from tests.stac_reader import validated
 
 LEFT, TOP, SIDE = 600000, 5200000, 64
@@ -34,12 +35,9 @@ DAYS = ("20240601", "20240611")
 def scene(path, *, left=LEFT, bands=BANDS, seed=0, tags=None):
     random = np.random.default_rng(seed)
     pixels = random.integers(1, 9999, (len(bands), SIDE, SIDE)).astype("u2")
-    profile = {"crs": "EPSG:32633", "transform": from_origin(left, TOP, 10, 10), "nodata": 0, "dtype": "uint16"}
+    place = {"crs": "EPSG:32633", "transform": from_origin(left, TOP, 10, 10), "nodata": 0}
     tiles = {"tiled": True, "blockxsize": 32, "blockysize": 32, "interleave": "band", "compress": "deflate"}
-    with rasterio.open(
-        path, "w", driver="GTiff", count=len(bands), height=SIDE, width=SIDE, **profile, **tiles
-    ) as file:
-        file.write(pixels)
+    with writers.gdal_file(path, pixels, **place, **tiles) as file:
         file.descriptions = bands
         file.update_tags(**(tags or {}))
     return path
@@ -315,11 +313,9 @@ def test_a_cube_is_an_asset_of_a_collection(archive, tmp_path, name):
 def test_each_resolution_of_a_cube_is_an_asset_with_its_group(archive, tmp_path):
     coarse = tmp_path / "coarse_20240601T103000.tif"
     pixels = np.full((1, 32, 32), 3, "u2")
-    with rasterio.open(
-        coarse, "w", driver="GTiff", count=1, height=32, width=32, dtype="uint16", nodata=0, crs="EPSG:32633",
-        transform=from_origin(LEFT, TOP, 20, 20), compress="deflate", tiled=True, blockxsize=32, blockysize=32,
-    ) as file:  # fmt: skip
-        file.write(pixels)
+    place = {"crs": "EPSG:32633", "transform": from_origin(LEFT, TOP, 20, 20), "nodata": 0}
+    tiles = {"tiled": True, "blockxsize": 32, "blockysize": 32, "compress": "deflate"}
+    writers.geotiff(coarse, pixels, **place, **tiles)
     options = {"time_from": RULE, "stac_out": str(tmp_path / "cube.stac.json"), "collection": "both"}
     cube([*map(str, archive.iterdir()), str(coarse)], tmp_path / "c.json", **options)
     collection = validated(json.loads((tmp_path / "cube.stac.json").read_text()))

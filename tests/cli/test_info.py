@@ -5,12 +5,14 @@ import re
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 import rasterio
 import rasterio.warp
 import tifffile
 
 from jnrrdz.cli.info import SOURCES
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -230,26 +232,17 @@ def test_a_person_reads_where_an_image_lies(cog, run):
 
 
 def test_bands_with_names_are_listed(run, tmp_path):
-    with rasterio.open(tmp_path / "a.tif", "w", **SMALL, count=2, crs="EPSG:4326", transform=PLACE) as file:
+    place = {"crs": "EPSG:4326", "transform": PLACE}
+    with writers.gdal_file(tmp_path / "a.tif", np.zeros((2, 8, 8), "u1"), **place) as file:
         file.descriptions, file.scales, file.offsets, file.units = ("heat", ""), (0.5, 1), (-3, 0), ("K", "")
     shown = run("info", tmp_path / "a.tif").stdout
     assert re.search(r"\nbands +1: heat, gray, K, x 0\.5, \+ -3\n +2: ", shown)
 
 
 def test_images_of_one_file_are_told_one_after_the_other(run, tmp_path):
-    for number in range(2):
-        with rasterio.open(
-            tmp_path / "a.ntf",
-            "w",
-            **SMALL | {"driver": "NITF"},
-            count=1,
-            **(
-                {"NUMI": 2, "FTITLE": "Two", "IID2": "North"}
-                if number == 0
-                else {"APPEND_SUBDATASET": "YES", "IDLVL": 2}
-            ),
-        ):
-            pass
+    pixels = np.zeros((8, 8), "u1")
+    first = pixels, {"FTITLE": "Two", "IID2": "North"}
+    writers.nitf_segments(tmp_path / "a.ntf", first, (pixels, {"IDLVL": 2}))
     shown = run("info", tmp_path / "a.ntf").stdout
     assert "title           Two\n" in shown
     assert "\nimage_0/data\n  size            8 x 8\n  title           North\n" in shown

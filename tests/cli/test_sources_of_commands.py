@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorstore
 from click.testing import CliRunner
 
 import jnrrdz
@@ -109,15 +108,8 @@ def larder(seaweed, tmp_path_factory):
 
 def write_n5(path, values):
     """Write a container of one data set, x first, by tensorstore."""
-    metadata = {
-        "dimensions": values.shape,
-        "blockSize": [32, 32, 4],
-        "dataType": "uint16",
-        "compression": {"type": "raw"},
-    }
-    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/data"}, "metadata": metadata}
-    tensorstore.open(spec, create=True).result().write(values).result()
-    (path / "attributes.json").write_text('{"n5": "4.0.0"}')
+    writers.n5_dataset(path / "data", values, [32, 32, 4], "raw")
+    writers.n5_attributes(path, n5="4.0.0")
 
 
 @pytest.fixture

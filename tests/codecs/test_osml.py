@@ -43,6 +43,7 @@ from jnrrdz.core.codecs import OSML
 from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import Documents
+from tests import writers
 from tests.readers import assert_identical
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")  # the sources have no place
@@ -239,11 +240,9 @@ def test_blocks_of_every_interleave(mode, axes, kind, bits, dtype):
 def test_a_tile_keeps_its_place_on_the_reference_grid(tmp_path):
     """A tile that begins at an odd place: moved to the origin, as osml-imagery-io does, it has other pixels."""
     pixels = np.random.default_rng(2).integers(0, 256, (74, 66), np.uint8)
-    profile = {"driver": "JP2OpenJPEG", "count": 1, "height": 74, "width": 66, "dtype": "uint8", "codec": "J2K"}
-    lossless = {"quality": 100, "reversible": True, "blockxsize": 33, "blockysize": 37}
-    with rasterio.open(tmp_path / "tiles.j2k", "w", **profile, **lossless) as dataset:
-        dataset.write(pixels, 1)
-    stream = (tmp_path / "tiles.j2k").read_bytes()
+    lossless = {"codec": "J2K", "quality": 100, "reversible": True, "blockxsize": 33, "blockysize": 37}
+    path = writers.gdal_image(tmp_path / "tiles.j2k", pixels, driver="JP2OpenJPEG", **lossless)
+    stream = path.read_bytes()
     begin = stream.index(b"\xff\x90\x00\x0a")
     said = {"main_header": base64.b64encode(stream[:begin]).decode(), "resolution_level": 0}
     codec = OsmlBlocksCodec.from_dict({"name": f"{OSML}jpeg2000", "configuration": said})

@@ -9,25 +9,16 @@ import rasterio
 import rasterio.warp
 from rasterio.transform import from_origin
 
+from tests import writers
+
 BANDS = {"B02": 10, "B04": 10, "B05": 20, "B11": 20}
 DATES = [datetime(2024, 6, day, 10, 30, tzinfo=UTC) for day in (1, 11, 21)]
 LEFT, TOP, SIDE = 600000, 5200000, 2560
 
 
 def write(path, pixels, resolution, *, left=LEFT, **options):
-    with rasterio.open(
-        path,
-        "w",
-        driver="GTiff",
-        height=pixels.shape[0],
-        width=pixels.shape[1],
-        count=1,
-        dtype=pixels.dtype,
-        transform=from_origin(left, TOP, resolution, resolution),
-        **{"crs": "EPSG:32633", "nodata": 0, "compress": "deflate", "tiled": True, "blockxsize": 64} | options,
-        blockysize=64,
-    ) as file:
-        file.write(pixels, 1)
+    place = {"crs": "EPSG:32633", "transform": from_origin(left, TOP, resolution, resolution), "nodata": 0}
+    writers.geotiff(path, pixels, **{**place, **writers.TILES, **options})
 
 
 def items(folder, dates=DATES, tiles=2):

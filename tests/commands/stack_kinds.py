@@ -3,7 +3,6 @@
 A kind writes a file at a path and returns the pixels: bands, rows, columns as the array has them.
 """
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import h5py
 import numcodecs
 import numpy as np
 import rasterio
-import tensorstore
 import tifffile
 import zarr
 from rasterio.shutil import copy
@@ -20,6 +18,7 @@ from rasterio.transform import from_origin
 from tests.nitf.conftest import nitf_bytes
 from tests.nitf.test_compressed import codebooks, size, vq_data
 from tests.nrrd import tiled_files
+from tests.writers import geotiff, n5_attributes, n5_dataset
 
 PLACE = {"crs": "EPSG:32633", "transform": from_origin(500000, 5000000, 10, 10)}
 GEO = {"crs": "EPSG:4326", "transform": from_origin(10, 50, 0.001, 0.001)}
@@ -45,13 +44,8 @@ def gtiff(shape=(96, 128), dtype="uint8", **options):
     """Return a writer of a TIFF by GDAL, in tiles of 64 unless told otherwise."""
 
     def write(path, seed):
-        pixels = image(seed, shape, dtype)
-        bands = pixels if pixels.ndim == 3 else pixels[None]
-        profile = dict(zip(("count", "height", "width"), bands.shape, strict=True))
         tiles = {"tiled": True, "blockxsize": 64, "blockysize": 64, **PLACE, **options}
-        with rasterio.open(path, "w", driver="GTiff", dtype=dtype, **profile, **tiles) as file:
-            file.write(bands)
-        return by_rasterio(path)
+        return by_rasterio(geotiff(path, image(seed, shape, dtype), **tiles))
 
     return write
 
@@ -110,9 +104,7 @@ def nitf_vq(path, seed):
 def n5(compression):
     def write(path, seed):
         pixels = image(seed, (20, 30), "uint16")
-        spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/"}}
-        members = {"dimensions": [30, 20], "blockSize": [16, 8], "dataType": "uint16", "compression": compression}
-        tensorstore.open({**spec, "metadata": members}, create=True).result().write(pixels.T).result()
+        n5_dataset(path, pixels.T, [16, 8], compression)
         return pixels
 
     return write
@@ -124,9 +116,7 @@ def n5_lz4(path, seed):
     for block in (one for one in path.rglob("*") if one.is_file() and one.name != "attributes.json"):
         data = block.read_bytes()
         block.write_bytes(data[:12] + numcodecs.LZ4().encode(data[12:]))
-    attributes = json.loads((path / "attributes.json").read_text())
-    attributes["compression"] = {"type": "lz4", "id": "lz4", "acceleration": 1}
-    (path / "attributes.json").write_text(json.dumps(attributes))
+    n5_attributes(path, compression={"type": "lz4", "id": "lz4", "acceleration": 1})
     return pixels
 
 

@@ -41,16 +41,12 @@ def only(path, **options):
 def n5(folder):
     """Write a container with two levels of a volume, as an independent reading of the specification has it."""
     for name, side in (("s0", 4), ("s1", 2)):
-        path = folder / "vol" / name
-        (path / "0" / "0").mkdir(parents=True)
-        sizes = {"dimensions": [side] * 3, "blockSize": [side] * 3, "dataType": "uint8", "compression": {"type": "raw"}}
         scale = {"units": ["nm"] * 3, "resolution": [float(16 // side)] * 3, "axes": ["x", "y", "z"]}
-        (path / "attributes.json").write_text(json.dumps(sizes | scale))
-        header = b"\0\0\0\3" + side.to_bytes(4, "big") * 3
-        (path / "0" / "0" / "0").write_bytes(header + bytes(side**3))
-    (folder / "attributes.json").write_text(json.dumps({"n5": "4.0.0"}))
-    (folder / "vol" / "attributes.json").write_text("{}")
-    return folder
+        level = writers.n5_attributes(folder / "vol" / name, **writers.n5_document([side] * 3, [side] * 3, **scale))
+        (level / "0" / "0").mkdir(parents=True)
+        (level / "0" / "0" / "0").write_bytes(writers.n5_block(np.zeros([side] * 3, "u1")))
+    writers.n5_attributes(folder / "vol")
+    return writers.n5_attributes(folder, n5="4.0.0")
 
 
 def ome(path):
@@ -68,27 +64,20 @@ def ome(path):
 
 
 def nitf(path):
-    header = {"FTITLE": "A town", "FSCLAS": "U", "OSTAID": "HERE", "FDT": "20260102030405", "NUMI": 2}
-    profile = {"driver": "NITF", "count": 1, "height": 60, "width": 80, "dtype": "uint8"}
-    with rasterio.open(path, "w", **profile, **header, IID2="North", ISCLAS="U", IDATIM="20260102000000") as target:
-        target.write(GREY, 1)
-    place = {"IDLVL": 2, "IALVL": 1, "ILOCROW": 30, "ILOCCOL": 40}
-    with rasterio.open(path, "w", **profile, APPEND_SUBDATASET="YES", **place) as target:
-        target.write(GREY, 1)
-    return path
+    header = {"FTITLE": "A town", "FSCLAS": "U", "OSTAID": "HERE", "FDT": "20260102030405"}
+    first = {**header, "IID2": "North", "ISCLAS": "U", "IDATIM": "20260102000000"}
+    second = {"IDLVL": 2, "IALVL": 1, "ILOCROW": 30, "ILOCCOL": 40}
+    return writers.nitf_segments(path, (GREY, first), (GREY, second))
 
 
 def jp2(path):
     options = {"REVERSIBLE": "YES", "PROGRESSION": "RPCL", "BLOCKXSIZE": 128, "BLOCKYSIZE": 64, "RESOLUTIONS": 3}
-    profile = {"driver": "JP2OpenJPEG", "count": 1, "height": 120, "width": 160, "dtype": "uint8"}
-    with rasterio.open(path, "w", **profile, **options, **writers.PLACE) as target:
-        target.write(np.tile(GREY, (2, 2)), 1)
-    return path
+    return writers.gdal_image(path, np.tile(GREY, (2, 2)), driver="JP2OpenJPEG", **options, **writers.PLACE)
 
 
 def nrrd(path):
-    lines = 'NRRD0005\ntype: uint8\ndimension: 2\nsizes: 80 60\nspacings: 2 3\nunits: "mm" "mm"\nencoding: raw\n\n'
-    path.write_bytes(lines.encode() + GREY.tobytes())
+    header = writers.nrrd_of(GREY, version=5, spacings="2 3", units='"mm" "mm"')
+    path.write_bytes(header + GREY.tobytes())
     return path
 
 
@@ -159,9 +148,7 @@ def test_bounds_in_degrees_are_those_of_curved_edges(tmp_path):
 
 def test_bands_say_what_the_file_says_of_each(tmp_path):
     path = tmp_path / "a.tif"
-    profile = {"driver": "GTiff", "count": 2, "height": 60, "width": 80, "dtype": "uint8", "nodata": 7}
-    with rasterio.open(path, "w", **profile) as file:
-        file.write(np.stack([GREY, GREY]))
+    with writers.gdal_file(path, np.stack([GREY, GREY]), nodata=7) as file:
         file.descriptions, file.units = ("heat", "cold"), ("K", "m")
         file.scales, file.offsets = (0.5, 1.0), (-3.0, 0.0)
         file.update_tags(1, STATISTICS_MINIMUM=1, STATISTICS_MAXIMUM=9, SENSOR="left")

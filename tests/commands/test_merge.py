@@ -36,8 +36,7 @@ def write(path, *, seed=0, time=None, overviews=(2,), **profile):
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[: own["height"], : own["width"]]
     pixels = [(rows * (band + 1) + columns + rng.integers(0, 90)) % 251 for band in range(own["count"])]
-    with rasterio.open(path, "w", driver="GTiff", **own) as file:
-        file.write(np.stack(pixels).astype(own["dtype"]))
+    with writers.gdal_file(path, np.stack(pixels).astype(own["dtype"]), **own) as file:
         if time:
             file.update_tags(TIFFTAG_DATETIME=time)
     with rasterio.open(path, "r+") as file:

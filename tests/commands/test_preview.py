@@ -16,6 +16,7 @@ from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.store.store import ReferenceStore
+from tests import writers
 
 Y, X = np.mgrid[:120, :160]
 
@@ -28,15 +29,8 @@ def _quiet():
 
 
 def write(path, bands, **options):
-    bands = np.atleast_3d(bands) if bands.ndim == 2 else bands
-    bands = bands.transpose(2, 0, 1) if bands.shape[-1] <= 4 < bands.shape[0] else bands
-    profile = {"driver": "GTiff", "count": len(bands), "height": bands.shape[1], "width": bands.shape[2]}
-    palette = options.pop("palette", None)
-    with rasterio.open(path, "w", dtype=bands.dtype.name, **profile, **options) as target:
-        target.write(bands)
-        if palette:
-            target.write_colormap(1, palette)
-    return path
+    is_last = bands.ndim == 3 and bands.shape[-1] <= 4 < bands.shape[0]
+    return writers.geotiff(path, bands.transpose(2, 0, 1) if is_last else bands, **options)
 
 
 def picture(path, **options):
@@ -156,19 +150,7 @@ def test_a_window_of_all_bytes_shows_them_as_they_are(tmp_path):
 def test_a_picture_of_a_pyramid_reads_the_coarsest_level_that_suffices(tmp_path, http_server):
     noise = np.random.default_rng(3).integers(0, 255, (2048, 2048), "u1")
     path = tmp_path / "a.tif"
-    with rasterio.open(
-        path,
-        "w",
-        driver="GTiff",
-        count=1,
-        height=2048,
-        width=2048,
-        dtype="uint8",
-        tiled=True,
-        blockxsize=256,
-        blockysize=256,
-    ) as target:
-        target.write(noise, 1)
+    with writers.gdal_file(path, noise, tiled=True, blockxsize=256, blockysize=256) as target:
         target.build_overviews([2, 4, 8], Resampling.average)
     http_server.files["/a.tif"] = path.read_bytes()
     shown = jnrrdz.preview(f"{http_server.url}/a.tif", size=256).rgba
@@ -179,26 +161,9 @@ def test_a_picture_of_a_pyramid_reads_the_coarsest_level_that_suffices(tmp_path,
 
 def test_segments_of_nitf_lie_where_their_headers_say(tmp_path):
     """Two segments by GDAL; the second is attached to the first, 30 rows down and 40 columns to the right."""
-    with rasterio.open(
-        tmp_path / "a.ntf", "w", driver="NITF", count=1, height=60, width=80, dtype="uint8", NUMI=2
-    ) as target:
-        target.write((X + Y).astype("u1")[:60, :80], 1)
-    with rasterio.open(
-        tmp_path / "a.ntf",
-        "w",
-        driver="NITF",
-        count=1,
-        height=20,
-        width=30,
-        dtype="uint8",
-        APPEND_SUBDATASET="YES",
-        IDLVL=2,
-        IALVL=1,
-        ILOCROW=30,
-        ILOCCOL=40,
-    ) as target:
-        target.write(np.full((20, 30), 250, "u1"), 1)
     expected = (X + Y).astype("u1")[:60, :80]
+    second = {"IDLVL": 2, "IALVL": 1, "ILOCROW": 30, "ILOCCOL": 40}
+    writers.nitf_segments(tmp_path / "a.ntf", (expected, {}), (np.full((20, 30), 250, "u1"), second))
     expected[30:50, 40:70] = 250
     shown = picture(tmp_path / "a.ntf", size=80)
     np.testing.assert_array_equal(shown[..., 0], expected)
@@ -240,8 +205,8 @@ def test_attributes_that_make_no_picture_are_told(tmp_path, node, attributes):
 def test_rows_and_columns_are_told_by_their_names(tmp_path):
     """NRRD keeps colours as its fastest axis."""
     colours = np.random.default_rng(5).integers(0, 255, (3, 40, 50), "u1")
-    header = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 3 40 50\nkinds: RGB-color domain domain\nencoding: raw\n\n"
-    (tmp_path / "a.nrrd").write_bytes(header.encode() + colours.tobytes(order="F"))
+    header = writers.nrrd_of(colours.T, kinds="RGB-color domain domain")
+    (tmp_path / "a.nrrd").write_bytes(header + colours.tobytes(order="F"))
     np.testing.assert_array_equal(nrrd.read(str(tmp_path / "a.nrrd"))[0], colours)
     shown = picture(tmp_path / "a.nrrd", size=50)
     np.testing.assert_array_equal(shown[..., :3], colours.transpose(2, 1, 0))
@@ -302,18 +267,8 @@ def test_an_image_without_levels_is_read_once_whatever_its_bands(tmp_path, monke
 def test_segments_of_one_picture_have_no_seam(tmp_path):
     """Two segments of 16 bits, one darker than the other, as long images are cut."""
     ramp = np.add.outer(np.arange(80) * 30, np.arange(60)).astype("u2")
-    for number in range(2):
-        with rasterio.open(
-            tmp_path / "a.ntf",
-            "w",
-            driver="NITF",
-            count=1,
-            height=40,
-            width=60,
-            dtype="uint16",
-            **({"NUMI": 2} if number == 0 else {"APPEND_SUBDATASET": "YES", "IDLVL": 2, "IALVL": 1, "ILOCROW": 40}),
-        ) as target:
-            target.write(ramp[number * 40 : number * 40 + 40], 1)
+    second = {"IDLVL": 2, "IALVL": 1, "ILOCROW": 40}
+    writers.nitf_segments(tmp_path / "a.ntf", (ramp[:40], {}), (ramp[40:], second))
     shown = picture(tmp_path / "a.ntf", size=80, stretch="min,max")
     expected = np.clip((ramp - ramp.min()) / (ramp.max() - ramp.min()), 0, 1) * 255
     assert np.abs(shown[..., 0] - expected).max() <= 1

@@ -17,6 +17,7 @@ from jnrrdz.cli import cli
 from jnrrdz.core.footprint import Bounds, footprint
 from jnrrdz.core.georeference import Place, StatedCrs
 from jnrrdz.errors import MalformedError, UnrepresentableError
+from tests import writers
 from tests.stac_reader import validated
 
 UTM = Affine(10, 0, 600000, 0, -10, 5200000)
@@ -24,20 +25,8 @@ TAKEN = {"TIFFTAG_DATETIME": "2024:06:01 10:30:00"}
 
 
 def write(path, *, shape=(1, 64, 96), dtype="uint16", tags=TAKEN, **options):
-    count, height, width = shape
     pixels = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-    profile = {"crs": "EPSG:32633", "transform": UTM} | options
-    with rasterio.open(
-        path,
-        "w",
-        driver=profile.pop("driver", "GTiff"),
-        count=count,
-        height=height,
-        width=width,
-        dtype=dtype,
-        **profile,
-    ) as file:
-        file.write(pixels)
+    with writers.gdal_file(path, pixels, **{"crs": "EPSG:32633", "transform": UTM} | options) as file:
         file.update_tags(**tags)
     return path
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorstore
 import tifffile
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError
+from tests import writers
 
 SIDE, TILE = 256, 64
 TILES = (SIDE // TILE) ** 2
@@ -173,13 +173,7 @@ def test_what_a_manifest_may_not_reach(refs):
 
 
 def n5(path, shape=(96, 64), blocks=(32, 32)):
-    spec = {
-        "driver": "n5",
-        "kvstore": {"driver": "file", "path": path},
-        "metadata": {"dimensions": shape, "blockSize": blocks, "dataType": "uint16", "compression": {"type": "gzip"}},
-        "create": True,
-    }
-    tensorstore.open(spec).result().write(np.ones(shape, "u2")).result()
+    writers.n5_dataset(path, np.ones(shape, "u2"), blocks, "gzip")
 
 
 @pytest.mark.parametrize("object_versions", [True, False])

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import jnrrdz
 from jnrrdz.cli import cli
+from tests import writers
 from tests.foreign.conftest import classic, hdf5, weather
 
 with warnings.catch_warnings():
@@ -162,10 +163,7 @@ def test_tiff(tmp_path, name, writer):
     options = {"count": 1, "dtype": "uint16", **TIFFS[name]}
     pixels = np.random.default_rng(3).integers(0, 250, (options["count"], 100, 120)).astype(options["dtype"])
     tiled = {"tiled": True, "blockxsize": 32, "blockysize": 48}
-    with rasterio.open(
-        tmp_path / "a.tif", "w", driver="GTiff", width=120, height=100, crs="EPSG:32633", **tiled, **options
-    ) as file:
-        file.write(pixels)
+    writers.geotiff(tmp_path / "a.tif", pixels, crs="EPSG:32633", **tiled, **options)
     expected = tifffile.imread(tmp_path / "a.tif")
     if writer == "kerchunk":
         (tmp_path / "a.json").write_text(json.dumps(tiff_to_zarr(str(tmp_path / "a.tif"))))

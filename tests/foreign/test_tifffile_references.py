@@ -10,13 +10,13 @@ import sys
 
 import numpy as np
 import pytest
-import rasterio
 import tifffile
 import zarr
 from click.testing import CliRunner
 
 import jnrrdz
 from jnrrdz.cli import cli
+from tests import writers
 
 ROWS, COLUMNS = 96, 128
 RANDOM = np.random.default_rng(0)
@@ -118,8 +118,7 @@ def test_tiffs_of_gdal(tmp_path, name, version):
     options = {"dtype": "uint8", "tiled": True, "blockxsize": 32, "blockysize": 48} | PROFILES[name]
     bands = np.moveaxis(COLOUR, -1, 0)[: options["count"]].astype(options["dtype"])
     path = tmp_path / "a.tif"
-    with rasterio.open(path, "w", driver="GTiff", width=COLUMNS, height=ROWS, **options) as file:
-        file.write(bands)
+    writers.geotiff(path, bands, **options)
     refs, expected = references(path, version)
     np.testing.assert_array_equal(jnrrdz.open_group(refs)["data"][...], expected)
 

@@ -1,15 +1,14 @@
 """Symbolic links beside and below a source: followed inside of its folder, and out of it only with leave."""
 
-import json
 import os
 
 import numpy as np
 import pytest
-import tensorstore
 import tifffile
 
 import jnrrdz
 from jnrrdz.errors import UntrustedSourceError
+from tests import writers
 
 PIXELS = np.arange(256, dtype="u1").reshape(16, 16)
 WORLD = "2.5\n0\n0\n-2\n1000.5\n2000\n"
@@ -42,25 +41,20 @@ OME = """<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/
 
 def nrrd(folder):
     (folder / "a.raw").write_bytes(PIXELS.tobytes())
-    head = "NRRD0004\ntype: uint8\ndimension: 2\nsizes: 16 16\nencoding: raw\ndata file: a.raw\n\n"
-    (folder / "a.nhdr").write_text(head)
+    (folder / "a.nhdr").write_bytes(writers.nrrd_of(PIXELS, data_file="a.raw"))
     return folder / "a.nhdr"
 
 
 def listed_nrrd(folder):
     (folder / "a.raw").write_bytes(PIXELS.tobytes())
-    head = "NRRD0004\ntype: uint8\ndimension: 2\nsizes: 16 16\nencoding: raw\ndata file: LIST\na.raw\n"
-    (folder / "a.nhdr").write_text(head)
+    (folder / "a.nhdr").write_bytes(writers.nrrd_of(PIXELS, data_file="LIST\na.raw", end=""))
     return folder / "a.nhdr"
 
 
 def n5(folder):
     """A group of one dataset, as tensorstore writes it."""
-    metadata = {"dimensions": [16, 16], "blockSize": [8, 8], "dataType": "uint8", "compression": {"type": "raw"}}
-    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{folder}/c.n5/v/"}, "metadata": metadata}
-    tensorstore.open(spec, create=True).result().write(PIXELS).result()
-    (folder / "c.n5/attributes.json").write_text(json.dumps({"n5": "2.0.0"}))
-    return folder / "c.n5"
+    writers.n5_dataset(folder / "c.n5/v", PIXELS, [8, 8], "raw")
+    return writers.n5_attributes(folder / "c.n5", n5="2.0.0")
 
 
 CASES = {

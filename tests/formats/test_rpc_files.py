@@ -11,6 +11,7 @@ from rasterio.rpc import RPC
 import jnrrdz
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.rpc_files import parse_rpb, parse_rpc_txt
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -76,8 +77,7 @@ def aux_xml(seed):
 def image(folder, driver, *, has_own=False):
     """Write an image, with a model of its own if that is asked for, and return its path."""
     path, plain = folder / f"scene.{ENDINGS[driver]}", folder / "plain.tif"
-    with rasterio.open(plain, "w", driver="GTiff", width=64, height=64, count=1, dtype="uint8") as file:
-        file.write(np.arange(4096, dtype="uint8").reshape(1, 64, 64))
+    with writers.gdal_file(plain, np.arange(4096).astype("u1").reshape(64, 64)) as file:
         if has_own:
             file.rpcs = RPC(**{name.lower(): value for name, value in numbers(1).items()}, err_bias=1, err_rand=1)
     options = {"RPC00B": "YES"} if driver == "NITF" and has_own else {}

@@ -20,9 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import rasterio
 import rasterio.shutil
-import tensorstore
 import tifffile
-from rasterio.enums import Resampling
 from rasterio.transform import from_origin
 
 import jnrrdz
@@ -31,6 +29,7 @@ from jnrrdz.formats.guest_messages import tree_message
 from jnrrdz.formats.scanning import scan
 from jnrrdz.options import Access, ScanOptions
 from tests.fuzz.targets import BREAK, CORPUS, PLACE
+from tests.writers import gdal_bytes, n5_dataset, tiff_bytes
 
 Y, X = np.mgrid[:20, :18]
 PICTURE = (X * 3 + Y * 5).astype("u1")
@@ -43,26 +42,10 @@ def put(target: str, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
-def by_gdal(
-    driver: str, dtype: str = "uint8", count: int = 1, levels: tuple[int, ...] = (), **options: object
-) -> bytes:
+def by_gdal(driver: str, dtype: str = "uint8", count: int = 1, **options: object) -> bytes:
     """Return a small file of one of GDAL's drivers."""
-    data = np.stack([PICTURE + band for band in range(count)]).astype(dtype)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a"
-        profile = {"driver": driver, "count": count, "height": 20, "width": 18, "dtype": dtype}
-        with rasterio.open(path, "w", **profile, **options) as target:
-            target.write(data)
-            if levels:
-                target.build_overviews(levels, Resampling.nearest)
-        return path.read_bytes()
-
-
-def by_tifffile(data: np.ndarray, **options: object) -> bytes:
-    """Return a TIFF by tifffile."""
-    file = io.BytesIO()
-    tifffile.imwrite(file, data, **options)
-    return file.getvalue()
+    bands = np.stack([PICTURE + band for band in range(count)])
+    return gdal_bytes(bands.astype(dtype), driver=driver, **options)
 
 
 def tiffs() -> None:
@@ -71,7 +54,11 @@ def tiffs() -> None:
     place = {"crs": "EPSG:32633", "transform": from_origin(300000, 4900020, 10, 20), "nodata": 3}
     for compress in ("deflate", "lzw", "packbits", "zstd", "lzma", "lerc", "lerc_deflate", "lerc_zstd", "none"):
         put("tiff", f"{compress}.tif", by_gdal("GTiff", compress=compress, **tiled))
-    put("tiff", "place.tif", by_gdal("GTiff", "uint16", compress="deflate", predictor=2, levels=(2,), **tiled, **place))
+    put(
+        "tiff",
+        "place.tif",
+        by_gdal("GTiff", "uint16", compress="deflate", predictor=2, overviews=(2,), **tiled, **place),
+    )
     put("tiff", "float.tif", by_gdal("GTiff", "float32", compress="zstd", predictor=3, blockysize=7))
     put("tiff", "big.tif", by_gdal("GTiff", "int16", 2, compress="lzw", bigtiff="YES", endianness="BIG"))
     put("tiff", "planes.tif", by_gdal("GTiff", "uint8", 3, compress="deflate", interleave="band", blockysize=8))
@@ -81,11 +68,11 @@ def tiffs() -> None:
     put("tiff", "one-bit.tif", by_gdal("GTiff", nbits=1, compress="ccittfax4"))
     put("tiff", "twelve-bits.tif", by_gdal("GTiff", "uint16", nbits=12))
     for name, code in (("jpegxl", "jpegxl"), ("jpeg2000", "jpeg2000"), ("png", "png")):
-        put("tiff", f"{name}.tif", by_tifffile(PICTURE, compression=code))
+        put("tiff", f"{name}.tif", tiff_bytes(PICTURE, compression=code))
     stack = np.stack([PICTURE] * 4).reshape(2, 2, 20, 18)
-    put("tiff", "ome.tif", by_tifffile(stack, ome=True, metadata={"axes": "CZYX", "SignificantBits": 5}))
-    put("tiff", "imagej.tif", by_tifffile(stack, imagej=True, metadata={"axes": "ZCYX"}))
-    put("tiff", "shaped.tif", by_tifffile(stack))
+    put("tiff", "ome.tif", tiff_bytes(stack, ome=True, metadata={"axes": "CZYX", "SignificantBits": 5}))
+    put("tiff", "imagej.tif", tiff_bytes(stack, imagej=True, metadata={"axes": "ZCYX"}))
+    put("tiff", "shaped.tif", tiff_bytes(stack))
 
 
 def pictures() -> None:
@@ -140,13 +127,11 @@ def volumes() -> None:
         jnrrdz.tile(f"{folder}/p.tif", f"{folder}/t.jnrrd", tile=(8, 8), levels=2)
         put("jnrrd", "tiles.jnrrd", Path(folder, "t.jnrrd").read_bytes())
         for name in ("raw", "gzip", "bzip2", "xz", "blosc"):
-            spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{folder}/{name}"}}
-            meta = {"dimensions": [6, 5], "blockSize": [4, 3], "dataType": "uint16", "compression": {"type": name}}
+            compression = {"type": name}
             if name == "blosc":
-                meta["compression"] |= {"cname": "lz4", "clevel": 3, "shuffle": 1}
-            made = tensorstore.open(spec | {"metadata": meta}, create=True).result()
-            made[...] = np.arange(30, dtype="u2").reshape(6, 5)
-            root = Path(folder) / name
+                compression |= {"cname": "lz4", "clevel": 3, "shuffle": 1}
+            values = np.arange(30, dtype="u2").reshape(6, 5)
+            root = n5_dataset(Path(folder) / name, values, [4, 3], compression)
             put("n5", f"{name}.bin", (root / "attributes.json").read_bytes() + BREAK + (root / "0" / "0").read_bytes())
 
 

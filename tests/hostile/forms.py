@@ -16,7 +16,6 @@ from typing import Any
 import h5py
 import numpy as np
 import rasterio
-import tensorstore
 import zarr
 from rasterio.control import GroundControlPoint
 from rasterio.rpc import RPC
@@ -134,10 +133,8 @@ def rpc_manifest(folder: Path) -> Form:
     scales = {name.replace("off", "scale"): 40 for name in offsets}
     names = ("line_num", "line_den", "samp_num", "samp_den")
     rpc = RPC(**offsets, **scales, **{f"{name}_coeff": ones for name in names})
-    options = {"driver": "NITF", "height": 96, "width": 80, "count": 1, "dtype": "uint16"}
     place = {"crs": "EPSG:4326", "transform": from_origin(10, 50, 0.01, 0.01), "ICORDS": "G"}
-    with rasterio.open(path, "w", rpcs=rpc, **place, **options) as file:
-        file.write(PIXELS, 1)
+    writers.gdal_image(path, PIXELS, driver="NITF", rpcs=rpc, **place)
     jnrrdz.index(path, folder / "refs.json")
     top = json.loads((folder / "refs.json").read_text())
     return of_references("JSON, version 3, of a NITF", folder, top)
@@ -302,15 +299,8 @@ def n5(folder: Path) -> Form:
     good = folder / f"{DATED}.n5"
     for level, step in (("s0", 1), ("s1", 2)):
         values = PIXELS[:64:step, :64:step]
-        metadata = {
-            "dimensions": list(values.shape),
-            "blockSize": [32, 32],
-            "dataType": "uint16",
-            "compression": {"type": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1},
-        }
-        kvstore = {"driver": "file", "path": f"{good}/{level}/"}
-        spec = {"driver": "n5", "kvstore": kvstore, "metadata": metadata}
-        tensorstore.open(spec, create=True).result().write(values).result()
+        blosc = {"type": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
+        writers.n5_dataset(good / level, values, [32, 32], blosc)
     transform = {"axes": ["y", "x"], "units": ["nm", "nm"], "scale": [4.0, 4.0], "translate": [0.0, 0.0]}
     group = {
         "n5": "4.0.0",
@@ -324,8 +314,7 @@ def n5(folder: Path) -> Form:
         "multiscales": [{"name": "a", "datasets": [{"path": "s0", "transform": {**transform, "order": "F"}}]}],
     }
     (good / "attributes.json").write_text(json.dumps(group))
-    own = good / "s1" / "attributes.json"
-    own.write_text(json.dumps(json.loads(own.read_text()) | {"downsamplingFactors": [2, 2], "transform": transform}))
+    writers.n5_attributes(good / "s1", downsamplingFactors=[2, 2], transform=transform)
     return tree_of("N5", folder, good, ["attributes.json", "s0/attributes.json", "s1/attributes.json"])
 
 

@@ -109,9 +109,7 @@ def points():
 def scene(path, **options):
     """Write an image whose bands have names, units, scales, statistics and items of their own."""
     pixels = np.arange(3 * 60 * 80).reshape(3, 60, 80).astype("u2")
-    profile = {"driver": "GTiff", "count": 3, "height": 60, "width": 80, "dtype": "uint16"} | options
-    with rasterio.open(path, "w", **profile) as file:
-        file.write(pixels)
+    with writers.gdal_file(path, pixels, **options) as file:
         file.descriptions, file.units = ("red edge", "", "blue"), ("K", "", "m")
         file.scales, file.offsets = (0.1, 1.0, 2.0), (-273.15, 0.0, 5.0)
         file.update_tags(TIFFTAG_SOFTWARE="by hand", PLATFORM="A1")

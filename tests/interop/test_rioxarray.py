@@ -103,8 +103,7 @@ def scene(request, tmp_path):
     driver, place = PLACES[request.param]
     path = tmp_path / "scene.tif"
     pixels = np.random.default_rng(0).integers(1, 60000, SHAPE).astype("u2")
-    with rasterio.open(path, "w", driver="GTiff", height=60, width=80, count=1, dtype="uint16", **place) as image:
-        image.write(pixels, 1)
+    writers.geotiff(path, pixels, **place)
     if driver == "GTiff":
         return path
     rasterio.shutil.copy(path, tmp_path / "a.ntf", driver=driver, RPC00B="YES")
@@ -199,9 +198,8 @@ def said(axis):
 def test_axes_and_their_units_are_those_that_rioxarray_and_odc_geo_see(tmp_path, system):
     code, affine = SYSTEMS[system]
     path = tmp_path / "a.tif"
-    profile = {"driver": "GTiff", "height": 60, "width": 80, "count": 1, "dtype": "uint8", "GEOTIFF_VERSION": "1.1"}
-    with rasterio.open(path, "w", crs=CRS.from_string(code), transform=affine, **profile) as image:
-        image.write(np.ones((1, 60, 80), "u1"))
+    place = {"crs": CRS.from_string(code), "transform": affine, "GEOTIFF_VERSION": "1.1"}
+    writers.geotiff(path, np.ones((60, 80), "u1"), **place)
     theirs = rioxarray.open_rasterio(path).squeeze("band")
     theirs = theirs.rio.write_coordinate_system()
     ours = xr.open_dataset(manifest(path))["data"]
@@ -213,10 +211,7 @@ def test_axes_and_their_units_are_those_that_rioxarray_and_odc_geo_see(tmp_path,
 
 
 def test_control_points_are_those_that_odc_geo_sees(tmp_path):
-    path = tmp_path / "a.tif"
-    profile = {"driver": "GTiff", "height": 60, "width": 80, "count": 1, "dtype": "uint8"}
-    with rasterio.open(path, "w", crs=CRS.from_epsg(4326), gcps=corners(), **profile) as image:
-        image.write(np.ones((1, 60, 80), "u1"))
+    path = writers.geotiff(tmp_path / "a.tif", np.ones((60, 80), "u1"), crs=CRS.from_epsg(4326), gcps=corners())
     ours, theirs = (each["data"].odc for each in (xr.open_dataset(manifest(path)), stacked(path)))
     assert ours.crs == theirs.crs
     assert ours.geobox.shape == theirs.geobox.shape

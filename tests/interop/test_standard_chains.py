@@ -25,8 +25,8 @@ import z5py
 import jnrrdz
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.standard import ANY, GDAL, ZARR, verdicts
+from tests import writers
 from tests.nrrd.tiled_files import core, keys, stored, tiles_of, write
-from tests.writers import geotiff
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
@@ -86,9 +86,9 @@ def by_gdal(folder):
     tiles = {"tiled": True, "blockxsize": 32, "blockysize": 32, "sparse_ok": True}
     for scheme in ("none", "deflate", "zstd"):
         path = folder / f"sparse-{scheme}.tif"
-        found[geotiff(path, pixels, compress=scheme, **tiles)] = pixels
+        found[writers.geotiff(path, pixels, compress=scheme, **tiles)] = pixels
         path = folder / f"filled-{scheme}.tif"
-        found[geotiff(path, pixels, compress=scheme, nodata=0, **tiles)] = pixels
+        found[writers.geotiff(path, pixels, compress=scheme, nodata=0, **tiles)] = pixels
     return found
 
 
@@ -98,24 +98,12 @@ def by_gdal_as_nitf(folder):
     for dtype in ("u1", "u2", "i2", "i4", "f4", "f8", "c8"):
         path = folder / f"{dtype}.ntf"
         pixels = noise((64, 48), dtype)
-        with rasterio.open(
-            path,
-            "w",
-            driver="NITF",
-            count=1,
-            height=64,
-            width=48,
-            dtype=pixels.dtype.name,
-            BLOCKXSIZE=16,
-            BLOCKYSIZE=32,
-        ) as file:
-            file.write(pixels, 1)
+        writers.gdal_image(path, pixels, driver="NITF", BLOCKXSIZE=16, BLOCKYSIZE=32)
         found[path] = pixels
     for name, options in {"one-block": {}, "blocks": {"BLOCKXSIZE": 16, "BLOCKYSIZE": 32}}.items():
         path = folder / f"{name}.ntf"
         pixels = noise((3, 64, 48), "u1")
-        with rasterio.open(path, "w", driver="NITF", count=3, height=64, width=48, dtype="uint8", **options) as file:
-            file.write(pixels)
+        writers.gdal_image(path, pixels, driver="NITF", **options)
         found[path] = pixels
     return found
 
@@ -155,14 +143,8 @@ def by_n5_writers(folder):
         for dtype in ("uint8", "int16", "uint32", "float64"):
             name = compression["type"] + ("-zlib" if "useZlib" in compression else "")
             path = folder / f"{name}-{dtype}.n5"
-            metadata = {"dimensions": [32, 24, 6], "blockSize": [8, 12, 3], "dataType": dtype}
-            spec = {
-                "driver": "n5",
-                "kvstore": {"driver": "file", "path": f"{path}/"},
-                "metadata": {**metadata, "compression": compression},
-            }
             found[path] = noise((6, 24, 32), dtype) + 1
-            tensorstore.open(spec, create=True).result().write(found[path].T).result()
+            writers.n5_dataset(path, found[path].T, [8, 12, 3], compression)
     for compression in ("raw", "gzip"):
         path = folder / f"z5-{compression}.n5"
         found[path] = noise((6, 24, 32), "uint16") + 1

@@ -5,10 +5,10 @@ import struct
 import imagecodecs
 import numpy as np
 import pytest
-import rasterio
 from rasterio.transform import from_origin
 
 import jnrrdz
+from tests import writers
 
 SIDE, TILE = 8192, 512
 COUNT = (SIDE // TILE) ** 2
@@ -49,25 +49,10 @@ def by_resolution(path):
     rows, columns = np.mgrid[:1024, :1024]
     noise = np.random.default_rng(3).integers(0, 12, (3, 1024, 1024))
     bands = (100 + 60 * np.sin(rows / 40) * np.cos(columns / 70) + noise).astype(np.uint8)
-    profile = {
-        "driver": "JP2OpenJPEG",
-        "width": 1024,
-        "height": 1024,
-        "count": 3,
-        "dtype": "uint8",
-        "transform": from_origin(0, 0, 2, 2),
-    }
     options = {"QUALITY": "100", "REVERSIBLE": "YES", "YCBCR420": "NO", "RESOLUTIONS": "6"}
-    layout = {
-        "PROGRESSION": "RLCP",
-        "TILEPARTS": "RESOLUTIONS",
-        "TILED": "YES",
-        "BLOCKXSIZE": "512",
-        "BLOCKYSIZE": "512",
-    }
-    with rasterio.open(path, "w", **profile, **options, **layout) as file:
-        file.write(bands)
-    return path.read_bytes()
+    tiles = {"TILED": "YES", "BLOCKXSIZE": "512", "BLOCKYSIZE": "512"}
+    layout = {"PROGRESSION": "RLCP", "TILEPARTS": "RESOLUTIONS", **tiles, "transform": from_origin(0, 0, 2, 2)}
+    return writers.gdal_image(path, bands, driver="JP2OpenJPEG", **options, **layout).read_bytes()
 
 
 def test_a_level_of_tile_parts_by_resolution_costs_the_bytes_of_its_own(http_server, tmp_path):

@@ -13,6 +13,7 @@ from rasterio.transform import from_origin
 
 import jnrrdz
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE
+from tests import writers
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -59,12 +60,10 @@ def test_components_of_two_sizes_are_two_images(index):
 
 def written(path, **options):
     """A JP2 of GDAL's, and its pixels."""
-    pixels = np.add.outer(np.arange(60), np.arange(80)).astype("u1")[np.newaxis]
-    profile = {"driver": "JP2OpenJPEG", "width": 80, "height": 60, "count": 1, "dtype": "uint8"}
+    pixels = np.add.outer(np.arange(60), np.arange(80)).astype("u1")
     lossless = {"QUALITY": "100", "REVERSIBLE": "YES"}
-    with rasterio.open(path, "w", **profile, **lossless, **options) as file:
-        file.write(pixels)
-    return pixels[0]
+    writers.gdal_image(path, pixels, driver="JP2OpenJPEG", **lossless, **options)
+    return pixels
 
 
 BOXES = {"GeoJP2": {"GMLJP2": "NO"}, "GMLJP2": {"GeoJP2": "NO"}, "both": {}}

@@ -1,6 +1,5 @@
 """Icechunk repositories read: what icechunk and zarr wrote and read by themselves is what is seen here."""
 
-import io
 import os
 import pickle
 
@@ -17,6 +16,7 @@ from jnrrdz.manifests.icechunk import _ordered
 from jnrrdz.sources.local import validators_of
 from tests.manifests.test_icechunk import group
 from tests.servers.fixtures import bucket, seaweed
+from tests.writers import tiff_bytes
 
 icechunk = pytest.importorskip("icechunk")
 
@@ -204,9 +204,7 @@ def published(seaweed, bucket, monkeypatch):
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
     pixels = np.random.default_rng(5).integers(0, 60000, (90, 70)).astype("u2")
-    with io.BytesIO() as file:
-        tifffile.imwrite(file, pixels, tile=(32, 32))
-        seaweed.put(bucket, "images/scene.tif", file.getvalue())
+    seaweed.put(bucket, "images/scene.tif", tiff_bytes(pixels, tile=(32, 32)))
     options = seaweed.options(client_kwargs={"region_name": "us-east-1"})
     target = f"s3://{bucket}/refs/scene.icechunk"
     jnrrdz.index(f"s3://{bucket}/images/scene.tif", target, storage_options=options, target_options=options)

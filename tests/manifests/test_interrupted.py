@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorstore
 import tifffile
 import zarr
 
@@ -56,9 +55,7 @@ def place(tmp_path, monkeypatch):
 
 
 def _n5(path, pixels):
-    metadata = {"dimensions": [32, 32], "blockSize": [16, 16], "dataType": "uint16", "compression": {"type": "raw"}}
-    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/"}, "metadata": metadata}
-    tensorstore.open(spec, create=True).result().write(pixels).result()
+    writers.n5_dataset(path, pixels, [16, 16], "raw")
 
 
 @dataclass

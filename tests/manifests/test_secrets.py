@@ -32,6 +32,7 @@ from jnrrdz.manifests.written_refs import moved
 from jnrrdz.options import Access, BatchOptions, ScanOptions, WriteOptions
 from jnrrdz.redact import bare
 from tests.sources.test_redact import EVERY, OF_SEVERAL_WORDS, SECRETS, SHARES
+from tests.writers import tiff_bytes
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +155,7 @@ def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         running.pictures = {}
         for value in (1, 2):
-            stream = io.BytesIO()
-            tifffile.imwrite(stream, np.full((32, 32), value, np.uint8))
-            running.pictures[str(value)] = stream.getvalue()
+            running.pictures[str(value)] = tiff_bytes(np.full((32, 32), value, np.uint8))
         running.url = f"http://127.0.0.1:{running.server_port}/get"
         thread = threading.Thread(target=running.serve_forever)
         thread.start()

@@ -1,7 +1,5 @@
 """Blocks of a tree that a manifest spells one by one, as columns again."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,7 @@ from jnrrdz.core.refs import FEW
 from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.manifests.groups import common_folder, group_from_manifest, indices
 from jnrrdz.manifests.manifest import load
+from tests import writers
 
 ROWS = [(x, y) for x in range(12) for y in range(11)]
 
@@ -17,12 +16,10 @@ ROWS = [(x, y) for x in range(12) for y in range(11)]
 @pytest.fixture
 def container(tmp_path):
     """Return a tree of many one-byte blocks, and its values x first."""
-    told = {"dimensions": [12, 11], "blockSize": [1, 1], "dataType": "uint8", "compression": {"type": "raw"}}
-    folder = tmp_path / "c.n5/a"
+    folder = writers.n5_attributes(tmp_path / "c.n5/a", **writers.n5_document([12, 11], [1, 1]))
     for x, y in ROWS:
         (folder / str(x)).mkdir(parents=True, exist_ok=True)
-        (folder / f"{x}/{y}").write_bytes(b"\0\0\0\2\0\0\0\1\0\0\0\1" + bytes([x * 11 + y]))
-    (folder / "attributes.json").write_text(json.dumps(told))
+        (folder / f"{x}/{y}").write_bytes(writers.n5_block(np.full((1, 1), x * 11 + y, "u1")))
     return tmp_path / "c.n5"
 
 

@@ -1,32 +1,22 @@
 """Rows of N5."""
 
-import json
 from functools import partial
 
-import tensorstore
 import z5py
 from tests.matrix.readers import by_numbers, by_tensorstore
 from tests.matrix.row import DAYS, Row
 from tests.matrix.sources_tiff import noise
 from tests.n5.test_java import COMPRESSIONS
 from tests.n5.test_java import write as write_java
+from tests.writers import n5_attributes, n5_dataset
 
 SHAPE = (8, 32, 48)
 BLOCK = [16, 16, 4]
 BLOSC = {"type": "blosc", "cname": "zstd", "clevel": 5, "shuffle": 1, "blocksize": 0}
 
 
-def write_n5(path, pixels, compression, block=BLOCK):
-    """Write pixels in C order as a dataset, by tensorstore."""
-    metadata = {"dimensions": pixels.shape[::-1], "blockSize": block}
-    metadata |= {"dataType": pixels.dtype.name, "compression": compression}
-    store = {"driver": "file", "path": f"{path}/"}
-    spec = {"driver": "n5", "kvstore": store, "metadata": metadata}
-    tensorstore.open(spec, create=True).result().write(pixels.T).result()
-
-
 def by_compression(path, seed, *, compression, shape=SHAPE, dtype="u2"):
-    write_n5(path, noise(seed, shape, dtype, low=1), compression)
+    n5_dataset(path, noise(seed, shape, dtype, low=1).T, BLOCK, compression)
 
 
 def by_z5py(path, seed):
@@ -44,9 +34,7 @@ def by_java(compression, shape=SHAPE):
     def write(path, seed):
         pixels = noise(seed, shape, "u2", low=1)
         write_java(path, pixels.T, BLOCK, document, pack)
-        (path / "attributes.json").write_text(
-            (path / "attributes.json").read_text().replace("{", '{"n5":"4.0.0",', 1)
-        )
+        n5_attributes(path, n5="4.0.0")
 
     return write
 
@@ -58,13 +46,11 @@ def of_seed(path):
 
 def multiscale(path, seed):
     pixels = noise(seed, SHAPE, "u2", low=1)
-    write_n5(path / "v" / "s0", pixels, {"type": "gzip"})
-    write_n5(path / "v" / "s1", pixels[:, ::2, ::2], {"type": "gzip"})
+    n5_dataset(path / "v" / "s0", pixels.T, BLOCK, "gzip")
+    n5_dataset(path / "v" / "s1", pixels[:, ::2, ::2].T, BLOCK, "gzip")
     scales = {"scales": [[1, 1, 1], [2, 2, 1]], "pixelResolution": [1, 2, 5]}
-    (path / "v" / "attributes.json").write_text(
-        json.dumps(scales | {"units": ["um"] * 3})
-    )
-    (path / "attributes.json").write_text(json.dumps({"n5": "4.0.0"}))
+    n5_attributes(path / "v", **scales, units=["um"] * 3)
+    n5_attributes(path, n5="4.0.0")
 
 
 def n5(name, write, *traits, by="tensorstore", **own):

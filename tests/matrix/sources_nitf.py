@@ -14,7 +14,7 @@ from tests.nitf.by_hand import V21, file_bytes, image_header
 from tests.nitf.conftest import mask_bytes, nitf_bytes
 from tests.nitf.test_blocks import blocks, raw
 from tests.nitf.test_compressed import vq_data
-from tests.writers import geotiff
+from tests.writers import geotiff, nitf_segments
 
 UTM = {"crs": "EPSG:32633", "transform": from_origin(500000, 5000000, 10, 10)}
 
@@ -83,7 +83,7 @@ def lossless_jpeg(path, seed):
 
 
 def segments(path, seed):
-    profile = {"driver": "NITF", "count": 1, "dtype": "uint8"}
+    parts = []
     for number, (height, width) in enumerate([SIZE, (20, 30)]):
         place = {
             "IDLVL": number + 1,
@@ -91,11 +91,8 @@ def segments(path, seed):
             "ILOCROW": 0,
             "ILOCCOL": 60 * number,
         }
-        own = {"APPEND_SUBDATASET": "YES"} if number else {"NUMI": 2}
-        with rasterio.open(
-            path, "w", height=height, width=width, **profile, **place, **own
-        ) as file:
-            file.write(noise(seed + number, (height, width)), 1)
+        parts.append((noise(seed + number, (height, width)), place))
+    nitf_segments(path, *parts)
 
 
 def as_colours(path):

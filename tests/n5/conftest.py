@@ -1,48 +1,25 @@
 """N5 datasets by independent writers, and an S3 server of its own for listings."""
 
-import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
 import pytest
-import tensorstore
+
+from tests.writers import n5_attributes, n5_dataset
 
 
 @pytest.fixture
 def write_n5():
     """Return a function that writes a dataset."""
-    return _write_n5
+    return n5_dataset
 
 
 @pytest.fixture
 def add_attributes():
     """Return a function that adds attributes to a folder."""
-    return _add_attributes
-
-
-def _write_n5(path, values, block, compression="zstd", dtype=None):
-    """Write values (x first) as a dataset by tensorstore, which pads its edges."""
-    spec = {
-        "driver": "n5",
-        "kvstore": {"driver": "file", "path": f"{path}/"},
-        "metadata": {
-            "dimensions": list(values.shape),
-            "blockSize": list(block),
-            "dataType": dtype or str(values.dtype),
-            "compression": compression if isinstance(compression, dict) else {"type": compression},
-        },
-    }
-    tensorstore.open(spec, create=True).result().write(values).result()
-
-
-def _add_attributes(path, **attributes):
-    """Add attributes to a folder, which need not have any."""
-    path.mkdir(parents=True, exist_ok=True)
-    file = path / "attributes.json"
-    known = json.loads(file.read_text()) if file.exists() else {}
-    file.write_text(json.dumps(known | attributes))
+    return n5_attributes
 
 
 class _S3(BaseHTTPRequestHandler):

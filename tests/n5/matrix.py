@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorstore
 import z5py
 import zarr
 
 import jnrrdz
 from jnrrdz import api
 from tests.n5.cases import Case, by_bytes, table
+from tests.writers import n5_dataset
 
 ZARR2 = ("zarr==2.18.7", "numcodecs==0.15.2")
 CHAINS = (None, "n5_default", "offset", "pad", "in place")
@@ -60,18 +60,8 @@ def _zarr2(cases: Sequence[Case], folder: Path) -> None:
 
 
 def _tensorstore(case: Case, path: Path) -> np.ndarray:
-    spec = {
-        "driver": "n5",
-        "kvstore": {"driver": "file", "path": f"{path}/"},
-        "metadata": {
-            "dimensions": case.shape,
-            "blockSize": case.block,
-            "dataType": case.dtype,
-            "compression": case.compression,
-        },
-    }
     values = case.values()
-    tensorstore.open(spec, create=True).result().write(values).result()
+    n5_dataset(path, values, case.block, case.compression)
     return values
 
 

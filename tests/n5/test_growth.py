@@ -12,8 +12,10 @@ from jnrrdz.formats.n5.blocks import TreeKeys
 from jnrrdz.formats.n5.scan import scan_n5
 from jnrrdz.options import ScanOptions
 from tests.growth import assert_linear
+from tests.writers import n5_block, n5_document
 
-DATASET = {"dimensions": [4, 4], "blockSize": [4, 4], "dataType": "uint8", "compression": {"type": "raw"}}
+DATASET = n5_document([4, 4], [4, 4])
+BLOCK = n5_block(np.zeros((4, 4), "u1"))
 
 
 class Container:
@@ -47,7 +49,7 @@ def container(made):
     for path, attributes in made.items():
         files[path if "." in path else f"{path}/attributes.json"] = json.dumps(attributes).encode()
         if "." not in path:
-            files[f"{path}/0/0"] = default_header((4, 4)) + bytes(16)
+            files[f"{path}/0/0"] = BLOCK
     return Container(files)
 
 
@@ -60,7 +62,7 @@ def test_blocks():
     def make(size):
         side = int(np.sqrt(size))
         about = {**DATASET, "dimensions": [4 * side, 4 * -(-size // side)]}
-        block = default_header((4, 4)) + bytes(16)
+        block = BLOCK
         blocks = {f"v/{n % side}/{n // side}": block for n in range(size)}
         return Container({"v/attributes.json": json.dumps(about).encode(), **blocks})
 

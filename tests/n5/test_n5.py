@@ -20,6 +20,7 @@ from jnrrdz import api
 from jnrrdz.formats import scanning
 from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.options import Access, ScanOptions
+from tests.writers import n5_attributes, n5_block, n5_document
 
 CHAINS = [None, "offset", "pad", "n5_default"]
 TYPES = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float32", "float64"]
@@ -64,10 +65,10 @@ def test_compressions(write_n5, tmp_path, compression, chain):
 
 def by_hand(folder, values, block, *, edges="cut", compression=None, compress=bytes, **more):  # noqa: PLR0913
     """Write a dataset byte by byte; edges are cut, padded or (mixed) now this and now that."""
-    folder.mkdir(parents=True, exist_ok=True)
-    document = {"dimensions": list(values.shape), "blockSize": list(block), "dataType": str(values.dtype), **more}
-    document |= {} if "compressionType" in more else {"compression": compression or {"type": "raw"}}
-    (folder / "attributes.json").write_text(json.dumps(document))
+    document = n5_document(values.shape, block, values.dtype, compression or "raw", **more)
+    if "compressionType" in more:
+        del document["compression"]
+    n5_attributes(folder, **document)
     grid = [range(-(-size // step)) for size, step in zip(values.shape, block, strict=True)]
     for number, place in enumerate(itertools.product(*grid)):
         part = values[tuple(slice(at * step, (at + 1) * step) for at, step in zip(place, block, strict=True))]
@@ -75,8 +76,7 @@ def by_hand(folder, values, block, *, edges="cut", compression=None, compress=by
             part = np.pad(part, [(0, step - size) for size, step in zip(part.shape, block, strict=True)])
         file = folder.joinpath(*map(str, place))
         file.parent.mkdir(parents=True, exist_ok=True)
-        body = part.T.astype(part.dtype.newbyteorder(">")).tobytes()
-        file.write_bytes(default_header(part.shape) + compress(body))
+        file.write_bytes(n5_block(part, compress=compress))
 
 
 @pytest.mark.parametrize("edges", ["cut", "padded", "mixed"])

@@ -11,6 +11,7 @@ import SimpleITK
 import xarray as xr
 
 import jnrrdz
+from tests.writers import nrrd_header
 
 SHAPE = (4, 5, 6)
 SPACING, ORIGIN = (0.5, 0.75, 2.0), (-10.0, 20.0, 30.5)
@@ -25,14 +26,13 @@ def place(tmp_path, monkeypatch):
 
 def header(**fields):
     base = {"type": "uint8", "dimension": "3", "sizes": "6 5 4", "encoding": "raw"}
-    named = base | {name.replace("_", " "): value for name, value in fields.items()}
-    return "NRRD0005\n" + "".join(f"{name}: {value}\n" for name, value in named.items())
+    return nrrd_header(version=5, **base | fields)
 
 
 def written(name="a.nrrd", **fields):
     data = np.arange(120, dtype="u1").tobytes()
     with open(name, "wb") as file:  # noqa: PTH123
-        file.write(header(**fields).encode() + b"\n" + data)
+        file.write(header(**fields) + data)
     return name
 
 

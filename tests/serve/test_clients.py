@@ -56,11 +56,8 @@ def tiff(path, pixels, **options):
 
 
 def n5(path, pixels):
-    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/volume"}}
-    spec["metadata"] = {"dimensions": list(pixels.shape), "blockSize": [16, 32, 8], "dataType": pixels.dtype.name}
-    spec["metadata"]["compression"] = {"type": "gzip"}
-    tensorstore.open(spec, create=True).result()[...] = pixels
-    (path / "attributes.json").write_text('{"n5": "4.0.0"}')
+    writers.n5_dataset(path / "volume", pixels, [16, 32, 8], "gzip")
+    writers.n5_attributes(path, n5="4.0.0")
     return pixels.T
 
 
@@ -100,10 +97,7 @@ def made(folder):
     packed = imagecodecs.jpeg2k_encode(holds["picture.jp2"], level=0, reversible=True, codecformat="jp2")
     (folder / "picture.jp2").write_bytes(packed)
     holds["picture.jp2"] = holds["picture.jp2"].transpose(2, 0, 1)
-    with rasterio.open(
-        folder / "segment.ntf", "w", driver="NITF", width=130, height=150, count=1, dtype="uint16"
-    ) as file:
-        file.write(holds["segment.ntf"], 1)
+    writers.gdal_image(folder / "segment.ntf", holds["segment.ntf"], driver="NITF")
     nrrd.write(str(folder / "volume.nrrd"), holds["volume.nrrd"])
     holds["volume.nrrd"] = holds["volume.nrrd"].T
     for name, form in {"cog.json": "json", "cog.parquet": "parquet"}.items():

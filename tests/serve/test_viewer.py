@@ -19,7 +19,6 @@ import nrrd
 import numpy as np
 import pytest
 import rasterio
-import tensorstore
 import tifffile
 from affine import Affine
 from PIL import Image
@@ -94,11 +93,7 @@ def folder(tmp_path_factory):
 def palette(path):
     pixels = np.zeros((200, 200), "u1")
     pixels[:, 100:] = 7
-    with rasterio.open(
-        path, "w", driver="GTiff", width=200, height=200, count=1, dtype="uint8", **writers.PLACE
-    ) as file:
-        file.write_colormap(1, {0: (*RED, 255), 7: (*BLUE, 255)})
-        file.write(pixels, 1)
+    writers.geotiff(path, pixels, palette={0: (*RED, 255), 7: (*BLUE, 255)}, **writers.PLACE)
 
 
 def stack(path):
@@ -122,23 +117,19 @@ def segments(path):
 
 def volume(path):
     """Write an N5 volume: 255 in its middle, 80 around it."""
-    values = np.full((40, 64, 64), 80, "u1")
-    values[10:30, 16:48, 16:48] = 255
-    spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/raw"}}
-    spec["metadata"] = {"dimensions": [64, 64, 40], "blockSize": [32, 32, 20], "dataType": "uint8"}
-    spec["metadata"] |= {"compression": {"type": "gzip"}, "resolution": [4, 4, 8], "units": ["nm", "nm", "nm"]}
-    tensorstore.open(spec, create=True).result()[...] = values.transpose(2, 1, 0)
+    values = np.full((64, 64, 40), 80, "u1")
+    values[16:48, 16:48, 10:30] = 255
+    scale = {"resolution": [4, 4, 8], "units": ["nm", "nm", "nm"]}
+    writers.n5_dataset(path / "raw", values, [32, 32, 20], "gzip", **scale)
 
 
 def deep(path):
     """Write two levels of a volume in which each half of the depths has one value."""
     for level, depth in [(0, 40), (1, 20)]:
-        values = np.full((depth, 256 >> level, 256 >> level), 50, "u1")
-        values[depth // 2 :] = 150
-        spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{path}/raw/s{level}"}}
-        spec["metadata"] = {"dimensions": list(values.shape[::-1]), "blockSize": [64, 64, 20], "dataType": "uint8"}
-        spec["metadata"] |= {"compression": {"type": "raw"}, "downsamplingFactors": [2**level] * 3}
-        tensorstore.open(spec, create=True).result()[...] = values.transpose(2, 1, 0)
+        values = np.full((256 >> level, 256 >> level, depth), 50, "u1")
+        values[..., depth // 2 :] = 150
+        factors = {"downsamplingFactors": [2**level] * 3}
+        writers.n5_dataset(path / f"raw/s{level}", values, [64, 64, 20], "raw", **factors)
 
 
 def name(path):
@@ -217,10 +208,7 @@ def classified(path):
 def labelled(folder):
     """Write an N5 tree of labels and an image, and a list of levels of another form."""
     for dataset, value in [("labels", 1), ("raw", 200)]:
-        spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{folder}/tree.n5/{dataset}"}}
-        spec["metadata"] = {"dimensions": [64, 64], "blockSize": [64, 64], "dataType": "uint8"}
-        spec["metadata"] |= {"compression": {"type": "raw"}}
-        tensorstore.open(spec, create=True).result()[...] = np.full((64, 64), value, "u1")
+        writers.n5_dataset(folder / "tree.n5" / dataset, np.full((64, 64), value, "u1"), [64, 64], "raw")
     source = folder.parent / "dates" / "20240501.tif"
     jnrrdz.index(source, folder / "foreign.json")
     references = json.loads((folder / "foreign.json").read_text())

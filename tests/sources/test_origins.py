@@ -4,6 +4,7 @@ import itertools
 import socket
 from ipaddress import ip_network
 
+import numpy as np
 import pytest
 
 import jnrrdz
@@ -14,6 +15,7 @@ from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources import guard as guards
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, AddressKind, Nearness
+from tests.writers import nrrd_of
 
 NUMBERS = itertools.count()
 
@@ -133,8 +135,7 @@ def test_a_proxy_may_be_anywhere(make_http_server):
 
 def detached(size=64):
     """Return an NRRD header of some bytes in a file beside it."""
-    text = f"NRRD0004\ntype: uint8\ndimension: 1\nsizes: {size}\nencoding: raw\ndata file: a.raw\n\n"
-    return text.encode()
+    return nrrd_of(np.zeros(size, "u1"), data_file="a.raw")
 
 
 def test_files_beside_a_header_redirect_no_nearer_than_it_is(site, names):

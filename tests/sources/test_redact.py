@@ -1,7 +1,6 @@
 """No credential of a URL in what is said or written; what names the object stays."""
 
 import gc
-import io
 import re
 import urllib.parse
 
@@ -9,7 +8,6 @@ import botocore.config
 import botocore.session
 import numpy as np
 import pytest
-import tifffile
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +18,7 @@ from jnrrdz.errors import JnrrdzError
 from jnrrdz.redact import SHARE_LINKS, bare, dropped_names, hidden, is_share_link, printable, redacted
 from tests.growth import assert_linear
 from tests.servers.seaweed import ADMIN
+from tests.writers import tiff_bytes
 
 HOST = "https://h.org/d/a.tif"
 SAS = "sv=2024-11-04&ss=b&srt=o&sp=r&se=2026-01-01T00%3A00%3A00Z&st=x&spr=https&skoid=1&sig=SECRET%3D"
@@ -409,15 +408,9 @@ def test_time_grows_with_what_is_told_of_a_url():
             assert_linear(lambda n, piece=piece: f"https://h/{piece * n}", run, 500)
 
 
-def tiff():
-    file = io.BytesIO()
-    tifffile.imwrite(file, np.full((32, 32), 7, np.uint8))
-    return file.getvalue()
-
-
 @pytest.fixture(params=["s3", "s3v4"])
 def presigned(request, seaweed, bucket):
-    seaweed.put(bucket, "a.tif", tiff())
+    seaweed.put(bucket, "a.tif", tiff_bytes(np.full((32, 32), 7, np.uint8)))
     config = botocore.config.Config(s3={"addressing_style": "path"}, signature_version=request.param)
     keys = {"aws_access_key_id": ADMIN[0], "aws_secret_access_key": ADMIN[1]}
     client = botocore.session.Session(profile=None).create_client(

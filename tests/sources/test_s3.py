@@ -1,7 +1,6 @@
 """S3 on a real server: right bytes under faults, one request, drift noticed, refusals in one sentence."""
 
 import asyncio
-import io
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tifffile
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -21,6 +19,7 @@ from jnrrdz.sources import retry
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.s3 import Bucket, S3Transport, sign
 from tests.servers.seaweed import ADMIN, READABLE, READER
+from tests.writers import tiff_bytes
 
 DATA = bytes(range(251)) * 400
 KEYS = ["a.bin", "d/a b+c.bin", "ü/%41/~=&;@$,'()*!.bin", "d//x?y#z.bin"]
@@ -34,9 +33,7 @@ def quick(monkeypatch):
 
 
 def tiff(value: int) -> bytes:
-    file = io.BytesIO()
-    tifffile.imwrite(file, np.full((32, 32), value, np.uint8))
-    return file.getvalue()
+    return tiff_bytes(np.full((32, 32), value, np.uint8))
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -10,6 +10,7 @@ import rioxarray  # noqa: F401  the accessor `rio`
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError
+from tests import writers
 
 SIDE = 1 << 30
 GEO = (500000.0, 0.5, 0.0, 4000000.0, 0.0, -0.5)
@@ -68,13 +69,10 @@ def tiff(folder):
 
 
 def n5(folder):
-    tree = folder / "a.n5"
-    (tree / "data").mkdir(parents=True)
-    (tree / "attributes.json").write_text('{"n5": "4.0.0"}')
-    told = {"dimensions": [SIDE, 2], "blockSize": [1 << 20, 2], "dataType": "uint8", "compression": {"type": "raw"}}
-    told |= {"axes": ["x", "y"], "resolution": [2.0, 3.0], "units": ["nm", "nm"]}
-    (tree / "data" / "attributes.json").write_text(json.dumps(told))
-    return tree
+    scale = {"axes": ["x", "y"], "resolution": [2.0, 3.0], "units": ["nm", "nm"]}
+    document = writers.n5_document([SIDE, 2], [1 << 20, 2], **scale)
+    writers.n5_attributes(folder / "a.n5" / "data", **document)
+    return writers.n5_attributes(folder / "a.n5", n5="4.0.0")
 
 
 def opened(source):

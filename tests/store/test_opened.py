@@ -12,7 +12,6 @@ import netCDF4
 import numpy as np
 import pytest
 import rasterio
-import tensorstore
 import tifffile
 import xarray as xr
 import zarr
@@ -34,16 +33,13 @@ def tiff(path, pixels, place=None, **options):
 
 
 def n5(path):
-    spec = {"driver": "n5", "kvstore": f"file://{path}/", "path": "v/raw"}
-    spec["metadata"] = {"dimensions": [50, 40], "blockSize": [32, 32], "dataType": "uint16", "axes": ["x", "y"]}
-    spec["metadata"]["compression"] = {"type": "gzip"}
-    tensorstore.open(spec, create=True).result().write(noise(50, 40, dtype="u2")).result()
+    writers.n5_dataset(path / "v/raw", noise(50, 40, dtype="u2"), [32, 32], "gzip", axes=["x", "y"])
     return path
 
 
 def nrrd(path):
-    header = b"NRRD0004\ntype: short\ndimension: 2\nsizes: 50 40\nendian: big\nencoding: raw\n\n"
-    path.write_bytes(header + noise(40, 50, dtype=">i2").tobytes())
+    pixels = noise(40, 50, dtype=">i2")
+    path.write_bytes(writers.nrrd_of(pixels) + pixels.tobytes())
     return path
 
 
@@ -60,9 +56,7 @@ def jpeg2000(path):
 
 def nitf(path):
     place = {"crs": "EPSG:4326", "transform": rasterio.Affine(0.01, 0, 10, 0, -0.01, 50), "ICORDS": "G"}
-    with rasterio.open(path, "w", driver="NITF", width=50, height=40, count=1, dtype="uint16", **place) as target:
-        target.write(noise(40, 50, dtype="u2"), 1)
-    return path
+    return writers.gdal_image(path, noise(40, 50, dtype="u2"), driver="NITF", **place)
 
 
 def netcdf(path):

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import rasterio
 import rioxarray  # noqa: F401  gives datasets `.rio`
-import tensorstore
 import tifffile
 import xarray as xr
 import zarr
@@ -112,19 +111,14 @@ def jpeg2000(at):
 
 
 def nitf(at):
-    path = at / "a.ntf"
     place = {"crs": "EPSG:4326", "transform": rasterio.Affine(0.01, 0, 10, 0, -0.01, 50), "ICORDS": "G"}
-    with rasterio.open(path, "w", driver="NITF", width=50, height=40, count=1, dtype="uint16", **place) as target:
-        target.write(noise(40, 50), 1)
+    path = writers.gdal_image(at / "a.ntf", noise(40, 50), driver="NITF", **place)
     return Source(path, by_gdal(path)[0])
 
 
 def n5(at):
     pixels = noise(40, 50)
-    spec = {"driver": "n5", "kvstore": f"file://{at}/a.n5/", "path": "v/raw"}
-    spec["metadata"] = {"dimensions": [50, 40], "blockSize": [32, 32], "dataType": "uint16", "axes": ["x", "y"]}
-    spec["metadata"]["compression"] = {"type": "gzip"}
-    tensorstore.open(spec, create=True).result().write(pixels.T).result()
+    writers.n5_dataset(at / "a.n5/v/raw", pixels.T, [32, 32], "gzip", axes=["x", "y"])
     return Source(at / "a.n5", pixels)
 
 

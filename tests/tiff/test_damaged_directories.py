@@ -8,6 +8,7 @@ import tifffile
 
 import jnrrdz
 from tests.readers import by_gdal
+from tests.writers import tiff_pages
 
 SHAPE = (24, 31)
 OFFSETS, WIDTH, SCHEME = 273, 256, 259
@@ -22,12 +23,9 @@ def pages_of(count, *, dtype="u1"):
 
 def write(path, pages, *, shapes_differ=False, **options):
     """Write pages that are one stack, or (where shapes differ) a group each."""
-    with tifffile.TiffWriter(path) as target:
-        for number, page in enumerate(pages):
-            rows = page[: len(page) - number] if shapes_differ else page
-            plain = {"metadata": None, "contiguous": False, "photometric": "minisblack"}
-            target.write(rows, **plain, **options)
-    return path
+    if shapes_differ:
+        pages = [page[: len(page) - number] for number, page in enumerate(pages)]
+    return tiff_pages(path, pages, **options)
 
 
 def directories(path):

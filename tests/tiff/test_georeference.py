@@ -14,6 +14,7 @@ from rasterio.rpc import RPC
 from rasterio.transform import Affine
 
 import jnrrdz
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -43,8 +44,7 @@ def pyramid(tmp_path):
     """Return a file with a sensor model, control points and an overview."""
     path = tmp_path / "a.tif"
     points = [GroundControlPoint(row, column, x, y, z) for column, row, x, y, z in POINTS]
-    with rasterio.open(path, "w", driver="GTiff", width=64, height=64, count=1, dtype="uint8", tiled=True) as target:
-        target.write(np.zeros((1, 64, 64), "u1"))
+    with writers.gdal_file(path, np.zeros((64, 64), "u1"), tiled=True) as target:
         target.rpcs = RPCS
         target.gcps = (points, rasterio.CRS.from_epsg(4326))
         target.build_overviews([2])
@@ -93,8 +93,8 @@ def test_control_points_of_every_level(pyramid, level):
 @pytest.mark.parametrize("point", ["Point", "Area"])
 def test_area_or_point(tmp_path, point):
     path = tmp_path / "a.tif"
-    profile = {"width": 8, "height": 8, "count": 1, "dtype": "uint8", "crs": "EPSG:4326"}
-    with rasterio.open(path, "w", driver="GTiff", transform=Affine(1, 0, 5, 0, -1, 6), **profile) as target:
+    place = {"crs": "EPSG:4326", "transform": Affine(1, 0, 5, 0, -1, 6)}
+    with writers.gdal_file(path, np.zeros((8, 8), "u1"), **place) as target:
         target.update_tags(AREA_OR_POINT=point)
     assert jnrrdz.scan(str(path)).attributes["AREA_OR_POINT"] == point
 
@@ -122,9 +122,8 @@ def test_a_wrong_sensor_model_never_costs_the_pixels(tmp_path):
 @pytest.mark.parametrize(("crs", "unit"), [("EPSG:32631+5773", "metre"), ("EPSG:32631", "")])
 def test_heights_have_the_unit_of_their_crs(tmp_path, crs, unit):
     path = tmp_path / "a.tif"
-    profile = {"width": 8, "height": 8, "count": 1, "dtype": "float32", "GEOTIFF_VERSION": "1.1"}
-    with rasterio.open(path, "w", driver="GTiff", crs=crs, transform=Affine(1, 0, 5, 0, -1, 6), **profile):
-        pass
+    place = {"crs": crs, "transform": Affine(1, 0, 5, 0, -1, 6), "GEOTIFF_VERSION": "1.1"}
+    writers.geotiff(path, np.zeros((8, 8), "f4"), **place)
     with rasterio.open(path) as source:
         assert (source.units[0] or "") == unit
     assert jnrrdz.scan(str(path)).children["data"].attributes.get("units", "") == unit

@@ -3,6 +3,7 @@
 import io
 import itertools
 import struct
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,12 +15,9 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.structure import TiffLayout, segments, tiff_image
 from jnrrdz.formats.tiff.tags import sample_dtype
 from tests.readers import by_gdal
+from tests.writers import tiff_bytes
 
-
-def written(pixels, **options):
-    file = io.BytesIO()
-    tifffile.imwrite(file, pixels, metadata=None, **options)
-    return file.getvalue()
+written = partial(tiff_bytes, metadata=None)
 
 
 def parsed(data):

@@ -5,6 +5,7 @@ import pytest
 import tifffile
 
 import jnrrdz
+from tests.writers import tiff_pages
 
 SHAPE = (3, 4, 20, 30)
 PIXELS = np.arange(np.prod(SHAPE), dtype="u2").reshape(SHAPE)
@@ -73,19 +74,10 @@ def test_tifffile_writes_units(tmp_path, unit):
 
 def by_hand(path, text, *, resolution=(4, 2), resolution_unit=None):
     """Write a description as ImageJ has it."""
-    options = {} if resolution_unit is None else {"resolutionunit": resolution_unit}
-    with tifffile.TiffWriter(path, byteorder=">") as target:
-        for number, plane in enumerate(PIXELS.reshape(-1, *SHAPE[2:])):
-            target.write(
-                plane,
-                metadata=None,
-                contiguous=False,
-                photometric="minisblack",
-                description=text if number == 0 else None,
-                resolution=resolution,
-                **options,
-            )
-    return path
+    options = {"byteorder": ">", "resolution": resolution}
+    if resolution_unit is not None:
+        options["resolutionunit"] = resolution_unit
+    return tiff_pages(path, PIXELS.reshape(-1, *SHAPE[2:]), description=text, **options)
 
 
 HEAD = "ImageJ=1.54f\nimages=12\nslices=4\nframes=3\nhyperstack=true\n"

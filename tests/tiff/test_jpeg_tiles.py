@@ -11,7 +11,7 @@ from PIL import Image
 
 import jnrrdz
 from jnrrdz.errors import MalformedError
-from tests.writers import tiff_of, tiff_tags
+from tests.writers import change_tags, tiff_of, tiff_tags
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 SIDE = 64
@@ -39,10 +39,7 @@ def written(path, tiles, shape, samples=1, **numbers):
         planarconfig="contig" if bands else None,
         metadata=None,
     )
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        for name, number in numbers.items():
-            tif.pages[0].tags[name].overwrite(number)
-    return path
+    return change_tags(path, **numbers)
 
 
 def by_gdal(path):

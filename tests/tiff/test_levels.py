@@ -153,13 +153,8 @@ def test_unrelated_pages_are_groups_of_their_own(tmp_path):
 def test_a_mask_stands_beside_its_image(tmp_path):
     data, opaque = pixels(3, dtype="uint8"), np.zeros((700, 900), "uint8")
     opaque[100:500, 50:333] = 255
-    with (
-        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
-        rasterio.open(
-            tmp_path / "a.tif", "w", driver="GTiff", count=3, height=700, width=900, dtype="uint8", compress="deflate"
-        ) as target,
-    ):
-        target.write(data)
+    path = tmp_path / "a.tif"
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), writers.gdal_file(path, data, compress="deflate") as target:
         target.write_mask(opaque)
     group = jnrrdz.open_group(str(tmp_path / "a.tif"))
     np.testing.assert_array_equal(group["data"][...], data)

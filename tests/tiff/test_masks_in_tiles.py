@@ -14,6 +14,7 @@ import jnrrdz
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
+from tests import writers
 from tests.readers import by_gdal
 
 PLACE = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 500000, 0, -10, 5000000)}
@@ -31,13 +32,12 @@ def write(path, dtype, bands, *, alpha, nan, **options):
     if nan:
         holes = RNG.random((bands if nan == "each" else 1, *pixels.shape[1:])) < 0.3
         pixels[np.broadcast_to(holes, pixels.shape)] = np.nan
-    profile = {"driver": "GTiff", **SIDES, "count": bands, "dtype": dtype, **PLACE, **options}
+    profile = {**PLACE, **options}
     if alpha:
         profile["alpha"] = "yes"
     if bands > 2:
         profile["photometric"] = "rgb"
-    with rasterio.open(path, "w", **profile) as file:
-        file.write(pixels)
+    writers.geotiff(path, pixels, **profile)
 
 
 LAYOUTS = [{}, {"tiled": True, "blockxsize": 16, "blockysize": 16}]
@@ -60,9 +60,8 @@ def test_lerc_with_masks_as_gdal_reads_it(tmp_path, compress, dtype):
 @pytest.mark.parametrize("photometric", ["palette", "minisblack"])
 def test_a_cog_of_one_band_and_alpha(tmp_path, photometric):
     pixels = np.stack([np.arange(70 * 90).reshape(70, 90) % 200, RNG.choice([0, 255], (70, 90))]).astype("u1")
-    profile = {"driver": "GTiff", "width": 90, "height": 70, "count": 2, "dtype": "uint8", "alpha": "yes", **PLACE}
-    with rasterio.open(tmp_path / "a.tif", "w", photometric=photometric, **profile) as file:
-        file.write(pixels)
+    options = {"photometric": photometric, "alpha": "yes", **PLACE}
+    with writers.gdal_file(tmp_path / "a.tif", pixels, **options) as file:
         if photometric == "palette":
             file.write_colormap(1, {value: (value, 255 - value, 7, 255) for value in range(256)})
     copy(tmp_path / "a.tif", tmp_path / "cog.tif", driver="COG", compress="LERC_ZSTD", overviews="none", blocksize=64)

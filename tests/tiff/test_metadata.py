@@ -21,14 +21,14 @@ import jnrrdz
 from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.bands import by_band
 from jnrrdz.formats.tiff.metadata import iso_time
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
 
 def write(path, *, count=2, dtype="int16", **profile):
     """Return a dataset that rasterio wrote, open for what a test wants to say of it."""
-    size = {"height": 8, "width": 8, "driver": "GTiff"}
-    return rasterio.open(path, "w", count=count, dtype=dtype, **size, **profile)
+    return writers.gdal_file(path, np.zeros((count, 8, 8), dtype), **profile)
 
 
 def picture(group):
@@ -320,8 +320,7 @@ def test_damaged_metadata_leave_the_pixels(tmp_path, described, data):
 
 def test_overviews_share_the_meaning_but_not_the_statistics(tmp_path):
     path = tmp_path / "a.tif"
-    with rasterio.open(path, "w", driver="GTiff", width=64, height=64, count=1, dtype="uint8", tiled=True) as target:
-        target.write(np.arange(4096, dtype="u2").astype("u1").reshape(1, 64, 64))
+    with writers.gdal_file(path, np.arange(4096).astype("u1").reshape(64, 64), tiled=True) as target:
         target.descriptions, target.units = ("height",), ("m",)
         target.update_tags(1, STATISTICS_MEAN="1.5")
         target.update_tags(ITEM="value")

@@ -8,6 +8,7 @@ import rasterio
 import xarray as xr
 
 import jnrrdz
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -31,14 +32,11 @@ VALUES = [
 
 def write(path, dtype, nodata):
     """Write 20 x 30 pixels, every third of them nodata."""
-    data = np.arange(600).reshape(1, 20, 30).astype(dtype)
+    data = np.arange(600).reshape(20, 30).astype(dtype)
     if nodata is not None:
         data.ravel()[::3] = nodata
-    with rasterio.open(
-        path, "w", driver="GTiff", count=1, height=20, width=30, dtype=dtype, nodata=nodata, blockysize=7
-    ) as target:
-        target.write(data)
-    return data[0]
+    writers.geotiff(path, data, nodata=nodata, blockysize=7)
+    return data
 
 
 def set_text(path, text):

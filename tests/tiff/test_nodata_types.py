@@ -9,6 +9,7 @@ import tifffile
 
 import jnrrdz
 from jnrrdz.formats.tiff.arrays import nodata_attributes
+from tests import writers
 
 NAN = float("nan")
 
@@ -114,9 +115,8 @@ def test_a_masks_own_nodata_is_none(tmp_path):
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_a_mask_has_no_nodata(tmp_path):
     path = tmp_path / "a.tif"
-    profile = {"width": 32, "height": 32, "count": 1, "dtype": "uint8", "nodata": 255}
-    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), rasterio.open(path, "w", driver="GTiff", **profile) as target:
-        target.write(np.ones((1, 32, 32), "u1"))
+    pixels = np.ones((32, 32), "u1")
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True), writers.gdal_file(path, pixels, nodata=255) as target:
         target.write_mask(np.eye(32, dtype=bool))
     group = jnrrdz.scan(str(path))
     assert group.children["data"].attributes["_FillValue"] == 255

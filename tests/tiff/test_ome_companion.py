@@ -5,6 +5,7 @@ import pytest
 import tifffile
 
 import jnrrdz
+from tests.writers import tiff_pages
 
 OWN, OTHER, METADATA = (f"0a0a0a0a-0000-0000-0000-00000000000{number}" for number in range(3))
 NAMESPACE = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
@@ -37,11 +38,7 @@ def binary_only(name, uuid):
 def write(folder, descriptions):
     folder.mkdir()
     for name, planes, text in zip(NAMES, PIXELS, descriptions, strict=True):
-        with tifffile.TiffWriter(folder / name) as target:
-            for number, plane in enumerate(planes):
-                said = text.encode() if number == 0 else None
-                options = {"metadata": None, "contiguous": False, "photometric": "minisblack"}
-                target.write(plane, description=said, **options)
+        tiff_pages(folder / name, planes, description=text)
     return folder
 
 

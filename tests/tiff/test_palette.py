@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import jnrrdz
 from jnrrdz.errors import UnsupportedError
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -26,8 +27,7 @@ def write_palette(path, values, *, bits=8, shape=(20, 30), data=None, **options)
     # tifffile writes palettes of 8 and 16 bits only
     extra = [(320, 3, colormap.size, colormap.ravel(), True)]
     tifffile.imwrite(path, data, photometric="minisblack", bitspersample=bits, extratags=extra, **options)
-    with tifffile.TiffFile(path, mode="r+b") as tif:
-        tif.pages[0].tags["PhotometricInterpretation"].overwrite(3)
+    writers.change_tags(path, PhotometricInterpretation=3)
     return data
 
 
@@ -73,8 +73,7 @@ def test_indices_stay_and_their_colours_are_flags_too(tmp_path):
 
 def test_nodata_is_transparent_as_in_rasterio(tmp_path):
     path = tmp_path / "a.tif"
-    with rasterio.open(path, "w", driver="GTiff", width=8, height=8, count=1, dtype="uint8", nodata=1) as target:
-        target.write_colormap(1, {0: (1, 2, 3), 1: (4, 5, 6)})
+    writers.geotiff(path, np.zeros((8, 8), "u1"), nodata=1, palette={0: (1, 2, 3), 1: (4, 5, 6)})
     table = variable(path).attributes["color_table"]
     assert table[:2] == [[1, 2, 3, 255], [4, 5, 6, 0]]
     assert table == rasterio_colors(path)
@@ -86,9 +85,7 @@ BILEVEL = [("MINISBLACK", 1), ("MINISWHITE", 1), ("MINISWHITE", 2), ("MINISWHITE
 @pytest.mark.parametrize(("photometric", "bits"), BILEVEL)
 def test_greys_that_a_value_does_not_show(tmp_path, photometric, bits):
     path = tmp_path / "a.tif"
-    profile = {"width": 8, "height": 8, "count": 1, "dtype": "uint8", "nbits": bits, "photometric": photometric}
-    with rasterio.open(path, "w", driver="GTiff", **profile):
-        pass
+    writers.geotiff(path, np.zeros((8, 8), "u1"), nbits=bits, photometric=photometric)
     found = variable(path).attributes
     assert found["color_table"] == rasterio_colors(path)
     with rasterio.open(path) as source:

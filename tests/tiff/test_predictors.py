@@ -7,15 +7,13 @@ import tifffile
 
 import jnrrdz
 from jnrrdz.errors import UnsupportedError
+from tests.writers import change_tags
 
 
 def with_tags(path, pixels, **numbers):
     """Write one strip with tifffile, its tags changed to these numbers."""
     tifffile.imwrite(path, pixels, compression="zlib", predictor=2, metadata=None, rowsperstrip=16)
-    with tifffile.TiffFile(path, mode="r+") as tif:
-        for name, number in numbers.items():
-            tif.pages[0].tags[name].overwrite(number)
-    return path
+    return change_tags(path, **numbers)
 
 
 REFUSED = {

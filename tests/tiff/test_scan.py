@@ -6,12 +6,11 @@ import imagecodecs
 import numpy as np
 import PIL.Image
 import pytest
-import rasterio
 import tifffile
 
 import jnrrdz
 from tests.readers import assert_identical, by_gdal
-from tests.writers import geotiff
+from tests.writers import gdal_file, geotiff
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
@@ -247,10 +246,7 @@ def test_samples_stay_as_stored_whatever_their_colour(tmp_path, photometric, sch
 
 def test_a_palette_stays_an_index(tmp_path):
     pixels = picture("uint8", 1)
-    with rasterio.open(
-        tmp_path / "a.tif", "w", driver="GTiff", count=1, height=HEIGHT, width=WIDTH, dtype="uint8", compress="LZW"
-    ) as target:
-        target.write(pixels)
+    with gdal_file(tmp_path / "a.tif", pixels, compress="LZW") as target:
         target.write_colormap(1, {value: (value, 255 - value, 7, 255) for value in range(256)})
     assert_identical(seen(tmp_path / "a.tif"), pixels)
 

@@ -6,7 +6,6 @@ import zlib
 import imagecodecs
 import numpy as np
 import pytest
-import rasterio
 import tifffile
 
 import jnrrdz
@@ -174,9 +173,7 @@ def test_differences_of_complex_numbers(tmp_path, dtype, order, interleave):
     pixels = (parts[0] + 1j * parts[1]).astype("c8")
     options = {"compress": "deflate", "predictor": 2, "ENDIANNESS": order}
     path = tmp_path / "a.tif"
-    shape = {"count": 2, "height": 20, "width": 30, "dtype": dtype}
-    with rasterio.open(path, "w", driver="GTiff", interleave=interleave, **shape, **options) as image:
-        image.write(pixels)
+    geotiff(path, pixels, dtype=dtype, interleave=interleave, **options)
     np.testing.assert_array_equal(by_gdal(path), pixels)
     np.testing.assert_array_equal(jnrrdz.open_group(path)["data"][...], pixels)
 

@@ -11,6 +11,7 @@ import jnrrdz
 from jnrrdz.api import open_store
 from jnrrdz.core.ome import Axis
 from jnrrdz.formats.tiff.ome import parse_ome
+from tests.writers import tiff_pages
 
 HERE = "0a0a0a0a-0000-0000-0000-000000000001"
 OTHER = "0a0a0a0a-0000-0000-0000-000000000002"
@@ -32,16 +33,6 @@ def image_xml(inner, *, name="img", order="XYCZT", x=30, y=20, z=1, c=1, t=1, ex
         f'<Image ID="Image:0" Name="{name}"><Pixels ID="Pixels:0" DimensionOrder="{order}" Type="uint16" SizeX="{x}" '
         f'SizeY="{y}" SizeZ="{z}" SizeC="{c}" SizeT="{t}" {extra}>{inner}</Pixels></Image>'
     )
-
-
-def write_pages(path, pages, description, **options):
-    with tifffile.TiffWriter(path) as tif:
-        for number, page in enumerate(pages):
-            said = description.encode() if number == 0 else None
-            tif.write(
-                page, description=said, metadata=None, contiguous=False, **{"photometric": "minisblack", **options}
-            )
-    return path
 
 
 SERIES = {
@@ -69,7 +60,7 @@ def test_series_read_as_tifffile_reads_them(tmp_path, assert_like_tifffile, case
 def test_planes_stand_where_the_order_of_dimensions_says(tmp_path, assert_like_tifffile, order):
     sizes = {"Z": 2, "C": 3, "T": 4}
     xml = ome_xml(image_xml("<TiffData/>", order=order, z=2, c=3, t=4))
-    path = write_pages(tmp_path / "a.ome.tif", pattern(24, 20, 30), xml)
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(24, 20, 30), xml)
     found = jnrrdz.open_dataset(path)["data"]
     assert found.dims == ("t", "c", "z", "y", "x")
     assert_like_tifffile(found, path)
@@ -136,7 +127,7 @@ SIZES = (
 
 def test_channels_sizes_and_units_are_ome_zarr(tmp_path):
     xml = ome_xml(image_xml(CHANNELS + "<TiffData/>", c=3, z=2, t=2, extra=SIZES))
-    path = write_pages(tmp_path / "a.ome.tif", pattern(12, 20, 30), xml)
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(12, 20, 30), xml)
     group = jnrrdz.scan(path)
     ome = group.attributes["ome"]
     assert ome["version"] == "0.5"
@@ -201,7 +192,7 @@ def test_modulo_axes_in_every_order_of_dimensions(tmp_path, assert_like_tifffile
     sizes = {"Z": 6, "C": 4, "T": 6}
     xml = modulo_xml(ALONG, image_xml("<TiffData/>", order=order, z=6, c=4, t=6), where=where)
     planes = pattern(144, 4, 6)
-    path = write_pages(tmp_path / "a.ome.tif", planes, xml.replace('SizeX="30" SizeY="20"', 'SizeX="6" SizeY="4"'))
+    path = tiff_pages(tmp_path / "a.ome.tif", planes, xml.replace('SizeX="30" SizeY="20"', 'SizeX="6" SizeY="4"'))
     found = jnrrdz.open_dataset(path)["data"]
     assert set(found.dims[:3]) == {"angle", "lifetime", "event"}
     assert found.dims[3:] == ("t", "c", "z", "y", "x")
@@ -220,7 +211,7 @@ def test_modulo_axes_in_every_order_of_dimensions(tmp_path, assert_like_tifffile
 
 def test_modulo_axes_have_coordinates(tmp_path):
     pixels = image_xml("<TiffData/>", z=6, c=4, t=6, extra='PhysicalSizeZ="2"')
-    path = write_pages(tmp_path / "a.ome.tif", pattern(144, 20, 30), modulo_xml(ALONG, pixels))
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(144, 20, 30), modulo_xml(ALONG, pixels))
     found = jnrrdz.open_dataset(path)
     assert found["angle"].values.tolist() == ["45", "90"]
     assert found["lifetime"].values.tolist() == [100.0, 150.0, 200.0]
@@ -235,7 +226,7 @@ def test_modulo_axes_have_coordinates(tmp_path):
 def test_modulo_axis_alone_is_ome_zarr(tmp_path):
     """One axis that is neither time, channel nor space is what OME-Zarr has room for; more leave its metadata out."""
     along = '<ModuloAlongT Type="lifetime" Start="100" Step="50" End="350"/>'
-    path = write_pages(
+    path = tiff_pages(
         tmp_path / "a.ome.tif", pattern(12, 20, 30), modulo_xml(along, image_xml("<TiffData/>", z=2, t=6))
     )
     (multiscale,) = jnrrdz.scan(path).attributes["ome"]["multiscales"]
@@ -245,7 +236,7 @@ def test_modulo_axis_alone_is_ome_zarr(tmp_path):
         {"type": "scale", "scale": [50.0, 1.0, 1.0, 1.0]},
         {"type": "translation", "translation": [100.0, 0.0, 0.0, 0.0]},
     ]
-    path = write_pages(
+    path = tiff_pages(
         tmp_path / "b.ome.tif", pattern(144, 20, 30), modulo_xml(ALONG, image_xml("<TiffData/>", z=6, c=4, t=6))
     )
     assert "ome" not in jnrrdz.scan(path).attributes
@@ -256,12 +247,12 @@ def test_channels_that_wavelengths_divide(tmp_path):
     along = '<ModuloAlongC Type="lambda" Unit="nm" Start="500" Step="10.001" End="520"/>'
     channels = "".join(f'<Channel ID="C:{number}" Name="{"AB"[number // 3]}"/>' for number in range(6))
     pixels = image_xml(channels + "<TiffData/>", c=6)
-    path = write_pages(tmp_path / "a.ome.tif", pattern(6, 20, 30), modulo_xml(along, pixels))
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(6, 20, 30), modulo_xml(along, pixels))
     found = jnrrdz.open_dataset(path)
     assert found["data"].dims == ("lambda", "c", "y", "x")
     assert found["c"].values.tolist() == ["A", "B"]
     np.testing.assert_allclose(found["lambda"], [500, 510.001, 520.002])
-    path = write_pages(tmp_path / "b.ome.tif", pattern(6, 20, 30), modulo_xml(along, pixels.replace('"B"', '"C"', 1)))
+    path = tiff_pages(tmp_path / "b.ome.tif", pattern(6, 20, 30), modulo_xml(along, pixels.replace('"B"', '"C"', 1)))
     assert "c" not in jnrrdz.open_dataset(path).coords
 
 
@@ -279,7 +270,7 @@ STAYS_WHOLE = {
 @pytest.mark.parametrize("case", STAYS_WHOLE)
 def test_annotations_that_divide_nothing_leave_the_axis_whole(tmp_path, case):
     along, warns = STAYS_WHOLE[case]
-    path = write_pages(tmp_path / "a.ome.tif", pattern(6, 20, 30), modulo_xml(along, image_xml("<TiffData/>", t=6)))
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(6, 20, 30), modulo_xml(along, image_xml("<TiffData/>", t=6)))
     with pytest.warns(UserWarning, match="stays whole") if warns else nullcontext():
         found = jnrrdz.open_dataset(path)["data"]
     assert found.dims == ("t", "y", "x")
@@ -288,7 +279,7 @@ def test_annotations_that_divide_nothing_leave_the_axis_whole(tmp_path, case):
 
 def test_modulo_type_that_nobody_knows_is_other(tmp_path):
     along = '<ModuloAlongT Type="x" Start="0" End="2"/><ModuloAlongZ Type="dose" Start="0" End="1"/>'
-    path = write_pages(
+    path = tiff_pages(
         tmp_path / "a.ome.tif", pattern(12, 20, 30), modulo_xml(along, image_xml("<TiffData/>", z=2, t=6))
     )
     found = jnrrdz.open_dataset(path)["data"]
@@ -309,7 +300,7 @@ WINDOWS = {
 def test_window_of_a_channel_ends_with_its_significant_bits(tmp_path, case):
     said, dtype, expected = WINDOWS[case]
     xml = ome_xml(image_xml(CHANNELS + "<TiffData/>", c=3, extra=said))
-    path = write_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30, dtype="u2").astype(dtype), xml)
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30, dtype="u2").astype(dtype), xml)
     for channel in jnrrdz.scan(path).attributes["ome"]["omero"]["channels"]:
         assert tuple(channel["window"][name] for name in ("min", "max", "start", "end")) == expected
 
@@ -317,7 +308,7 @@ def test_window_of_a_channel_ends_with_its_significant_bits(tmp_path, case):
 def test_steps_of_the_finest_level_are_those_of_the_file(tmp_path):
     """No digit is lost on the way: the first time is 0, not 7e-18."""
     xml = ome_xml(image_xml("<TiffData/>", t=3, extra='TimeIncrement="0.1" PhysicalSizeX="0.29"'))
-    found = jnrrdz.open_dataset(write_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30), xml))
+    found = jnrrdz.open_dataset(tiff_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30), xml))
     assert found["t"].values.tolist() == [0.1 * number for number in range(3)]
     assert found["x"].values.tolist() == [0.29 * number for number in range(30)]
 
@@ -328,7 +319,7 @@ def test_first_written_plane_comes_first_in_no_order_but_the_xml(tmp_path):
         f'<TiffData IFD="{ifd}" FirstZ="{z}" FirstC="0" FirstT="0" PlaneCount="1"/>'
         for ifd, z in [(0, 3), (1, 0), (2, 1)]
     )
-    path = write_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30), ome_xml(image_xml(blocks, z=4)))
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(3, 20, 30), ome_xml(image_xml(blocks, z=4)))
     found = jnrrdz.open_group(path)["data"]
     pages = pattern(3, 20, 30)
     for z, page in [(0, pages[1]), (1, pages[2]), (2, np.zeros((20, 30))), (3, pages[0])]:
@@ -338,7 +329,7 @@ def test_first_written_plane_comes_first_in_no_order_but_the_xml(tmp_path):
 
 def test_acquisition_cut_short_warns_and_misses_planes(tmp_path):
     xml = ome_xml(image_xml('<TiffData IFD="0" PlaneCount="6"/>', t=6))
-    path = write_pages(tmp_path / "a.ome.tif", pattern(4, 20, 30), xml, compression="zlib")
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(4, 20, 30), xml, compression="zlib")
     with pytest.warns(UserWarning, match="has 4"):
         found = jnrrdz.scan(path).children["data"]
     assert found.refs.counts.tolist() == [1, 1, 1, 1, 0, 0]
@@ -350,8 +341,8 @@ def two_files(folder, *, second="b.ome.tif"):
         for t, name, uuid in [(0, "a.ome.tif", HERE), (1, second, OTHER)]
     )
     image = image_xml(blocks, z=2, t=2, extra='PhysicalSizeX="0.5"')
-    write_pages(folder / "a.ome.tif", pattern(2, 20, 30), ome_xml(image))
-    write_pages(folder / "b.ome.tif", pattern(2, 20, 30, seed=1), ome_xml(image, uuid=OTHER))
+    tiff_pages(folder / "a.ome.tif", pattern(2, 20, 30), ome_xml(image))
+    tiff_pages(folder / "b.ome.tif", pattern(2, 20, 30, seed=1), ome_xml(image, uuid=OTHER))
     return folder / "a.ome.tif"
 
 
@@ -381,7 +372,7 @@ def test_file_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["../b.ome.tif", "/etc/passwd", "..\\b.ome.tif", ".."])
 def test_files_elsewhere_are_not_opened(tmp_path, name):
     (tmp_path / "in").mkdir()
-    write_pages(tmp_path / "b.ome.tif", pattern(2, 20, 30), "")
+    tiff_pages(tmp_path / "b.ome.tif", pattern(2, 20, 30), "")
     path = two_files(tmp_path / "in", second=name)
     with pytest.raises(jnrrdz.UnsupportedError, match="same directory"):
         jnrrdz.scan(path)
@@ -422,14 +413,14 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_impossible_xml_is_refused(tmp_path, case):
     text, says = BAD[case]
-    path = write_pages(tmp_path / "a.ome.tif", [np.zeros((400, 30), "u2")], text, rowsperstrip=1, compression="zlib")
+    path = tiff_pages(tmp_path / "a.ome.tif", [np.zeros((400, 30), "u2")], text, rowsperstrip=1, compression="zlib")
     with pytest.raises(jnrrdz.MalformedError, match=says):
         jnrrdz.scan(path)
 
 
 def test_xml_of_no_tiff_plane_leaves_the_pages(tmp_path):
     binary_only = '<OME xmlns="x"><BinaryOnly MetadataFile="m.ome" UUID="urn:uuid:1"/></OME>'
-    path = write_pages(tmp_path / "a.ome.tif", pattern(2, 20, 30), binary_only)
+    path = tiff_pages(tmp_path / "a.ome.tif", pattern(2, 20, 30), binary_only)
     with pytest.warns(UserWarning, match=r"'m\.ome'"):
         found = jnrrdz.open_dataset(path)["data"]
     np.testing.assert_array_equal(found, pattern(2, 20, 30))

@@ -12,23 +12,13 @@ from jnrrdz.formats.tiff.pages import Pages
 from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.readahead import ReadAhead
+from tests.writers import tiff_pages
 
 
 def pattern(*shape, dtype="u2"):
     """Noise: no two planes are alike."""
     top = min(np.iinfo(dtype).max, 60000) if np.dtype(dtype).kind in "iu" else 1000
     return np.random.default_rng(0).integers(0, top, shape).astype(dtype)
-
-
-def write_pages(path, pages, description=None, **options):
-    """Write arrays as pages, the first with a description as it is."""
-    with tifffile.TiffWriter(path) as tif:
-        for number, page in enumerate(pages):
-            said = description if number == 0 else None
-            tif.write(
-                page, description=said, metadata=None, contiguous=False, **{"photometric": "minisblack", **options}
-            )
-    return path
 
 
 STACKS = {
@@ -47,12 +37,7 @@ STACKS = {
 
 def write_stack(path, shape, options):
     options = dict(options)
-    container = {name: options.pop(name) for name in ("byteorder", "bigtiff") if name in options}
-    pixels = pattern(*shape, dtype=options.pop("dtype", "u2"))
-    with tifffile.TiffWriter(path, **container) as tif:
-        for page in pixels:
-            tif.write(page, metadata=None, contiguous=False, **{"photometric": "minisblack", **options})
-    return path
+    return tiff_pages(path, pattern(*shape, dtype=options.pop("dtype", "u2")), **options)
 
 
 @pytest.mark.parametrize("case", STACKS)
@@ -65,7 +50,7 @@ def test_pages_that_agree_are_one_array(tmp_path, assert_like_tifffile, case):
 
 def test_first_page_with_a_description_belongs_to_the_stack(tmp_path):
     pages = pattern(4, 20, 30)
-    path = write_pages(tmp_path / "a.tif", pages, "only the first says this")
+    path = tiff_pages(tmp_path / "a.tif", pages, "only the first says this")
     np.testing.assert_array_equal(jnrrdz.open_dataset(path)["data"].values, pages)
 
 
@@ -153,7 +138,7 @@ def test_chunks_of_several_planes_are_never_short(tmp_path):
 
 
 def test_plane_without_a_place_is_missing(tmp_path):
-    path = write_pages(tmp_path / "a.tif", pattern(3, 16, 16), compression="zlib")
+    path = tiff_pages(tmp_path / "a.tif", pattern(3, 16, 16), compression="zlib")
     with tifffile.TiffFile(path, mode="r+") as tif:
         for name in ("StripOffsets", "StripByteCounts"):
             tif.pages[1].tags[name].overwrite(0)

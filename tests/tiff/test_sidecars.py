@@ -15,10 +15,14 @@ from rasterio.transform import Affine
 import jnrrdz
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.tiff.georeference import world_affine
+from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
 WORLD = "2.5\n0.25\n-0.5\n-2\n1000.5\n2000\n"
+
+
+PLACE = {"crs": "EPSG:4326", "transform": Affine(1, 0, 5, 0, -1, 6)}
 
 
 def image(path, **options):
@@ -138,8 +142,7 @@ def test_aux_xml_may_give_the_code_of_a_crs(tmp_path, code):
 
 def test_aux_xml_goes_before_the_file(tmp_path):
     path = tmp_path / "a.tif"
-    profile = {"width": 8, "height": 8, "count": 1, "dtype": "uint8", "nodata": 3, "crs": "EPSG:4326"}
-    with rasterio.open(path, "w", driver="GTiff", transform=Affine(1, 0, 5, 0, -1, 6), **profile) as target:
+    with writers.gdal_file(path, np.zeros((8, 8), "u1"), nodata=3, **PLACE) as target:
         target.descriptions, target.units, target.scales, target.offsets = ("inside",), ("m",), (2.0,), (1.0,)
         target.update_tags(ITEM="inside")
     inside = jnrrdz.scan(str(path))
@@ -151,9 +154,7 @@ def test_aux_xml_goes_before_the_file(tmp_path):
 
 def test_a_file_that_knows_its_place_needs_no_world_file(tmp_path):
     path = tmp_path / "a.tif"
-    profile = {"width": 8, "height": 8, "count": 1, "dtype": "uint8", "crs": "EPSG:4326"}
-    with rasterio.open(path, "w", driver="GTiff", transform=Affine(1, 0, 5, 0, -1, 6), **profile):
-        pass
+    writers.geotiff(path, np.zeros((8, 8), "u1"), **PLACE)
     (tmp_path / "a.tfw").write_text(WORLD)
     with rasterio.open(path) as source:
         assert geotransform(jnrrdz.scan(str(path), sidecars=True)) == source.transform
