@@ -4,6 +4,7 @@ Every error that jnrrdz raises on purpose is a `JnrrdzError`; its text is one li
 and the byte offset as far as they are known.
 """
 
+import warnings
 from typing import Self
 
 
@@ -98,3 +99,19 @@ class ScaleWarning(UserWarning):
 
 class DriftWarning(UserWarning):
     """A local file has the size that it had when it was scanned, but another time of modification."""
+
+
+GIVEN_WARNINGS: set[str] = set()
+"""Texts that `warn_once` has warned with in this process."""
+
+
+def warn_once(text: str, category: type[Warning], skipped: tuple[str, ...] = ()) -> None:
+    """Warn with a text once a process; `skipped` are folders of code that users call.
+
+    A loop over a thousand files would repeat it, so the text names no file.  Python's
+    own rule forgets what it gave, for xarray changes the filters of warnings while it
+    opens.
+    """
+    if text not in GIVEN_WARNINGS:
+        GIVEN_WARNINGS.add(text)
+        warnings.warn(text, category, skip_file_prefixes=skipped)

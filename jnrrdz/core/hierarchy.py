@@ -9,7 +9,6 @@ docs/decisions/057-one-hierarchy.md those of the hierarchy.
 """
 
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -24,7 +23,7 @@ from jnrrdz.core.describe import LEVEL_METHODS, MASK, Image, ImageKind
 from jnrrdz.core.refs import References
 from jnrrdz.core.segments import segment_places
 from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
-from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError
+from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError, warn_once
 from jnrrdz.records import record
 
 PLANE = ("y", "x")
@@ -185,9 +184,6 @@ class HierarchyNode:
         return rows * columns
 
 
-SAID: set[str] = set()
-"""Texts that this process has warned with."""
-
 SHOWN = 5
 
 
@@ -200,12 +196,7 @@ class Choice(NamedTuple):
     """Whether the group holds no image."""
 
     def warn(self, skipped: tuple[str, ...] = ()) -> None:
-        """Warn of what was not opened; `skipped` are folders of code that users call.
-
-        A text is given once a process, and names no file: else a loop over a thousand
-        files would repeat it.  (Python's own rule forgets what it gave, for xarray
-        changes the filters of warnings while it opens.)
-        """
+        """Warn of what was not opened, once a process; `skipped` are folders of code that users call."""
         if self.others:
             more = ", ..." if len(self.others) > SHOWN else ""
             some = ", ".join(self.others[:SHOWN]) + more
@@ -218,10 +209,7 @@ class Choice(NamedTuple):
             text = f"the group {self.path or '/'} holds no image"
         else:
             return
-        if text in SAID:
-            return
-        SAID.add(text)
-        warnings.warn(text, ImageChoiceWarning, skip_file_prefixes=skipped)
+        warn_once(text, ImageChoiceWarning, skipped)
 
 
 def level_paths(attributes: Mapping[str, Any]) -> tuple[str, ...]:

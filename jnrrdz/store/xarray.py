@@ -11,7 +11,6 @@ three numbers: a header of a hundred bytes can claim any length.  A band's coord
 import copy
 import re
 import struct
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from jnrrdz.core.json_schema import NUMBER, TEXT, is_number, members, nullable, 
 from jnrrdz.core.ome import unit_name
 from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import DATA_TYPES, MARKS, ZARR_JSON, array_from_json, double_of, missing_number
-from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError, warn_once
 from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.store.band_coordinates import band_coordinates, common_names, with_band_attributes
@@ -57,9 +56,6 @@ MAPPING_ATTRIBUTES = {GEO_TRANSFORM, "crs_wkt"}
 SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
 """The coordinate system of a WKT 2, and the first unit in it: that of the axes."""
-
-SAID: set[str] = set()
-"""Texts of warnings that this process has given."""
 
 CALLED = (str(Path(xr.__file__).parent), str(Path(__file__).parents[1]))
 """Folders of code between a user's line and a warning."""
@@ -205,9 +201,7 @@ def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[An
             text = f"bands of {name!r} differ in nodata, so that it is not masked: "
             texts.append(f"{text}{name}.where({name} != nodata) masks it")
         for text in texts:
-            if text not in SAID:
-                SAID.add(text)
-                warnings.warn(text, ScaleWarning, skip_file_prefixes=CALLED)
+            warn_once(text, ScaleWarning, CALLED)
 
 
 def _backing(opened: "ManifestAccess | ReferenceStore", path: str) -> AbstractDataStore:

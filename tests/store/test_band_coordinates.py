@@ -14,7 +14,7 @@ import rioxarray
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.store.xarray import SAID
+from jnrrdz.errors import GIVEN_WARNINGS
 from tests import writers
 
 NODATA = -9999
@@ -33,7 +33,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def nothing_said():
-    SAID.clear()
+    GIVEN_WARNINGS.clear()
 
 
 def image(path, facts, *, names=NAMES, seed=1, **options):

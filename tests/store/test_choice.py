@@ -9,7 +9,7 @@ import tifffile
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.core.hierarchy import SAID
+from jnrrdz.errors import GIVEN_WARNINGS
 from tests.n5.conftest import _write_n5
 from tests.nitf.conftest import nitf_bytes
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("error::jnrrdz.ImageChoiceWarning")
 
 @pytest.fixture(autouse=True)
 def _nothing_said_yet():
-    SAID.clear()
+    GIVEN_WARNINGS.clear()
 
 
 @pytest.fixture

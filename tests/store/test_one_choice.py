@@ -13,7 +13,8 @@ from obstore.store import LocalStore
 
 import jnrrdz
 from jnrrdz.core.cube import Cube, Scene
-from jnrrdz.core.hierarchy import SAID, Hierarchy, level_paths
+from jnrrdz.core.hierarchy import Hierarchy, level_paths
+from jnrrdz.errors import GIVEN_WARNINGS
 from jnrrdz.formats.scanning import describe_in_place
 from jnrrdz.options import Access, ScanOptions
 from tests import writers
@@ -67,7 +68,7 @@ def test_every_door_opens_the_image_and_not_its_labels(door, container, tmp_path
 
 
 def test_the_parser_names_the_images_that_it_leaves_out(container):
-    SAID.clear()
+    GIVEN_WARNINGS.clear()
     with pytest.warns(jnrrdz.ImageChoiceWarning, match="raw is opened, one image of 2"):
         by_parser(container, None)
 

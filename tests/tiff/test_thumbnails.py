@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 import jnrrdz
-from jnrrdz.core import hierarchy
+from jnrrdz import errors
 
 NEW_SUBFILE_TYPE = 254
 RNG = np.random.default_rng(5)
@@ -42,7 +42,7 @@ def dng(path, *, is_marked):
 
 def opened(path):
     """Return the pixels that are opened by default, and the warning."""
-    hierarchy.SAID.clear()
+    errors.GIVEN_WARNINGS.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pixels = jnrrdz.open_dataset(path)["data"].values
