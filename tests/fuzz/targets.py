@@ -122,7 +122,7 @@ def tres(data: bytes) -> int:
 
 def ome_xml(data: bytes) -> int:
     """Parse OME-XML."""
-    return len(parse_ome(data.decode("utf-8", errors="replace")))
+    return len(parse_ome(data.decode("utf-8", errors="replace")).images)
 
 
 def xml(data: bytes) -> int:

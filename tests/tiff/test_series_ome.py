@@ -427,7 +427,8 @@ def test_xml_of_no_tiff_plane_leaves_the_pages(tmp_path):
 
 
 def test_parsed_facts():
-    (image,) = parse_ome(ome_xml(image_xml(CHANNELS + "<TiffData/>", c=3, z=2, t=2, extra=SIZES)))
+    document = parse_ome(ome_xml(image_xml(CHANNELS + "<TiffData/>", c=3, z=2, t=2, extra=SIZES)))
+    (image,) = document.images
     assert (image.lead, image.sizes, image.samples) == ("TZC", (2, 2, 3), 1)
     assert image.axes["t"] == Axis("t", 100.0, "ms")
     assert "bad" not in image.axes

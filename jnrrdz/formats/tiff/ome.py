@@ -107,30 +107,46 @@ class OmeImage:
     """When it was taken, in ISO 8601."""
 
 
-def parse_ome(text: str) -> list[OmeImage]:
-    """Return the images of an OME-XML document that have planes in TIFF files."""
-    root = _document(text)
-    return _images(root, root.get("UUID") or "")
+@record
+class OmeDocument:
+    """One OME-XML document."""
+
+    text: str
+    uuid: str
+    """Of the TIFF that the document is in."""
+
+    images: tuple[OmeImage, ...]
+    """Those that have planes in TIFF files."""
+
+    companions: tuple[str, ...] = ()
+    """The files that have the metadata, where the document is a `BinaryOnly`."""
 
 
-def _images(root: ET.Element, own: str, *, is_companion: bool = False) -> list[OmeImage]:
-    """Return the images of a document; `own` is the UUID of the TIFF that it is of."""
+def parse_ome(text: str, companion_of: str | None = None) -> OmeDocument:
+    """Return an OME-XML document; `companion_of` is the UUID of the TIFF whose companion file it is."""
+    root = _root(text)
+    uuid = root.get("UUID") or ""
+    if companion_of is not None:
+        uuid = companion_of
     moduli = _moduli(root)
     images = [
-        _image(own, image, pixels, moduli)
+        _image(uuid, image, pixels, moduli)
         for image in _children(root, "Image")
         for pixels in _children(image, "Pixels")
     ]
-    kept = [image for image in images if image.blocks]
-    unnamed = (block for image in kept for block in image.blocks if not block.is_named)
-    if is_companion and not kept:
+    companions = tuple(element.get("MetadataFile") or "" for element in _children(root, "BinaryOnly"))
+    return OmeDocument(text, uuid, tuple(image for image in images if image.blocks), companions)
+
+
+def _check_companion(images: tuple[OmeImage, ...]) -> None:
+    """Refuse a companion file that does not say in which files the planes are."""
+    if not images:
         raise UnsupportedError("it describes no plane of a TIFF", field="MetadataFile")
-    if is_companion and next(unnamed, None) is not None:
+    if not all(block.is_named for image in images for block in image.blocks):
         raise UnsupportedError("TiffData without UUID: the file of its planes is not known", field="TiffData")
-    return kept
 
 
-def _document(text: str) -> ET.Element:
+def _root(text: str) -> ET.Element:
     if len(text) > MAX_BYTES:
         raise UnsupportedError(f"OME-XML of {len(text)} characters, at most {MAX_BYTES} are read", field=FIELD)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -385,14 +401,12 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
     """Return the group of an OME-TIFF, None where its XML describes no plane of a TIFF."""
     files = Files(layout, url, neighbours)
     text = bounded(layout.text, layout.ifd(layout.first), Tag.ImageDescription) or ""
-    root = _document(text)
-    own = root.get("UUID") or ""
-    images = _images(root, own)
-    for binary_only in _children(root, "BinaryOnly"):
-        text, images = _companion(files, binary_only.get("MetadataFile") or "", own)
+    document = parse_ome(text)
+    for name in document.companions:
+        document = _companion(files, name, document.uuid)
     series: list[Series] = []
     refused: list[dict[str, str]] = []
-    for number, image in enumerate(images):
+    for number, image in enumerate(document.images):
         try:
             parts = _parts(files, image)
             full = _level(files, image, parts, None)
@@ -418,18 +432,19 @@ def ome_group(layout: TiffLayout, url: str, neighbours: Neighbours, options: Sca
     if not series:
         return None
     whole = file_group(series, refused)
-    return VirtualGroup(whole.children, {**whole.attributes, DOCUMENT: text}) if options.embedded else whole
+    return VirtualGroup(whole.children, {**whole.attributes, DOCUMENT: document.text}) if options.embedded else whole
 
 
-def _companion(files: Files, name: str, own: str) -> tuple[str, list[OmeImage]]:
-    """Return the text and the images of a companion file; none, with a warning, where it cannot be read."""
+def _companion(files: Files, name: str, uuid: str) -> OmeDocument:
+    """Return the document of a companion file; an empty one, with a warning, where it cannot be read."""
     try:
-        text = _companion_text(files, name)
-        return text, _images(_document(text), own, is_companion=True)
+        document = parse_ome(_companion_text(files, name), companion_of=uuid)
+        _check_companion(document.images)
     except (MalformedError, UnsupportedError) as error:
         reason = f"its OME-XML is in {name!r}: {error.message}; pages are read without it"
         warnings.warn(reason, stacklevel=2)
-        return "", []
+        return OmeDocument("", uuid, ())
+    return document
 
 
 def _companion_text(files: Files, name: str) -> str:
