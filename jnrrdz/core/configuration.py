@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core import json_schema
 from jnrrdz.core.json_schema import Check, is_integer, shown
+from jnrrdz.core.limits import AXES
 from jnrrdz.errors import MalformedError
 from jnrrdz.records import record
 
@@ -147,20 +148,19 @@ EXTENSION = json_schema.text_or(
 
 CODEC: Check = _codec
 
-MOST_AXES = 64
 """numpy has no more."""
 
 
 def sizes(least: int) -> Check:
     """Return the check of a size for each axis."""
     size = json_schema.integer(least, json_schema.LARGEST_SIZE)
-    return json_schema.list_of(size, most=MOST_AXES)
+    return json_schema.list_of(size, most=AXES)
 
 
 _INDEX_CODECS = json_schema.list_of(CODEC)
 _CONFIGURATIONS: Mapping[str, Check] = {
     "transpose": json_schema.members(
-        {"order": json_schema.list_of(json_schema.integer(0, MOST_AXES))},
+        {"order": json_schema.list_of(json_schema.integer(0, AXES))},
     ),
     "bytes": json_schema.members({}, {"endian": json_schema.nullable(json_schema.one_of("little", "big"))}),
     "sharding_indexed": json_schema.members(

@@ -68,17 +68,84 @@ LIMITS = {
 GRID_CHUNKS = 1 << 27
 """Chunks of one array's grid, stored or not.  N5, Zarr and manifests keep those that are stored."""
 
+CHUNK_BYTES = 1 << 31
+"""Bytes of one chunk: decoders and Zarr's buffers take no more."""
+
+AXES = 64
+"""Axes of an array: numpy's limit."""
+
 DEEPEST = 64
-"""Groups in groups: HDF5, N5, Zarr."""
+"""Groups in groups, and elements of XML in elements."""
 
 DOCUMENT_BYTES = 1 << 26
 """Bytes of one document of attributes of N5 or Zarr."""
 
+XML_BYTES = 16 << 20
+"""Bytes of one XML document, in a tag or a file next to the image."""
+
+XML_ELEMENTS = 1 << 20
+"""Elements of an XML document.  Each takes a hundred times the memory of the four bytes that spell it."""
+
+OME_XML_BYTES = 1 << 28
+"""Bytes of the OME-XML of a TIFF, which has an element for each plane."""
+
+PLANES = 1 << 24
+"""Planes of one image of an OME-TIFF or a vendor's TIFF."""
+
+BOXES = 1 << 16
+"""Boxes of a JP2."""
+
+BOXES_DEEP = 16
+"""Boxes of a JP2 in boxes."""
+
+BOX_BYTES = 16 << 20
+"""Bytes of a box of a JP2 that is read: colours, XML, positions."""
+
+FITS_UNITS = 1 << 12
+"""Header and data units of a FITS file."""
+
+FITS_BLOCKS = 1 << 12
+"""Blocks of all headers of a FITS file, 147,456 cards: astropy makes an object of each."""
+
+RECORD_CHUNKS = 1 << 24
+"""Chunks of one file of references: a column of one value takes next to no bytes."""
+
+RECORD_BYTES = 1 << 30
+"""Bytes of one file of references."""
+
+LISTED_RECORDS = 1 << 20
+"""Files of references of an array whose chunks are listed."""
+
+RECORDS_AT_ONCE = 1 << 16
+"""Files of references of one array that are read at once."""
+
+FILE_SOURCES = 1 << 16
+"""Sources in one file of the table of sources."""
+
+SOURCE_FILE_BYTES = 1 << 26
+"""Bytes of one file of the table of sources, stored and decoded."""
 
 FIXED = {
     "chunks of the grid of an array": GRID_CHUNKS,
+    "bytes of a chunk": CHUNK_BYTES,
+    "axes of an array": AXES,
     "groups in groups": DEEPEST,
     "bytes of a metadata document": DOCUMENT_BYTES,
+    "bytes of an XML document": XML_BYTES,
+    "elements of an XML document": XML_ELEMENTS,
+    "bytes of OME-XML": OME_XML_BYTES,
+    "planes of an image": PLANES,
+    "boxes of a JP2": BOXES,
+    "boxes in boxes": BOXES_DEEP,
+    "bytes of a box": BOX_BYTES,
+    "header and data units": FITS_UNITS,
+    "blocks of headers": FITS_BLOCKS,
+    "chunks of a file of references": RECORD_CHUNKS,
+    "bytes of a file of references": RECORD_BYTES,
+    "files of references of an array": LISTED_RECORDS,
+    "files of references at once": RECORDS_AT_ONCE,
+    "sources of a file of the table": FILE_SOURCES,
+    "bytes of a file of the table": SOURCE_FILE_BYTES,
 }
 """The numbers that do not depend on the source, as docs/limits.md names them."""
 

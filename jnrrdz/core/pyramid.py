@@ -14,6 +14,7 @@ from jnrrdz.core import ome
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.crs import Crs
 from jnrrdz.core.georeference import MULTISCALES, PROJ, WKT2, Level, multiscales
+from jnrrdz.core.limits import AXES
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -179,7 +180,6 @@ METHODS: tuple[Method, ...] = get_args(Method.__value__)
 LARGEST_FACTOR = 1 << 16
 LARGEST_SIZE = 1 << 62
 MOST_LEVELS = 64
-MOST_AXES = 64
 
 
 @record
@@ -299,7 +299,7 @@ def _check_sizes(value: Any, field: str) -> None:
         raise MalformedError(f"{value!r} is no list of whole numbers", field=field)
     most = LARGEST_FACTOR if field == "factors" else LARGEST_SIZE
     least = 0 if field == "shape" else 1
-    if len(value) > MOST_AXES or not all(least <= size <= most for size in value):
+    if len(value) > AXES or not all(least <= size <= most for size in value):
         raise MalformedError(f"{value}: each of them has to be {least} to {most}", field=field)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.codecs import TileConfig, bytes_
 from jnrrdz.core.configuration import Codec
+from jnrrdz.core.limits import CHUNK_BYTES
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.records import record
 
@@ -33,9 +34,6 @@ LEAST = 16 << 10
 
 MOST = 1 << 22
 """Slabs of an array, before they become larger than their target."""
-
-LIMIT = 1 << 31
-"""Bytes of a slab that is as large as it must be."""
 
 
 @record
@@ -109,7 +107,7 @@ def cut(shape: Sequence[int], itemsize: int, target: int, *, piece: int = 0) -> 
     together = piece or math.prod(sides)
     while True:
         slabs = _cut(sides, itemsize, target, together)
-        if slabs.count <= MOST or 2 * target > LIMIT:
+        if slabs.count <= MOST or 2 * target > CHUNK_BYTES:
             return slabs
         target *= 2
 

@@ -9,12 +9,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
 
+from jnrrdz.core.limits import DEEPEST, XML_BYTES, XML_ELEMENTS
 from jnrrdz.errors import MalformedError, UnsupportedError
-
-MAX_BYTES = 16 << 20
-MAX_DEPTH = 64
-MAX_ELEMENTS = 1 << 20
-"""Each takes a hundred times the memory of the four bytes that spell it."""
 
 
 @dataclass(slots=True)
@@ -57,8 +53,8 @@ class Element:
 def parse_xml(text: str, field_name: str) -> Element:
     """Return the root element of a document; errors name the field that holds it."""
     data = text.encode(errors="replace")
-    if len(data) > MAX_BYTES:
-        raise UnsupportedError(f"{len(data)} bytes of XML, no more than {MAX_BYTES} are read", field=field_name)
+    if len(data) > XML_BYTES:
+        raise UnsupportedError(f"{len(data)} bytes of XML, no more than {XML_BYTES} are read", field=field_name)
     path = [Element("")]  # the elements that are open, outermost first
     count = 0
     parser = expat.ParserCreate("utf-8")  # as encoded above, whatever the document declares
@@ -69,10 +65,10 @@ def parse_xml(text: str, field_name: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
         count += 1
-        if count > MAX_ELEMENTS:
-            raise UnsupportedError(f"XML of more than {MAX_ELEMENTS} elements", field=field_name)
-        if len(path) > MAX_DEPTH:
-            raise UnsupportedError(f"XML nested more than {MAX_DEPTH} deep", field=field_name)
+        if count > XML_ELEMENTS:
+            raise UnsupportedError(f"XML of more than {XML_ELEMENTS} elements", field=field_name)
+        if len(path) > DEEPEST:
+            raise UnsupportedError(f"XML nested more than {DEEPEST} deep", field=field_name)
         element = Element(tag, attributes, document=data, start=parser.CurrentByteIndex)
         path[-1].children.append(element)
         path.append(element)

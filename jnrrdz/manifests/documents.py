@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.codec_table import entries_of_foreign, renamed
 from jnrrdz.core.json_schema import TEXT, inside, integer, members, nullable, parse_json
+from jnrrdz.core.limits import AXES
 from jnrrdz.core.zarr2 import foreign_codec
 from jnrrdz.core.zarr_json import ZARR_JSON, checked_node, named, regular_chunks
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -33,7 +34,6 @@ _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _LONGEST = 18  # digits that every int64 can hold
 _MOST_CHUNKS = 2**62  # so that a chunk's number is always an int64
 _MOST_ELEMENTS = 2**44  # of a chunk: no machine holds more, and numpy fails in ways of its own
-_MOST_AXES = 64  # numpy's own limit
 
 
 _COMPACT = json.JSONEncoder(separators=(",", ":")).encode
@@ -267,7 +267,7 @@ class ChunkKeys:
             case _:
                 message = f"chunk key encoding {encoding!r}; known are default and v2"
                 raise UnsupportedError(message, field="chunk_key_encoding")
-        if keys.chunks >= _MOST_CHUNKS or len(grid) > _MOST_AXES:
+        if keys.chunks >= _MOST_CHUNKS or len(grid) > AXES:
             raise UnsupportedError(f"a chunk grid of {grid}; the chunks are numbered in 62 bits", field="shape")
         return keys
 

@@ -47,6 +47,7 @@ from jnrrdz.core.json_schema import (
     refused,
     validate,
 )
+from jnrrdz.core.limits import LISTED_RECORDS, RECORD_BYTES, RECORD_CHUNKS, RECORDS_AT_ONCE
 from jnrrdz.core.refs import (
     ALL,
     SCATTERED,
@@ -91,10 +92,7 @@ LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
 RANGES = (pa.field("range_path", pa.dictionary(pa.int32(), pa.string())), *(pa.field(name, LIST) for name in LISTS))
 
 _KEPT = 16  # records of one array in memory; a record of 100,000 chunks takes some 3 MB
-_MOST_ROWS = 1 << 24  # of a record: columns of one value cost a file next to nothing, whatever their length
-_MOST_BYTES = 1 << 30  # of a record's file
 _MOST_LISTED_THERE = 1 << 16  # groups of rows, columns: what a footer's list may say
-_MOST_LISTED = 1 << 20  # records of an array whose chunks are listed
 _COLUMNS = ("path", "offset", "size", "raw")
 _MORE = (VERSION.name, *(field.name for field in RANGES))
 _TEXTS = ("path", "raw", "range_path")
@@ -102,9 +100,6 @@ _PLACES = ("path", "range_path")
 _LISTS_READ = pa.list_(pa.int64())
 
 _FORMS = (_COLUMNS, _COLUMNS[:3], _COLUMNS[3:])  # kerchunk leaves out what a record has none of
-
-MOST_RECORDS = 1 << 16
-"""Files of references of one array that are read at once."""
 
 type Options = Mapping[str, Any] | None
 
@@ -182,7 +177,7 @@ def _folder(value: Any) -> str:
     return value
 
 
-_SIZE = integer(1, _MOST_ROWS)
+_SIZE = integer(1, RECORD_CHUNKS)
 _PLACE = {"record_size": _SIZE, "folder": nullable(_folder)}
 _OVER = members({}, {**_PLACE, "files": list_of(TEXT)})
 _LAYOUT = members({}, {"record_size": _SIZE, OWN: nullable(members({}, {**_PLACE, "over": nullable(_OVER)}))})
@@ -262,7 +257,7 @@ class ParquetRefs(References):
     def present(self) -> Ints:
         """Return the numbers of the chunks that are not missing, ascending; reads every record."""
         records = -(-self.chunks // self._record_size)
-        if records > _MOST_LISTED:
+        if records > LISTED_RECORDS:
             raise UnsupportedError(f"{records} records to list", url=self._folder)
         size = self._record_size
         numbers = self._with_files(range(records))
@@ -296,8 +291,8 @@ class ParquetRefs(References):
         """Return all records in memory, the last one cut where the grid ends."""
         refuse_many_chunks(self.chunks)
         records = -(-self.chunks // self._record_size)
-        if records > MOST_RECORDS:
-            raise UnsupportedError(f"{records} records; no more than {MOST_RECORDS} are read at once")
+        if records > RECORDS_AT_ONCE:
+            raise UnsupportedError(f"{records} records; no more than {RECORDS_AT_ONCE} are read at once")
         return self.gathered().columns()
 
     def stored(self) -> ChunkRefs:
@@ -434,8 +429,8 @@ class ParquetRefs(References):
         try:
             source = open_source(url, storage_options=self._options)
             size = source.validators.size
-            if size > _MOST_BYTES:
-                raise UnsupportedError(f"a record of {size} bytes; {_MOST_BYTES} are read", url=url)
+            if size > RECORD_BYTES:
+                raise UnsupportedError(f"a record of {size} bytes; {RECORD_BYTES} are read", url=url)
             (data,) = source.read([(0, size)])
         except JnrrdzError as error:
             cause = error.__cause__

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.limits import FILE_SOURCES, SOURCE_FILE_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import parquet_pages
 from jnrrdz.manifests.documents import source_record
@@ -47,8 +48,6 @@ FOLDER = "__sources__"
 FILE_NAME = re.compile(rf"{FOLDER}/[0-9a-f]{{16}}\.parq")
 
 _FIELD = "jnrrdz.sources"
-_MOST_ROWS = 1 << 16
-_MOST_BYTES = 1 << 26  # of a file, and of what it decodes to
 _KEPT = 16
 _TEXTS = ("url", "etag", "version_id", "last_modified")
 _SCHEMA = pa.schema(
@@ -121,7 +120,7 @@ def _entries(table: Mapping[str, Any]) -> list[tuple[str, int, str]]:
 def _entry(file: Any) -> tuple[str, int, str]:
     if isinstance(file, list) and list(map(type, file)) == [str, int, str]:
         name, rows, begin = file
-        if FILE_NAME.fullmatch(f"{FOLDER}/{name}.parq") and 0 < rows <= _MOST_ROWS:
+        if FILE_NAME.fullmatch(f"{FOLDER}/{name}.parq") and 0 < rows <= FILE_SOURCES:
             return name, rows, begin
     raise MalformedError(f"{reprlib.repr(file)} is no file of a table", field=f"{_FIELD}.files")
 
@@ -211,12 +210,12 @@ class SourceFiles(Sequence[SourceRecord]):
 
 def _read(url: str, name: str, options: Options) -> pa.Table:
     source = open_source(url, storage_options=options)
-    if source.validators.size > _MOST_BYTES:
-        raise UnsupportedError(f"a table of {source.validators.size} bytes; {_MOST_BYTES} are read", url=url)
+    if source.validators.size > SOURCE_FILE_BYTES:
+        raise UnsupportedError(f"a table of {source.validators.size} bytes; {SOURCE_FILE_BYTES} are read", url=url)
     (data,) = source.read([(0, source.validators.size)])
     if _digest(data) != name:
         raise MalformedError("its bytes are not those that were written")
-    parquet_pages.check(data, most_decoded=_MOST_BYTES)
+    parquet_pages.check(data, most_decoded=SOURCE_FILE_BYTES)
     return pq.ParquetFile(pa.BufferReader(data)).read(_SCHEMA.names).cast(_SCHEMA)
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.core.xml_tree import MAX_BYTES, MAX_DEPTH, parse_xml
+from jnrrdz.core.limits import DEEPEST, XML_BYTES
+from jnrrdz.core.xml_tree import parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 
 BOMB = '<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;">]><a>&c;</a>'
@@ -20,7 +21,7 @@ REFUSED = [
     ("no markup", MalformedError, "syntax error"),
     ("<a>\x00</a>", MalformedError, "not well-formed"),
     ("<a/><b/>", MalformedError, "junk"),
-    ("<a>" * (MAX_DEPTH + 1) + "</a>" * (MAX_DEPTH + 1), UnsupportedError, "nested"),
+    ("<a>" * (DEEPEST + 1) + "</a>" * (DEEPEST + 1), UnsupportedError, "nested"),
 ]
 
 
@@ -33,11 +34,11 @@ def test_refused(text, kind, says):
 
 def test_too_long_is_refused_before_it_is_parsed():
     with pytest.raises(UnsupportedError, match="bytes of XML"):
-        parse_xml("<a>" + " " * MAX_BYTES + "</a>", "FIELD")
+        parse_xml("<a>" + " " * XML_BYTES + "</a>", "FIELD")
 
 
 def test_depth_that_is_allowed():
-    root = parse_xml("<a>" * MAX_DEPTH + "</a>" * MAX_DEPTH, "FIELD")
+    root = parse_xml("<a>" * DEEPEST + "</a>" * DEEPEST, "FIELD")
     assert root.tag == "a"
 
 

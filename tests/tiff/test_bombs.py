@@ -249,7 +249,7 @@ def test_elements_in_elements_hold_what_is_in_them_once():
 
 
 def test_xml_of_more_elements_than_are_read(monkeypatch):
-    monkeypatch.setattr(xml_tree, "MAX_ELEMENTS", 1000)
+    monkeypatch.setattr(xml_tree, "XML_ELEMENTS", 1000)
     assert len(xml_tree.parse_xml("<a>" + "<b/>" * 999 + "</a>", "XML").children) == 999
     with pytest.raises(jnrrdz.UnsupportedError, match="elements"):
         xml_tree.parse_xml("<a>" + "<b/>" * 1000 + "</a>", "XML")

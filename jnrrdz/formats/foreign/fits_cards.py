@@ -12,16 +12,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jnrrdz.core.limits import FITS_BLOCKS, FITS_UNITS
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.sources.ranges import ReadRange
 
 BLOCK = 2880
 CARD = 80
 KEYWORD = 8
-
-MOST_HDUS = 1 << 12
-MOST_BLOCKS = 1 << 12
-"""Blocks of all headers of a file, 147,456 cards: astropy makes an object of each."""
 
 BITPIX = {8, 16, 32, 64, -32, -64}
 MOST_AXES = 999
@@ -50,14 +47,14 @@ class Headers:
 def check_headers(read: ReadRange, size: int) -> Headers:
     """Return where the cards of a file are that astropy must not read."""
     headers = Headers()
-    for _ in range(MOST_HDUS):
+    for _ in range(FITS_UNITS):
         if headers.stop >= size:
             return headers
         if headers.stop and read(headers.stop, headers.stop + KEYWORD) != b"XTENSION":
             return headers
         start, stop, counts = _check_header(read, headers)
         headers.stop = stop + _data_size(counts, start)
-    raise UnsupportedError(f"more than {MOST_HDUS} header and data units")
+    raise UnsupportedError(f"more than {FITS_UNITS} header and data units")
 
 
 def _check_header(read: ReadRange, headers: Headers) -> tuple[int, int, dict[str, int]]:
@@ -67,8 +64,8 @@ def _check_header(read: ReadRange, headers: Headers) -> tuple[int, int, dict[str
     is_blanked = False
     while True:
         headers.blocks += 1
-        if headers.blocks > MOST_BLOCKS:
-            raise UnsupportedError(f"headers of more than {MOST_BLOCKS} blocks")
+        if headers.blocks > FITS_BLOCKS:
+            raise UnsupportedError(f"headers of more than {FITS_BLOCKS} blocks")
         block = read(block_start, block_start + BLOCK)
         for place in range(0, len(block), CARD):
             card = block[place : place + CARD]

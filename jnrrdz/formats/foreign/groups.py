@@ -18,9 +18,9 @@ import numpy as np
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
 from jnrrdz.core.configuration import Codec, CodecSpec
-from jnrrdz.core.limits import Budget, Resource
+from jnrrdz.core.limits import CHUNK_BYTES, Budget, Resource
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.slabs import LIMIT, cut
+from jnrrdz.core.slabs import cut
 from jnrrdz.core.zarr_json import array_from_json, checked_node, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.sources.ranges import ReadRange
@@ -238,7 +238,7 @@ def in_pieces(array: VirtualArray, budget: Budget | None) -> VirtualArray:
         return array
     itemsize = array.dtype.itemsize
     if budget is not None:  # slabs are larger than `PIECE` where there would be many: these are counted below
-        budget.charge(Resource.CHUNKS, size // LIMIT)
+        budget.charge(Resource.CHUNKS, size // CHUNK_BYTES)
     slabs = cut(array.shape, itemsize, PIECE)
     if budget is not None:
         budget.charge(Resource.CHUNKS, slabs.count)

@@ -21,8 +21,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.limits import Budget, Resource
-from jnrrdz.core.xml_tree import MAX_BYTES, parse_xml
+from jnrrdz.core.limits import XML_BYTES, Budget, Resource
+from jnrrdz.core.xml_tree import parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.foreign.fits_cards import CARD, check_headers
 from jnrrdz.formats.foreign.groups import Conversion, converted
@@ -300,8 +300,8 @@ def scan_dmrpp(read: ReadAhead, url: str, options: ScanOptions, neighbours: Neig
     data = name.removesuffix(DMRPP) + url[len(name) :]
     budget = Budget(read.size, url)
     with parsing(read, "DMR++", "virtualizarr") as reader:
-        if reader.size > MAX_BYTES:
-            raise UnsupportedError(f"a document of {reader.size} bytes, more than {MAX_BYTES}")
+        if reader.size > XML_BYTES:
+            raise UnsupportedError(f"a document of {reader.size} bytes, more than {XML_BYTES}")
         parse_xml(reader.span(0, reader.size).decode(), "DMR++")  # bounds, and no entities
         found = _described(reader, budget)
     if neighbours.open(data) is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from jnrrdz.core.limits import BOX_BYTES, BOXES, BOXES_DEEP
 from jnrrdz.errors import MalformedError
 
 type ReadRange = Callable[[int, int], bytes]
@@ -21,9 +22,6 @@ SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
 CONTENTS = {b"jp2h", b"jpch", b"jplh", b"asoc", b"res ", b"cgrp", b"uinf"}
 """Boxes that hold boxes."""
 
-MAX_BOXES = 1 << 16
-MAX_DEPTH = 16
-MAX_BODY = 16 << 20
 UUID_BYTES = 16
 
 
@@ -63,7 +61,7 @@ class Boxes:
 
     def body(self, box: Box) -> bytes:
         """Return a box's contents."""
-        if box.stop - box.start > MAX_BODY:
+        if box.stop - box.start > BOX_BYTES:
             raise MalformedError(
                 f"a box of {box.stop - box.start} bytes", offset=box.start, field=box.kind.decode("latin-1").strip()
             )
@@ -92,10 +90,8 @@ def parse_boxes(read: ReadRange, start: int, stop: int) -> Boxes:
         nonlocal count
         while at + 8 <= stop:
             count += 1
-            if count > MAX_BOXES or depth > MAX_DEPTH:
-                raise MalformedError(
-                    f"more than {MAX_BOXES} boxes, or {MAX_DEPTH} in each other", offset=at, field="box"
-                )
+            if count > BOXES or depth > BOXES_DEEP:
+                raise MalformedError(f"more than {BOXES} boxes, or {BOXES_DEEP} in each other", offset=at, field="box")
             head = read(at, min(at + 16, stop))
             size, kind = int.from_bytes(head[:4], "big"), head[4:8]
             if size == 0 and kind == b"\0\0\0\0":

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import Codec
+from jnrrdz.core.limits import CHUNK_BYTES
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.core.standard import check_lengths, refuse, stored_bytes, stored_order
@@ -35,7 +36,6 @@ type Spans = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 WHOLE_BYTES = 1 << 20
 PIECE_BYTES = 1 << 19
-MAX_CHUNK_BYTES = 1 << 31
 SPARE_CHUNKS = 1 << 16
 """Chunks that any image may have, however few bytes it has; of others each is a byte at least."""
 
@@ -172,9 +172,9 @@ def _chunk_rows(image: NitfImage, nbytes: int, row_bits: int) -> int:
         is_one = needed_grid(image)[0] == 1
         step = step_along(image.rows, most) if is_one else step_along(rows, most, piece=rows)
     size = nbytes if step == rows else step * row_bits // BYTE
-    if size > MAX_CHUNK_BYTES:
+    if size > CHUNK_BYTES:
         raise UnsupportedError(
-            f"blocks of {size} bytes; no more than {MAX_CHUNK_BYTES} are decoded at once",
+            f"blocks of {size} bytes; no more than {CHUNK_BYTES} are decoded at once",
             offset=image.segment.start,
             field=f"{image.what} NPPBH, NPPBV",
         )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import NODATA
+from jnrrdz.core.limits import CHUNK_BYTES
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -101,7 +102,6 @@ MERGED_BYTES = 512 * 1024
 WHOLE_BYTES = 1 << 20
 """A raw strip of no more than this is a chunk."""
 
-MAX_CHUNK_BYTES = 1 << 31
 MISSING_SIDE = 1 << 16
 MISSING_SEGMENTS = 1 << 16
 MISSING_BYTES = 1 << 26
@@ -137,9 +137,9 @@ def virtual_array(
     if image.samples > 1:
         shape, chunks = (image.samples, *shape), (1 if image.separate else image.samples, *chunks)
     nbytes = prod(chunks) * dtype.itemsize
-    if nbytes > MAX_CHUNK_BYTES:
+    if nbytes > CHUNK_BYTES:
         raise UnsupportedError(
-            f"segments of {chunks} pixels are {nbytes} bytes each, more than {MAX_CHUNK_BYTES} are not decoded",
+            f"segments of {chunks} pixels are {nbytes} bytes each, more than {CHUNK_BYTES} are not decoded",
             offset=image.ifd.offset,
             field="TileWidth, TileLength" if image.tiled else "RowsPerStrip",
         )

@@ -19,7 +19,7 @@ from typing import Literal
 from jnrrdz.core.crs import crs_from_geokeys, crs_from_wkt
 from jnrrdz.core.crs_geokeys import Affine, GeoKeys, parse_geokeys, placement
 from jnrrdz.core.georeference import Georeference, Rpc
-from jnrrdz.core.xml_tree import MAX_BYTES
+from jnrrdz.core.limits import XML_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.rpc_files import POLYNOMIALS, RPB, RPC_TXT, SINGLE, TERMS, find_rpc, parse_rpc_items
@@ -63,7 +63,7 @@ def sidecars_of(url: str, neighbours: Neighbours) -> Sidecars:
     sidecars = Sidecars()
     path = beside(url, PAM)
     try:
-        text = _text(neighbours, path, MAX_BYTES)
+        text = _text(neighbours, path, XML_BYTES)
         sidecars.pam = None if text is None else parse_pam(text)
     except JnrrdzError as error:
         _refuse(sidecars, error.at(url=path))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jnrrdz.core import codecs as names
-from jnrrdz.core.configuration import MOST_AXES, Codec, CodecSpec, sizes
+from jnrrdz.core.configuration import Codec, CodecSpec, sizes
 from jnrrdz.core.json_schema import (
     FLAG,
     TEXT,
@@ -23,6 +23,7 @@ from jnrrdz.core.json_schema import (
     text_or,
     validate,
 )
+from jnrrdz.core.limits import AXES
 from jnrrdz.core.zarr2 import ChunkLayout
 from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, UnsupportedError
@@ -70,7 +71,7 @@ _JPEG_MEMBERS: dict[str, Check] = {
 _PREDICTOR = members(
     {},
     {
-        "axis": nullable(integer(-MOST_AXES, MOST_AXES)),
+        "axis": nullable(integer(-AXES, AXES)),
         "dist": nullable(integer()),
         "shape": sizes(0),
     },

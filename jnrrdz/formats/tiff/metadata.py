@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import NAMES, NODATA, OFFSETS, SCALES, UNITS, with_common
-from jnrrdz.core.xml_tree import MAX_BYTES
+from jnrrdz.core.limits import XML_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import nodata_text
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
@@ -275,8 +275,8 @@ _DATE = re.compile(
 def bounded[T](read: Callable[[Ifd, int], T], ifd: Ifd, tag: Tag) -> T | None:
     """Return what a reader finds in a tag, None where it is absent; one too long to be metadata is refused."""
     entry = ifd.entries.get(tag)
-    if entry is not None and entry.nbytes > MAX_BYTES:
-        reason = f"{entry.nbytes} bytes, no more than {MAX_BYTES} are read"
+    if entry is not None and entry.nbytes > XML_BYTES:
+        reason = f"{entry.nbytes} bytes, no more than {XML_BYTES} are read"
         raise UnsupportedError(reason, offset=ifd.offset, field=tag.name)
     return None if entry is None else read(ifd, tag)
 

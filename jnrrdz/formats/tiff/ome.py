@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualGroup
-from jnrrdz.core.limits import LIMITS, Resource
+from jnrrdz.core.limits import LIMITS, OME_XML_BYTES, PLANES, XML_BYTES, Resource
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
@@ -41,11 +41,6 @@ from jnrrdz.redact import hidden
 from jnrrdz.sources.readahead import ReadAhead
 
 FIELD = "ImageDescription"
-MAX_BYTES = 1 << 28
-MAX_COMPANION = 16 << 20
-"""Bytes of the file that a `BinaryOnly` names, as of any other sidecar's XML."""
-
-MAX_PLANES = 1 << 24
 ORDERS = {"XYCZT", "XYCTZ", "XYZCT", "XYZTC", "XYTCZ", "XYTZC"}
 MICROMETER, SECOND = "µm", "s"
 MODULO = "openmicroscopy.org/omero/dimension/modulo"
@@ -147,8 +142,8 @@ def _check_companion(images: tuple[OmeImage, ...]) -> None:
 
 
 def _root(text: str) -> ET.Element:
-    if len(text) > MAX_BYTES:
-        raise UnsupportedError(f"OME-XML of {len(text)} characters, at most {MAX_BYTES} are read", field=FIELD)
+    if len(text) > OME_XML_BYTES:
+        raise UnsupportedError(f"OME-XML of {len(text)} characters, at most {OME_XML_BYTES} are read", field=FIELD)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise MalformedError("OME-XML with a document type, which may hide anything", field=FIELD)
     try:
@@ -207,8 +202,8 @@ def _image(own: str, image: ET.Element, pixels: ET.Element, annotated: Mapping[s
         raise UnsupportedError(f"channels of {sorted(samples)} samples a pixel in one image", field=FIELD)
     lead, each = order[:1:-1], samples.pop()
     sizes = tuple(_integer(pixels, f"Size{axis}", 0) // (each if axis == "C" else 1) for axis in lead)
-    if min(sizes) < 1 or prod(sizes) > MAX_PLANES:
-        raise MalformedError(f"{sizes} planes along {lead}; from 1 to {MAX_PLANES} are possible", field=FIELD)
+    if min(sizes) < 1 or prod(sizes) > PLANES:
+        raise MalformedError(f"{sizes} planes along {lead}; from 1 to {PLANES} are possible", field=FIELD)
     blocks = []
     for data in _children(pixels, "TiffData"):
         first = tuple(_integer(data, f"First{axis}", 0) for axis in lead)
@@ -453,8 +448,8 @@ def _companion_text(files: Files, name: str) -> str:
     read = files.neighbour(name)
     if read is None:
         raise UnsupportedError("it is not beside the file", field="MetadataFile")
-    if read.size > MAX_COMPANION:
-        raise UnsupportedError(f"{read.size} bytes, no more than {MAX_COMPANION} are read", field="MetadataFile")
+    if read.size > XML_BYTES:
+        raise UnsupportedError(f"{read.size} bytes, no more than {XML_BYTES} are read", field="MetadataFile")
     try:
         return read(0, read.size).decode()
     except UnicodeDecodeError as error:
@@ -481,8 +476,8 @@ def _parts(files: Files, image: OmeImage) -> Parts:
                 stacklevel=2,
             )
         named += count
-        if named > MAX_PLANES:
-            raise MalformedError(f"TiffData of image {image.name!r} name more than {MAX_PLANES} planes", field=FIELD)
+        if named > PLANES:
+            raise MalformedError(f"TiffData of image {image.name!r} name more than {PLANES} planes", field=FIELD)
         number = opened.setdefault(pages.url, len(held))
         if number == len(held):
             held.append(pages)

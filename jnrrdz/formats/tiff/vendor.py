@@ -20,6 +20,7 @@ import numpy as np
 import tifffile
 
 from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.limits import PLANES
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import MalformedError, UnsupportedError
@@ -104,7 +105,6 @@ TIFFFILE_ERRORS = (
 )
 """What tifffile raises at headers that it did not expect."""
 
-MAX_PLANES = 1 << 24
 MAX_VALUE = 1 << 26
 """Bytes of a tag that is no list of segments; formats keep tables in private tags."""
 
@@ -248,8 +248,8 @@ def _level(file: _File, theirs: Any, main: TiffImage | None) -> Level:
         raise UnsupportedError(f"a series of shape {theirs.shape} of pages of {page.shape}", offset=image.ifd.offset)
     names, planes = _names(theirs), prod(sizes[:ahead])
     lead = tuple(zip(names[:ahead], sizes[:ahead], strict=True))
-    if planes > MAX_PLANES:
-        raise MalformedError(f"{planes} planes, at most {MAX_PLANES} are possible", offset=image.ifd.offset)
+    if planes > PLANES:
+        raise MalformedError(f"{planes} planes, at most {PLANES} are possible", offset=image.ifd.offset)
     if theirs.dataoffset is not None and planes > 1 and not image.tiled:
         key = Keyframe.of(layout, image, file.url, main)
         offsets, lengths = _contiguous(layout, image, theirs.dataoffset, planes)
