@@ -1,5 +1,6 @@
-"""Palettes: indices become red, green and blue."""
+"""Palettes: indices become red, green and blue, and attributes that name the colours."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,6 +9,23 @@ from numpy.typing import NDArray
 from jnrrdz.errors import MalformedError
 
 CHANNELS = 3
+OPAQUE = 255
+MAX_FLAGS = 256
+"""Colours that CF's flags list, too."""
+
+
+def palette_attributes(entries: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return colours as attributes: `color_table` with opacities, as GDAL has it, and CF's flags.
+
+    `[[255, 0, 0, 255]]` gives the flag colour `#ff0000` of the value 0.
+    """
+    table = [[*map(int, entry), OPAQUE][: CHANNELS + 1] for entry in entries]
+    attributes: dict[str, Any] = {"color_table": table}
+    if len(table) <= MAX_FLAGS:
+        colours = [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue, _ in table]
+        attributes["flag_values"] = list(range(len(table)))
+        attributes["flag_colors"] = " ".join(colours)
+    return attributes
 
 
 class Palette:

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -220,27 +220,25 @@ class SourcePool:
         )
 
     def _vouches(self, url: str, path: str | None) -> bool:
-        """Whether something above a source was seen: a container's metadata, or a file as it is recorded."""
-        tree = next((tree for tree in self._trees if url.startswith(tree)), None)
-        if tree is not None and path is None:
-            return True  # a container elsewhere has no state that could be compared
-        above = [] if path is None else [f"{parent}/" for parent in Path(path).parents]
-        inside = len(url.removeprefix(tree or url).split("/"))
-        documents = (Path(folder) / name for folder in above[:inside] for name in _DOCUMENTS)
-        if tree is not None and any(document.is_file() for document in documents):
-            self._vouched += (tree,)
-            return True
-        timed = (record for record in self._records.values() if record.modified)
-        if any(self._is_above(record, above) for record in timed):
-            self._vouched += (f"{url.rpartition('/')[0]}/",)
-            return True
+        """Whether a source was seen with another one: a file at or above its folder is as the manifest records it.
+
+        A data set's metadata and a header of tiles are such files.  A container elsewhere has no state that could be
+        compared.
+        """
+        if path is None:
+            return url.startswith(self._trees or ("\0",))
+        folders = {str(parent) for parent in Path(path).parents}
+        for record in self._records.values():
+            if record.modified and self._is_unchanged(record, folders):
+                self._vouched += (f"{record.url.rpartition('/')[0]}/",)
+                return True
         return False
 
-    def _is_above(self, record: SourceRecord, folders: Sequence[str]) -> bool:
+    def _is_unchanged(self, record: SourceRecord, folders: Collection[str]) -> bool:
         """Whether a local file is in one of some folders, and is what its record says."""
         try:
             path = local_path(record.url if self._trust is None else self._trust.resolve(record.url))
-            if path is None or f"{Path(path).parent}/" not in folders:
+            if path is None or str(Path(path).parent) not in folders:
                 return False
             state = Path(path).stat()
         except (UntrustedSourceError, OSError):

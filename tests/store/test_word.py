@@ -87,6 +87,13 @@ def test_a_folder_that_is_no_container_does_not_vouch_for_what_is_below(data):
         read(path)
 
 
+def test_a_document_that_the_manifest_does_not_record_does_not_vouch_either(data):
+    (data / "attributes.json").write_text("{}")
+    path = of_a_stranger(data, url=f"{data}/")
+    with pytest.warns(UntrustedSourceWarning, match=UNSEEN):
+        read(path)
+
+
 def test_a_container_is_known_by_its_metadata(data):
     metadata = {"dimensions": [8, 8], "blockSize": [4, 4], "dataType": "uint8", "compression": {"type": "gzip"}}
     spec = {"driver": "n5", "kvstore": {"driver": "file", "path": f"{data}/c.n5/v/w/"}, "metadata": metadata}

@@ -27,6 +27,7 @@ from jnrrdz.core.crs_geokeys import Affine, parse_geokeys, placement
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.xml_tree import Element, parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.colours import palette_attributes
 from jnrrdz.formats.jpeg2000.boxes import COLOUR_SPACES, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codestream import Codestream
 from jnrrdz.formats.jpeg2000.markers import Marker
@@ -35,8 +36,6 @@ from jnrrdz.options import ScanOptions
 
 XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 LATIN = 1
-OPAQUE = 255
-MAX_FLAGS = 256
 MAX_TEXT = 1 << 20
 
 
@@ -91,11 +90,7 @@ def _add_colour(meaning: Meaning, colour: Colour, names: Sequence[int], options:
         meaning.palette = table[:, :3].tobytes()
         meaning.array["colorinterp"] = ["red", "green", "blue"]
     elif table is not None:
-        entries = [[*row, OPAQUE][:4] for row in table.tolist()]
-        meaning.array |= {"colorinterp": ["palette"], "color_table": entries}
-        if len(entries) <= MAX_FLAGS:
-            colours = " ".join(f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue, _ in entries)
-            meaning.array |= {"flag_values": list(range(len(entries))), "flag_colors": colours}
+        meaning.array |= {"colorinterp": ["palette"], **palette_attributes(table.tolist())}
     elif colour.space is not None or colour.channels:
         every = colour.names(max(names) + 1)
         meaning.array["colorinterp"] = [every[number] for number in names]

@@ -21,6 +21,7 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import NEAR, step_along
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.colours import CHANNELS
 from jnrrdz.formats.nitf.blocks import (
     DOWNSAMPLED,
     PIECE_BYTES,
@@ -35,7 +36,6 @@ from jnrrdz.formats.nitf.blocks import (
 from jnrrdz.formats.nitf.codecs import JbpBlockConfig, JbpJpegConfig, NitfVqConfig
 from jnrrdz.formats.nitf.header import BYTE, pair_dtype
 from jnrrdz.formats.nitf.image import (
-    CHANNELS,
     Mask,
     NitfImage,
     missing_index,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.errors import MalformedError, UnsupportedError
+from jnrrdz.formats.colours import CHANNELS, palette_attributes
 from jnrrdz.formats.nitf.header import (
     BAND,
     BYTE,
@@ -267,10 +268,8 @@ def pad_value(mask: Mask | None, image: NitfImage, dtype: np.dtype[Any]) -> Any:
 type Table = NDArray[np.uint8]
 """Entries by red, green and blue."""
 
-CHANNELS = 3
-OPAQUE = 255
-MAX_FLAGS = 256
 CADRG_ENTRIES = 217
+INDEX_VALUES = 256
 
 BANDS = {"R": "red", "G": "green", "B": "blue", "M": "gray", "Y": "Y", "Cb": "Cb", "Cr": "Cr"}
 """IREPBAND to the names that rasterio gives to interpretations."""
@@ -292,7 +291,7 @@ def missing_index(image: NitfImage, table: Table | None) -> int | None:
 
     None where there is no table, or no such value.  The last of 217 entries means no colour if it is black (CADRG).
     """
-    if table is None or image.bits != BYTE or len(table) >= MAX_FLAGS - 1:
+    if table is None or image.bits != BYTE or len(table) >= INDEX_VALUES - 1:
         return None
     is_cadrg = len(table) == CADRG_ENTRIES and not table[-1].any()
     return len(table) - 1 if is_cadrg else len(table)
@@ -303,11 +302,7 @@ def colour_attributes(image: NitfImage, table: Table | None) -> dict[str, Any]:
     if table is None:
         return {"colorinterp": [_interpretation(image, number) for number in range(len(image.bands))]}
     attributes: dict[str, Any] = {"colorinterp": ["palette" if len(image.bands[0].luts) == CHANNELS else "gray"]}
-    attributes["color_table"] = [[*(int(channel) for channel in entry), OPAQUE] for entry in table]
-    if len(table) <= MAX_FLAGS:
-        colours = ["#" + bytes(entry).hex() for entry in table]
-        attributes |= {"flag_values": list(range(len(table))), "flag_colors": " ".join(colours)}
-    return attributes
+    return attributes | palette_attributes(table.tolist())
 
 
 def _interpretation(image: NitfImage, number: int) -> str:

@@ -19,6 +19,7 @@ from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import NAMES, NODATA, OFFSETS, SCALES, UNITS, with_common
 from jnrrdz.core.limits import XML_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.formats.colours import CHANNELS, OPAQUE, palette_attributes
 from jnrrdz.formats.tiff.arrays import nodata_text
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.gdal_metadata import (
@@ -111,9 +112,6 @@ type Table = NDArray[np.uint8]
 
 MAX_GREY_BITS = 8  # a longer list of greys says no more than the name of the interpretation
 MAX_PALETTE_BITS = 16
-CHANNELS = 3
-OPAQUE = 255
-MAX_FLAGS = 256
 
 
 def colour_attributes(
@@ -189,11 +187,7 @@ def _palette_attributes(
     entries = [[*(int(channel) for channel in entry), OPAQUE][: CHANNELS + 1] for entry in table]
     if transparent is not None and 0 <= transparent < len(entries):
         entries[transparent][CHANNELS] = 0
-    attributes: dict[str, Any] = {"color_table": entries}
-    if len(entries) <= MAX_FLAGS:
-        colours = [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue, _ in entries]
-        attributes |= {"flag_values": list(range(len(entries))), "flag_colors": " ".join(colours)}
-    return attributes | _flag_meanings(names)
+    return palette_attributes(entries) | _flag_meanings(names)
 
 
 def _flag_meanings(names: Sequence[str]) -> dict[str, Any]:
