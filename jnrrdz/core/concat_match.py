@@ -4,7 +4,6 @@ A group's facts are plain JSON, so that groups that fit have the same text; what
 reads.
 """
 
-import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,16 @@ from jnrrdz.core.arrays import VirtualArray, VirtualGroup
 from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, PER_BAND, SCALE_FACTOR, SCALES, UNITS
 from jnrrdz.core.codec_table import is_in_chunks
 from jnrrdz.core.coordinate import is_time
-from jnrrdz.core.georeference import GEO_TRANSFORM, WKT2, geo_transform
+from jnrrdz.core.georeference import (
+    CRS_WKT,
+    GEO_TRANSFORM,
+    MAPPING_ATTRIBUTES,
+    WKT,
+    WKT2,
+    crs_name,
+    geo_transform,
+    wkt_of,
+)
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 
@@ -33,13 +41,6 @@ MEANING = {
 PLACE = {"multiscales", "AREA_OR_POINT"}
 PLACE_PREFIXES = ("proj:", "spatial:")
 """Attributes that say where a group lies."""
-
-WKT = "spatial_ref"
-"""GDAL's name for `crs_wkt`."""
-
-GRID_MAPPINGS = {"grid_mapping_name", "crs_wkt", WKT, GEO_TRANSFORM}
-
-_WKT_NAME = re.compile(r'\s*\w+\s*\[\s*"([^"]*)"')
 
 
 class Role(Enum):
@@ -95,7 +96,7 @@ def _role(path: str, array: VirtualArray, dim: str, mappings: set[str], *, is_ol
     _refuse_twin(path, dim)
     if dim in array.dimension_names:
         return Role.JOINED
-    if not array.shape and (name in mappings or not GRID_MAPPINGS.isdisjoint(array.attributes)):
+    if not array.shape and (name in mappings or not MAPPING_ATTRIBUTES.isdisjoint(array.attributes)):
         return Role.MAPPING
     return Role.KEPT if is_old or array.dimension_names == (name,) else Role.STACKED
 
@@ -115,7 +116,7 @@ def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[st
     yield "fill value", document["fill_value"]
     yield from _codec_facts(document["codecs"])
     attributes = document["attributes"]
-    if attributes.get(WKT) == attributes.get("crs_wkt"):
+    if attributes.get(WKT) == attributes.get(CRS_WKT):
         attributes.pop(WKT, None)  # manifests of the first version say it twice
     for name, value in sorted(attributes.items()):
         if role is Role.JOINED and is_per_band(name, array, dim):
@@ -156,7 +157,7 @@ def _codec_facts(codecs: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 def _group_facts(group: VirtualGroup) -> dict[str, Any]:
     arrays = [child for child in group.children.values() if isinstance(child, VirtualArray)]
-    said = [array.attributes.get("crs_wkt") for array in arrays]  # of any type in others' manifests
+    said = [array.attributes.get(CRS_WKT) for array in arrays]  # of any type in others' manifests
     return {"kind": "group"} | {
         f"attribute {name}": json_value(value)
         for name, value in group.attributes.items()
@@ -183,7 +184,7 @@ def differences(theirs: Facts, ours: Facts) -> list[str]:
         mine, others = theirs[path], ours[path]
         if "kind" in others:
             rows = {} if place or told else _rows(path or "the group", mine, others)
-        elif not GRID_MAPPINGS.isdisjoint(label.removeprefix(ATTRIBUTE) for label in {**mine, **others}):
+        elif not MAPPING_ATTRIBUTES.isdisjoint(label.removeprefix(ATTRIBUTE) for label in {**mine, **others}):
             rows, place = {}, place or _place(path, mine, others)
         else:
             rows = _array(path, mine, others)
@@ -259,9 +260,9 @@ SAID: dict[str, tuple[str, Callable[[Any], str]]] = {
 def _place(path: str, mine: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """Return how two grid mappings differ: CRS, size of pixels, place."""
     said = [{label.removeprefix(ATTRIBUTE): value for label, value in side.items()} for side in (mine, others)]
-    wkt = [str(side.get("crs_wkt") or side.get(WKT) or "") for side in said]
+    wkt = [wkt_of(side) for side in said]
     if wkt[0] != wkt[1]:
-        names = [found[1] if (found := _WKT_NAME.match(text)) else text[:40] or "no CRS" for text in wkt]
+        names = [crs_name(text) or text[:40] or "no CRS" for text in wkt]
         if names[0] == names[1]:
             names[0] = f"another {names[0]}"
         return [f"is in {names[0]}, not {names[1]}"]

@@ -74,6 +74,12 @@ def taken(attributes: Mapping[str, Any]) -> str | None:
     return moment(header.get("IDATIM")) if isinstance(header, Mapping) else None
 
 
+def file_date(attributes: Mapping[str, Any]) -> str | None:
+    """Return when a file was made by the attributes of its root, None where they do not say it."""
+    header = attributes.get("nitf")
+    return moment(header.get("FDT")) if isinstance(header, Mapping) else None
+
+
 METADATA = "metadata"
 DATETIME = "datetime"
 """The attribute in which a scanner says when an image was taken."""
@@ -98,6 +104,9 @@ class Rule:
             return match[1]
         nodes = [group, *(node for _, node in group.walk())]
         times = dict.fromkeys(time for node in nodes if (time := taken(node.attributes)) is not None)
+        date = file_date(group.attributes)
+        if not times and date is not None:
+            return date
         if len(times) != 1:
             tells = f"several times: {', '.join(times)}" if times else "no time"
             raise UnrepresentableError(

@@ -156,8 +156,13 @@ class Level:
 
 def level_affine(affine: Affine, full_shape: tuple[int, int], level_shape: tuple[int, int]) -> Affine:
     """Return the affine of an overview: the same extent in fewer pixels."""
-    a, b, c, d, e, f = affine
     rows, columns = full_shape[0] / level_shape[0], full_shape[1] / level_shape[1]
+    return coarser(affine, rows, columns)
+
+
+def coarser(affine: Affine, rows: float, columns: float) -> Affine:
+    """Return the affine of pixels that span several rows and columns, with the same origin."""
+    a, b, c, d, e, f = affine
     return (a * columns, b * rows, c, d * columns, e * rows, f)
 
 
@@ -170,8 +175,7 @@ def grid_mapping(crs: Crs | None, affine: Affine | None, gcps: Iterable[Sequence
     if crs is not None:
         attributes = cf_attributes(crs)
     if affine is not None:
-        a, b, c, d, e, f = affine
-        attributes[GEO_TRANSFORM] = GeoTransform(c, a, b, f, d, e).text
+        attributes[GEO_TRANSFORM] = GeoTransform.of_affine(affine).text
     points = [
         {
             "type": "Feature",
@@ -197,6 +201,12 @@ class GeoTransform(NamedTuple):
     column_y: float
     row_y: float
     """Step of y from one row to the next."""
+
+    @classmethod
+    def of_affine(cls, affine: Affine) -> "GeoTransform":
+        """Return the numbers of an affine, which rasterio orders otherwise."""
+        a, b, c, d, e, f = affine
+        return cls(c, a, b, f, d, e)
 
     @property
     def is_rotated(self) -> bool:
@@ -251,7 +261,7 @@ CRS_CODE = "proj:code"
 MAPPING_ATTRIBUTES = frozenset({"grid_mapping_name", CRS_WKT, WKT, GEO_TRANSFORM})
 """Attributes by which a variable is a grid mapping."""
 
-_WKT_NAME = re.compile(r'\s*\w+\[\s*"((?:[^"]|"")*)"')
+_WKT_NAME = re.compile(r'\s*\w+\s*\[\s*"((?:[^"]|"")*)"')
 _WKT_CODE = re.compile(r'(?:ID|AUTHORITY)\["(\w+)",\s*"?(\w+)"?\]\]\s*\Z')
 
 
@@ -276,6 +286,12 @@ def wkt_of(mapping: Mapping[str, Any]) -> str:
     return next((text for text in texts if isinstance(text, str)), "")
 
 
+def crs_name(wkt: str) -> str | None:
+    """Return the name of a CRS, None of a text that is no WKT."""
+    match = _WKT_NAME.match(wkt)
+    return None if match is None else match[1].replace('""', '"')
+
+
 def stated_crs(
     mapping: Mapping[str, Any],
     array: Mapping[str, Any],
@@ -288,8 +304,7 @@ def stated_crs(
     if not isinstance(code, str):
         match = _WKT_CODE.search(wkt)
         code = None if match is None else f"{match[1]}:{match[2]}"
-    title = _WKT_NAME.match(wkt)
-    name = None if title is None else title[1].replace('""', '"')
+    name = crs_name(wkt)
     if code is None and name is None:
         return None
     return StatedCrs(code, name, wkt)

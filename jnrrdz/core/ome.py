@@ -230,6 +230,9 @@ def stated_axes(attributes: Mapping[str, Any]) -> dict[str, Axis]:
     for name, entry in as_object(attributes.get("axes")).items():
         if not isinstance(entry, dict):
             continue
+        start = as_number(entry.get("start", 0.0))
+        if start is None:
+            continue
         labels = entry.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             labels = []
@@ -237,7 +240,7 @@ def stated_axes(attributes: Mapping[str, Any]) -> dict[str, Axis]:
             name,
             as_number(entry.get("step")),
             as_text(entry.get("unit")),
-            as_number(entry.get("start")) or 0.0,
+            start,
             tuple(labels),
         )
     return axes

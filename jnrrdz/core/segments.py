@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jnrrdz.core.coordinate import moment
+from jnrrdz.core.coordinate import file_date
 from jnrrdz.core.json_schema import as_object, as_objects, without_empty
 from jnrrdz.core.markings import SECURITY
 from jnrrdz.records import record
@@ -111,14 +111,11 @@ class NitfFile:
 
     header: Mapping[str, Any]
     security: Mapping[str, Any]
+    date: str | None
+    """When the file was made, in ISO 8601."""
     tres: tuple[str, ...]
     counts: Mapping[str, int]
     """How many graphics, labels and texts there are next to the images."""
-
-    @property
-    def date(self) -> str | None:
-        """When the file was made, in ISO 8601."""
-        return moment(self.header.get("FDT"))
 
     def to_json(self) -> Json:
         """Return what the header says first, as `jnrrdz info` has it."""
@@ -144,7 +141,7 @@ def nitf_file(attributes: Mapping[str, Any]) -> NitfFile | None:
         return None
     counts = {name: len(as_objects(attributes.get(name))) for name in ("graphics", "labels", "texts")}
     security = as_object(attributes.get(SECURITY))
-    return NitfFile(header, security, _tres(attributes), counts)
+    return NitfFile(header, security, file_date(attributes), _tres(attributes), counts)
 
 
 def _tres(attributes: Mapping[str, Any]) -> tuple[str, ...]:

@@ -30,7 +30,14 @@ from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.describe import Image
-from jnrrdz.core.georeference import GEO_TRANSFORM, MULTISCALES, geo_transform
+from jnrrdz.core.georeference import (
+    AFFINE_NUMBERS,
+    GEO_TRANSFORM,
+    MULTISCALES,
+    GeoTransform,
+    coarser,
+    geo_transform,
+)
 from jnrrdz.core.hierarchy import PLANE, Hierarchy, level_paths
 from jnrrdz.core.pyramid import (
     MOST_LEVELS,
@@ -55,9 +62,6 @@ from jnrrdz.store.requests import Recent
 from jnrrdz.store.store import ReferenceStore, cut
 
 type Document = dict[str, Any]
-
-AFFINE = 6
-"""Numbers of an affine, in rasterio's order."""
 
 
 def _nodes(documents: Documents) -> dict[str, Document]:
@@ -104,12 +108,8 @@ def _add_mapping(nodes: dict[str, Document], path: str, level: VirtualLevel, sou
     attributes = dict(mapping["attributes"])
     if transform := geo_transform(attributes):
         rows, columns = level.factors[-2:]
-        attributes[GEO_TRANSFORM] = transform._replace(
-            column_x=transform.column_x * columns,
-            row_x=transform.row_x * rows,
-            column_y=transform.column_y * columns,
-            row_y=transform.row_y * rows,
-        ).text
+        affine = coarser(transform.affine, rows, columns)
+        attributes[GEO_TRANSFORM] = GeoTransform.of_affine(affine).text
     nodes[f"{path}{level.name}/{name}/{ZARR_JSON}"] = mapping | {"attributes": attributes}
     nodes[f"{path}{level.name}/{level.variable}/{ZARR_JSON}"]["attributes"] |= {
         "grid_mapping": name,
@@ -128,11 +128,11 @@ def _placed(attributes: Document, names: list[str], level: VirtualLevel) -> Docu
         found["axes"] = {name: _axis(axis, factors.get(name, 1)) for name, axis in found["axes"].items()}
     affine = found.pop("spatial:transform", None)
     found.pop("spatial:shape", None)
-    if names[-2:] == ["y", "x"] and isinstance(affine, list) and len(affine) == AFFINE:
+    if names[-2:] == ["y", "x"] and isinstance(affine, list) and len(affine) == AFFINE_NUMBERS:
         a, b, c, d, e, f = affine
         rows, columns = level.factors[-2:]
         found["spatial:shape"] = list(level.shape[-2:])
-        found["spatial:transform"] = [a * columns, b * rows, c, d * columns, e * rows, f]
+        found["spatial:transform"] = list(coarser((a, b, c, d, e, f), rows, columns))
     return found
 
 

@@ -26,9 +26,9 @@ from xarray.indexes import PandasIndex, RangeIndex
 
 from jnrrdz.core.bands import BAND, NODATA, band_count, differ_in_scale
 from jnrrdz.core.codec_table import SHARDING
-from jnrrdz.core.georeference import GEO_TRANSFORM, geo_transform
+from jnrrdz.core.georeference import MAPPING_ATTRIBUTES, geo_transform, wkt_of
 from jnrrdz.core.json_schema import NUMBER, TEXT, is_number, members, nullable, validate
-from jnrrdz.core.ome import unit_name
+from jnrrdz.core.ome import Axis, stated_axes, unit_name
 from jnrrdz.core.standard import chain_parts
 from jnrrdz.core.zarr_json import DATA_TYPES, MARKS, ZARR_JSON, array_from_json, double_of, missing_number
 from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError, warn_once
@@ -49,9 +49,6 @@ else:
 
 LONGEST = 1 << 24
 """Places of an axis up to which its coordinate is in memory, 128 MB: `RangeIndex` finds slices by `nearest` only."""
-
-MAPPING_ATTRIBUTES = {GEO_TRANSFORM, "crs_wkt"}
-"""What a grid mapping is known by where no variable names it."""
 
 SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
@@ -106,7 +103,7 @@ def dataset(
         raise MalformedError(message, url=str(opened.manifest), field=path or "/") from error
     for variable in found.variables.values():
         use_native_order(variable.encoding)
-    axes = [attributes[name].get("axes") for name in found.data_vars]
+    axes = [stated_axes(attributes[name]) for name in found.data_vars]
     # without indexes, for which xarray would import dask
     facts = xr.Coordinates(of_bands, indexes={})
     return _with_coordinates(found, axes, names).assign_coords(facts)
@@ -315,10 +312,14 @@ class Chunks(ZarrArrayWrapper):
         return self._made
 
 
-def _with_coordinates(found: xr.Dataset, axes_of_arrays: Sequence[Any], bands: list[str] | None) -> xr.Dataset:
+def _with_coordinates(
+    found: xr.Dataset,
+    axes_of_arrays: Sequence[Mapping[str, Axis]],
+    bands: list[str] | None,
+) -> xr.Dataset:
     """Return the dataset with the grid mapping as a coordinate, and with x and y where rows are straight.
 
-    `axes_of_arrays` are the attributes `axes` of the arrays as the manifest has them, `bands` the names of bands.
+    `axes_of_arrays` are the axes of the arrays as the manifest has them, `bands` the names of bands.
     """
     named = {one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in found.variables.values()}
     mappings = {
@@ -326,14 +327,16 @@ def _with_coordinates(found: xr.Dataset, axes_of_arrays: Sequence[Any], bands: l
     }
     result = found.set_coords([name for name in mappings if name in found.data_vars])
     for name in mappings:
-        for axis in _axes(result, result[name].attrs):
-            result = result.assign_coords(axis)
+        for coordinate in _axes(result, result[name].attrs):
+            result = result.assign_coords(coordinate)
     result = result.assign_coords(_bands(result, bands))
     for axes in axes_of_arrays:
-        for name, meaning in axes.items() if isinstance(axes, dict) else ():
-            step = _step(result.sizes[name], name, meaning) if name in result.sizes else None
-            if step is not None and name not in result.coords:
-                result = result.assign_coords(step)
+        for name, axis in axes.items():
+            if name not in result.sizes or name in result.coords:
+                continue
+            positions = _positions(result.sizes[name], axis)
+            if positions is not None:
+                result = result.assign_coords(positions)
     return result
 
 
@@ -360,19 +363,19 @@ def _even(name: str, size: int, line: tuple[float, float, float], attrs: Mapping
     return even
 
 
-def _step(size: int, name: str, meaning: Any) -> xr.Coordinates | None:
-    if not isinstance(meaning, dict):
+def _positions(size: int, axis: Axis) -> xr.Coordinates | None:
+    """Return the labels or the positions of an axis, None where it has neither."""
+    if axis.labels and len(axis.labels) == size:
+        return _listed(axis.name, axis.labels)
+    if axis.step is None:
         return None
-    labels, step = meaning.get("labels"), meaning.get("step")
-    if isinstance(labels, list) and len(labels) == size and all(isinstance(label, str) for label in labels):
-        return _listed(name, labels)
-    start, unit = meaning.get("start", 0.0), meaning.get("unit")
-    if not isinstance(step, int | float) or not isinstance(start, int | float):
-        return None
-    # xarray would take units of time for a calendar's when a copy of the dataset is opened again
-    is_time = unit_name(str(unit), "time") is not None
-    attributes = {} if unit is None else {"unit": unit} if is_time else {"unit": unit, "units": unit}
-    return _even(name, size, (start, step, 0), attributes)
+    attributes = {}
+    if axis.unit is not None:
+        attributes["unit"] = axis.unit
+        # xarray would take units of time for a calendar's when a copy of the dataset is opened again
+        if unit_name(axis.unit, "time") is None:
+            attributes["units"] = axis.unit
+    return _even(axis.name, size, (axis.start, axis.step, 0), attributes)
 
 
 def _bands(found: xr.Dataset, names: list[str] | None) -> xr.Coordinates | None:
@@ -406,7 +409,7 @@ def _meaning(axis: str, mapping: Mapping[str, Any]) -> dict[str, str]:
     if mapping.get("grid_mapping_name") == "latitude_longitude":
         name, degrees = {"x": ("longitude", "degrees_east"), "y": ("latitude", "degrees_north")}[axis]
         return {"axis": axis.upper(), "standard_name": name, "units": degrees}
-    wkt = str(mapping.get("crs_wkt", ""))
+    wkt = wkt_of(mapping)
     system = SYSTEM.search(wkt)
     unit = None if system is None else UNIT.search(wkt, system.end())
     is_named = unit is not None and (unit[1] == "ANGLE" or float(unit[3]) == 1)

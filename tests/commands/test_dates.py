@@ -47,6 +47,25 @@ def test_cube_and_merge_know_the_date_that_info_shows(tmp_path, kind):
     np.testing.assert_array_equal(xr.open_dataset(tmp_path / "m.json")["time"], days)
 
 
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_the_date_of_a_nitf_s_file_counts_where_its_image_has_none(tmp_path):
+    files = [tmp_path / f"{name}.ntf" for name in "ba"]
+    for day, file in enumerate(files, start=1):
+        stack_kinds.nitf(FDT=f"2023060{day}000000")(file, day)
+        data = file.read_bytes()
+        assert data.count(b"2024010%d000000" % day) == 1
+        file.write_bytes(data.replace(b"2024010%d000000" % day, b"-" * 14))
+        report = jnrrdz.info(file)
+        assert "date" not in report
+        assert report["nitf"]["date"] == f"2023-06-0{day}T00:00:00Z"
+        assert jnrrdz.stac_item(file)["properties"]["datetime"] == f"2023-06-0{day}T00:00:00Z"
+    days = np.array(["2023-06-01", "2023-06-02"], "M8[ns]")
+    jnrrdz.cube(files, tmp_path / "c.json", time_from="metadata")
+    np.testing.assert_array_equal(xr.open_dataset(tmp_path / "c.json")["time"], days)
+    jnrrdz.merge(files, tmp_path / "m.json", concat_dim="time", coord_from="metadata")
+    np.testing.assert_array_equal(xr.open_dataset(tmp_path / "m.json")["time"], days)
+
+
 @pytest.mark.parametrize("out", ["c.json", "c.parquet", "c.icechunk"])
 def test_info_tells_the_dates_of_a_cube(tmp_path, out):
     for day in (1, 5, 9):
