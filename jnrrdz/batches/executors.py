@@ -49,6 +49,7 @@ from jnrrdz.batches.work import (
     turn,
     warnings_kept,
 )
+from jnrrdz.concurrency import end
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.guests import IS_POSSIBLE, Guests
 from jnrrdz.formats.scanning import is_tree, literal
@@ -189,13 +190,11 @@ class Heads:
     def close(self) -> None:
         """Give up what is under way."""
 
-        async def end() -> None:
+        async def give_up() -> None:
             self._waiting.clear()
-            for task in list(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await end(list(self._tasks))
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(_GRACE)
+        asyncio.run_coroutine_threadsafe(give_up(), self._loop).result(_GRACE)
 
     def _start(self) -> None:
         while self._waiting and len(self._tasks) < self._plan.threads:

@@ -20,6 +20,7 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.indexing import SelectorTuple
 
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec, chunks_at_once, decoding_threads
+from jnrrdz.concurrency import together
 from jnrrdz.core.codec_table import record_of, record_of_class
 from jnrrdz.core.codecs import TILE, TileConfig
 from jnrrdz.core.configuration import CodecRecord, Samples
@@ -104,20 +105,9 @@ class TileCodec(PixelCodec, ArrayBytesCodec, ArrayBytesCodecPartialDecodeMixin):
         if not batch:
             return []
         spec = batch[0][2]
-        turn = asyncio.Semaphore(chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize))
-
-        async def one(getter: ByteGetter, selection: SelectorTuple, spec: ArraySpec) -> NDBuffer | None:
-            async with turn:
-                return await self._decode_partial_single(getter, selection, spec)
-
-        tasks = [asyncio.ensure_future(one(*item)) for item in batch]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            # zarr would let them run on, unwatched, to be reported as destroyed at the interpreter's end
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        most = chunks_at_once(spec.shape, spec.dtype.to_native_dtype().itemsize)
+        # zarr would let the others run on, unwatched, to be reported as destroyed at the interpreter's end
+        return await together([self._decode_partial_single(*item) for item in batch], most=most)
 
     async def _decode_partial_single(
         self, byte_getter: ByteGetter, selection: SelectorTuple, chunk_spec: ArraySpec

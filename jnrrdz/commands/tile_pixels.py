@@ -9,11 +9,10 @@ mapped anew for every window, so that pages that were read do not count as memor
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,7 +21,9 @@ import zarr
 from numpy.typing import NDArray
 
 from jnrrdz import api
+from jnrrdz.caches import BoundedCache
 from jnrrdz.core.hierarchy import Hierarchy, HierarchyNode
+from jnrrdz.core.windows import overlaps
 from jnrrdz.core.zarr_json import missing_value
 from jnrrdz.downsample import Downsampling, pieces
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -296,8 +297,7 @@ class Coarser:
         missing = run.pixels.missing
         self._how = Downsampling(run.method, level.factors, self._finer.shape, run.packer.dtype, missing)
         self._how.check_shape(level.shape)
-        self._kept: OrderedDict[Sizes, NDArray[Any]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._tiles = BoundedCache[Sizes, NDArray[Any]](most=KEPT)
 
     def pack(self, index: Sizes) -> Packed:
         """Return a tile of the coarser level."""
@@ -311,27 +311,16 @@ class Coarser:
     def _gathered(self, window: Region) -> NDArray[Any]:
         """Return the elements of the finer level in a window."""
         tile = self._finer.tile
-        spans = [range(at.start // size, -(-at.stop // size)) for at, size in zip(window, tile, strict=True)]
         elements = np.empty(_shape(window), self._packer.dtype)
-        for index in product(*spans):
-            within, out = [], []
-            for i, size, at in zip(index, tile, window, strict=True):
-                first, last = max(i * size, at.start), min((i + 1) * size, at.stop)
-                within.append(slice(first - i * size, last - i * size))
-                out.append(slice(first - at.start, last - at.start))
-            elements[tuple(out)] = self._decoded(index)[tuple(within)]
+        for index, within, place in overlaps(window, tile):
+            elements[place] = self._decoded(index)[within]
         return elements
 
     def _decoded(self, index: Sizes) -> NDArray[Any]:
-        with self._lock:
-            if index in self._kept:
-                self._kept.move_to_end(index)
-                return self._kept[index]
-        tile = self._packer.unpack(self._stored.get(self._finer, index), self._finer.tile)
-        with self._lock:
-            self._kept[index] = tile
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+        tile = self._tiles.get(index)
+        if tile is None:
+            tile = self._packer.unpack(self._stored.get(self._finer, index), self._finer.tile)
+            self._tiles.put(index, tile)
         return tile
 
 

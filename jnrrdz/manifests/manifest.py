@@ -7,8 +7,6 @@ repositories, `from_group` takes what a scanner found, and `write_form` writes t
 import os
 import pickle
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -18,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jnrrdz.caches import BoundedCache
 from jnrrdz.core.arrays import SourceRecord, VirtualGroup
 from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.refs import References
@@ -259,10 +258,9 @@ def remove(target: str, storage_options: Options = None) -> None:
 
 # Reading
 
-_recent: OrderedDict[tuple[object, ...], Manifest] = OrderedDict()
-_recent_lock = threading.Lock()
+_recent = BoundedCache[tuple[object, ...], Manifest](most=_KEPT)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: globals().__setitem__("_recent_lock", threading.Lock()))
+    os.register_at_fork(after_in_child=_recent.unlock_in_child)
 
 
 def load(url: str, *, storage_options: Options = None, templates: Mapping[str, str] | None = None) -> Manifest:
@@ -274,11 +272,11 @@ def load(url: str, *, storage_options: Options = None, templates: Mapping[str, s
     if manifest_form(url) == "icechunk":
         version = form_module("icechunk").open_version(url, storage_options)
         snapshot = (version.url, pickle.dumps(storage_options))
-        return _kept(snapshot) or _keep(snapshot, version.manifest())
+        return _recent.get(snapshot) or _keep(snapshot, version.manifest())
     source, is_parquet = _open(url, storage_options)
     seen = source.validators
     state = (url, seen, pickle.dumps((storage_options, templates)))
-    manifest = _kept(state)
+    manifest = _recent.get(state)
     if manifest is None:
         arrays: Mapping[str, References]
         try:
@@ -341,17 +339,8 @@ def _in_a_group(documents: Documents, arrays: Mapping[str, References]) -> tuple
     return inner, {VARIABLE: top}
 
 
-def _kept(state: tuple[object, ...]) -> Manifest | None:
-    with _recent_lock:
-        return _recent.get(state)
-
-
 def _keep(state: tuple[object, ...], manifest: Manifest) -> Manifest:
-    with _recent_lock:
-        _recent[state] = manifest
-        _recent.move_to_end(state)
-        while len(_recent) > _KEPT:
-            _recent.popitem(last=False)
+    _recent.put(state, manifest)
     return manifest
 
 

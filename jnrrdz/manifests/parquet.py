@@ -25,6 +25,7 @@ from jnrrdz.core.concat import Renewed
 from jnrrdz.core.cube import TIME, Extension
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers, rows_of
+from jnrrdz.core.windows import chunks_along
 from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import atomic, turns
@@ -429,7 +430,7 @@ def renew(renewed: Renewed, manifest: Manifest, options: WriteOptions) -> bool:
 
 def _records_of(runs: NDArray[np.int64], size: int) -> list[int]:
     """Return the numbers of the records that some runs of chunks are in."""
-    return sorted({number for first, stop in runs.tolist() for number in range(first // size, -(-stop // size))})
+    return sorted({number for first, stop in runs.tolist() for number in chunks_along(first, stop, size)})
 
 
 # More times of a cube

@@ -26,8 +26,6 @@ Opening reads `.zmetadata`.  References are read record by record, when a chunk 
 import json
 import os
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from jnrrdz.caches import BoundedCache
 from jnrrdz.core.json_schema import (
     TEXT,
     integer,
@@ -63,6 +62,7 @@ from jnrrdz.core.refs import (
     refuse_many_chunks,
     without_unused,
 )
+from jnrrdz.core.windows import chunks_along
 from jnrrdz.core.zarr2 import is_version_2, version_3
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests import parquet_pages
@@ -218,8 +218,7 @@ class ParquetRefs(References):
         self._start()
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
-        self._records: OrderedDict[int, ChunkRefs | SparseRefs] = OrderedDict()
+        self._records = BoundedCache[int, ChunkRefs | SparseRefs](most=_KEPT)
         self._blank: tuple[bytes, ChunkRefs | SparseRefs] | None = None
 
     @cached_property
@@ -311,7 +310,7 @@ class ParquetRefs(References):
     def part(self, start: int, stop: int) -> ChunkRefs:
         """Return those of the chunks from `start` to before `stop` in memory; reads the records that they are in."""
         size = self._record_size
-        begins = {number: number * size for number in range(start // size, -(-stop // size))}
+        begins = {number: number * size for number in chunks_along(start, stop, size)}
         parts = [
             self._record(number).part(max(start - begin, 0), min(stop - begin, size))
             for number, begin in begins.items()
@@ -324,14 +323,7 @@ class ParquetRefs(References):
         return self._folder
 
     def _record(self, record: int) -> ChunkRefs | SparseRefs:
-        with self._lock:  # held while reading, so that chunks asked for together read their record once
-            found = self._records.pop(record, None)
-            if found is None:
-                found = self._load(record)
-                if len(self._records) >= _KEPT:
-                    self._records.popitem(last=False)
-            self._records[record] = found
-            return found
+        return self._records.made(record, lambda: self._load(record))
 
     def parts_with(self, urls: frozenset[str]) -> Iterator[tuple[int, ChunkRefs]]:
         """Yield the records that may refer to some sources, each with the number of its first chunk.
@@ -445,7 +437,7 @@ class ParquetRefs(References):
         return _reopened, (self.__getstate__(),)
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {"_lock", "_records", "_blank", "sources"}
+        caches = {"_records", "_blank", "sources"}
         return {name: value for name, value in self.__dict__.items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

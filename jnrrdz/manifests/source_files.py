@@ -16,9 +16,7 @@ object that says which files it is in:
 
 import re
 import reprlib
-import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import batched, pairwise
@@ -29,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jnrrdz.caches import BoundedCache
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.limits import FILE_SOURCES, SOURCE_FILE_BYTES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -143,8 +142,7 @@ class SourceFiles(Sequence[SourceRecord]):
         self._start()
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[int, _RecordRows] = OrderedDict()
+        self._files_read = BoundedCache[int, _RecordRows](most=_KEPT)
 
     @property
     def records(self) -> "FiledRecords":
@@ -177,12 +175,7 @@ class SourceFiles(Sequence[SourceRecord]):
         return self._rows(number).record(place - self._stops[number])
 
     def _rows(self, number: int) -> "_RecordRows":
-        with self._lock:  # held while reading, so that sources asked for together read their file once
-            found = self._kept.pop(number, None) or self._load(number)
-            self._kept[number] = found
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-            return found
+        return self._files_read.made(number, lambda: self._load(number))
 
     def _load(self, number: int) -> "_RecordRows":
         name, rows, begin = self._files[number]
@@ -201,7 +194,7 @@ class SourceFiles(Sequence[SourceRecord]):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_kept"}}
+        return {name: value for name, value in self.__dict__.items() if name != "_files_read"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

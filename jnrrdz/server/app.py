@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote
 
 from jnrrdz.commands.preview import PreviewOptions, picture_of
+from jnrrdz.concurrency import SharedTasks
 from jnrrdz.errors import DriftError, JnrrdzError
 from jnrrdz.options import CACHE_BYTES, LOCAL, Access, Packing, ServeOptions, StorageOptions
 from jnrrdz.server.catalog import Catalog
-from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pools, Sharing, ThreadPool
+from jnrrdz.server.memory import BLOCKS, FILES, Memory, Pools, ThreadPool
 from jnrrdz.server.plain import ChunkAt, PlainZarr
 from jnrrdz.store.requests import recent_nbytes
 
@@ -204,8 +205,7 @@ class App:
         self._token = options.token
         shared = "private" if options.token else "public"
         self._cache_control = f"{shared}, max-age={options.max_age}".encode() if options.max_age else b"no-cache"
-        self._under_way: dict[str, asyncio.Future[Answer | None]] = {}
-        self._sharing = Sharing()
+        self._sharing = SharedTasks()
         cores = os.cpu_count() or 1
         most = {
             "chunks": 2 * cores,
@@ -389,15 +389,26 @@ class App:
         return await self._once(path, name, receive, partial(self._chunk, name, plain, chunk))
 
     async def _once(self, path: str, name: str, receive: Receive, make: Make) -> Answer:
-        """Return an answer that is kept, or make it; who asks for the same meanwhile gets the same."""
-        while (kept := self.memory.get(ANSWERS, path)) is None and path in self._under_way:
-            shared = await asyncio.shield(self._under_way[path])
-            if shared is not None:
-                return shared
-        if kept is not None:
-            found: Answer = kept
-            return found
-        ended = self._under_way[path] = asyncio.get_running_loop().create_future()
+        """Return an answer that is kept, or make it; all who ask for it meanwhile get the same.
+
+        None is made where the client that it is made for has left: then the next one makes it.
+        """
+        is_maker = False
+
+        async def make_for_this_client() -> Answer | None:
+            nonlocal is_maker
+            is_maker = True
+            return await self._made(path, name, receive, make)
+
+        while not is_maker:
+            kept: Answer | None = self.memory.get(ANSWERS, path)
+            answer = kept or await self._sharing.once(("answer", path), make_for_this_client)
+            if answer is not None:
+                return answer
+        return NOBODY
+
+    async def _made(self, path: str, name: str, receive: Receive, make: Make) -> Answer | None:
+        """Return an answer, made as long as its client waits, and keep it; None where the client has left."""
         leaving = asyncio.ensure_future(_left(receive))
         answer = None
         try:
@@ -410,11 +421,9 @@ class App:
             answer = self._failure(502, error, name)
         finally:
             leaving.cancel()
-            del self._under_way[path]
-            ended.set_result(answer)
         if answer is not None and answer.status in {200, 404}:
             self._keep(path, answer)
-        return answer or NOBODY
+        return answer
 
     def _keep(self, path: str, answer: Answer) -> None:
         nbytes = answer.nbytes + len(path)

@@ -9,11 +9,11 @@ import os
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jnrrdz.batches.selection import NameKind, Wanted, kind_of, resolve, within
+from jnrrdz.caches import BoundedCache
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.guests import IS_POSSIBLE, Guests, ParserTimeoutError
@@ -92,8 +92,7 @@ class Catalog:
         self._above: set[str] = set()
         self._listed_at: float | None = None
         self._listing = threading.Lock()
-        self._open: OrderedDict[str, PlainZarr] = OrderedDict()
-        self._lock = threading.Lock()
+        self._open = BoundedCache[str, PlainZarr](most=OPEN)
         self._timed_out: dict[str, tuple[float, str]] = {}
         """Sources whose parsers took too long: when, and the error's text."""
         cores = os.cpu_count() or 1
@@ -162,10 +161,7 @@ class Catalog:
 
     def opened(self, name: str) -> PlainZarr | None:
         """Return a source that is open; None where it is not."""
-        with self._lock:
-            if name in self._open:
-                self._open.move_to_end(name)
-            return self._open.get(name)
+        return self._open.get(name)
 
     def is_local(self, name: str) -> bool:
         """Whether what is opened for a name is on this machine."""
@@ -184,10 +180,7 @@ class Catalog:
                 self._timed_out[source] = time.monotonic(), error.message
                 raise
             plain = PlainZarr(opening.store, self.options, self._memory)
-            with self._lock:
-                self._open[name] = plain
-                if len(self._open) > OPEN:
-                    self._open.popitem(last=False)
+            self._open.put(name, plain)
         return plain
 
     def _refuse_if_timed_out(self, source: str) -> None:
@@ -233,8 +226,7 @@ class Catalog:
 
     def forget(self, name: str) -> None:
         """Let go of a source that is not what it was when it was opened; who asks next opens it anew."""
-        with self._lock:
-            self._open.pop(name, None)
+        self._open.pop(name)
 
 
 def _below(folder: str, options: ServeOptions) -> Iterator[tuple[str, str]]:

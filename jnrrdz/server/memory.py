@@ -8,8 +8,7 @@ one waits for already holds no thread.
 import asyncio
 import tempfile
 import threading
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -17,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from jnrrdz.caches import BoundedCache
 
 FILES = "files"
 """What is kept in files; all other kinds are kept in memory."""
@@ -37,55 +38,37 @@ class Memory:
 
     def __init__(self, most: int, most_in_files: int = MOST_IN_FILES) -> None:
         self.most = most
-        self._room = {FILES: most_in_files}
-        self._lock = threading.Lock()
-        self._memory: OrderedDict[Key, _Kept] = OrderedDict()
-        self._files: OrderedDict[Key, _Kept] = OrderedDict()
-        self._nbytes: Counter[str] = Counter()
+        self._memory = BoundedCache[Key, _Kept](most_bytes=most, nbytes=lambda kept: kept.nbytes)
+        self._files = BoundedCache[Key, _Kept](most_bytes=most_in_files, nbytes=lambda kept: kept.nbytes)
+        self._kinds: set[str] = set()
 
     def nbytes(self) -> dict[str, int]:
         """Return how many bytes are kept, by kind."""
-        with self._lock:
-            return dict(self._nbytes)
+        totals = dict.fromkeys(self._kinds, 0)
+        for cache in (self._memory, self._files):
+            for key, kept in cache.entries():
+                totals[key[0]] += kept.nbytes
+        return totals
 
     def get(self, kind: str, name: Hashable) -> Any:
         """Return a value, None where it is not kept."""
-        kept = self._of(kind)
-        with self._lock:
-            found = kept.get((kind, name))
-            if found is None:
-                return None
-            kept.move_to_end((kind, name))
-            return found.value
+        kept = self._of(kind).get((kind, name))
+        return None if kept is None else kept.value
 
     def put(self, kind: str, name: Hashable, value: Any, nbytes: int) -> None:
-        """Keep a value; those that were not asked for the longest go."""
-        kept, most = self._of(kind), self._room.get(kind, self.most)
-        with self._lock:
-            self._forget((kind, name))
-            kept[kind, name] = _Kept(value, nbytes)
-            self._nbytes[kind] += nbytes
-            while self._total(kind) > most:
-                self._forget(next(iter(kept)))
+        """Keep a value; those that were used longest ago leave."""
+        self._kinds.add(kind)
+        self._of(kind).put((kind, name), _Kept(value, nbytes))
 
     def forget(self, kind: str, prefix: str) -> None:
         """Drop all values of a kind whose names begin so."""
-        with self._lock:
-            for key in [key for key in self._of(kind) if key[0] == kind and str(key[1]).startswith(prefix)]:
-                self._forget(key)
+        cache = self._of(kind)
+        for key, _ in cache.entries():
+            if key[0] == kind and str(key[1]).startswith(prefix):
+                cache.pop(key)
 
-    def _of(self, kind: str) -> OrderedDict[Key, _Kept]:
+    def _of(self, kind: str) -> BoundedCache[Key, _Kept]:
         return self._files if kind == FILES else self._memory
-
-    def _total(self, kind: str) -> int:
-        if kind == FILES:
-            return self._nbytes[FILES]
-        return self._nbytes.total() - self._nbytes[FILES]
-
-    def _forget(self, key: Key) -> None:
-        gone = self._of(key[0]).pop(key, None)
-        if gone is not None:
-            self._nbytes[key[0]] -= gone.nbytes
 
 
 BLOCKS = "blocks"
@@ -243,24 +226,3 @@ class _ThreadCall:
             self.future.set_result(self._result)
         else:
             self.future.set_exception(error)
-
-
-class Sharing:
-    """Work of which one run serves all who wait for it, on one event loop."""
-
-    def __init__(self) -> None:
-        self._under_way: dict[Hashable, asyncio.Future[Any]] = {}
-
-    async def once[T](self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
-        """Return what the work of a name becomes; it goes on though who began it leaves."""
-        future = self._under_way.get(key)
-        if future is None:
-            future = self._under_way[key] = asyncio.ensure_future(make())
-            future.add_done_callback(lambda done: self._ended(key, done))
-        result: T = await asyncio.shield(future)
-        return result
-
-    def _ended(self, key: Hashable, done: asyncio.Future[Any]) -> None:
-        del self._under_way[key]
-        if not done.cancelled():
-            done.exception()  # perhaps nobody waits for it any more

@@ -11,7 +11,7 @@ import gzip
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from jnrrdz.core.json_schema import shown
 from jnrrdz.core.ome import dataset_entry
 from jnrrdz.core.pyramid import MOST_LEVELS, VIRTUAL_LEVELS, VirtualLevel, virtual_levels_of
+from jnrrdz.core.windows import chunks_under, overlaps
 from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, dumps, with_members
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import ServeOptions
@@ -189,7 +190,7 @@ class PlainArray:
         array = self.open()
         if math.prod(array.chunks) <= math.prod(self._chunks) or not self._shape:
             return []
-        return [(self._number, self._path, place) for place in self._places(array, self._spans(index))]
+        return [(self._number, self._path, place) for place in chunks_under(self._spans(index), array.chunks)]
 
     def load(self, block: Block) -> None:
         """Decode a source chunk, and keep it."""
@@ -210,11 +211,6 @@ class PlainArray:
         sizes = zip(index, self._chunks, self._shape, strict=True)
         return tuple(slice(at * chunk, min((at + 1) * chunk, size)) for at, chunk, size in sizes)
 
-    def _places(self, array: "_Opened", spans: tuple[slice, ...]) -> Iterator[tuple[int, ...]]:
-        """Return the indices of the source chunks that a window has elements of."""
-        sizes = zip(spans, array.chunks, strict=True)
-        return itertools.product(*(range(span.start // size, -(-span.stop // size)) for span, size in sizes))
-
     def _box(self, array: "_Opened", place: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return where a source chunk begins and ends along each axis."""
         sizes = zip(place, array.chunks, self._shape, strict=True)
@@ -228,16 +224,11 @@ class PlainArray:
         if math.prod(array.chunks) <= math.prod(self._chunks) or not spans:
             return array.read(spans)
         out = np.empty([span.stop - span.start for span in spans], array.dtype)
-        for place in self._places(array, spans):
+        for place, source, target in overlaps(spans, array.chunks):
             block = self._blocks.get((self._number, self._path, place))
             if block is None:  # too large to be kept, or gone again
                 block = self._read(array, place)
-            target, source = [], []
-            for span, (start, stop) in zip(spans, self._box(array, place), strict=True):
-                low, high = max(span.start, start), min(span.stop, stop)
-                target.append(slice(low - span.start, high - span.start))
-                source.append(slice(low - start, high - start))
-            out[tuple(target)] = block[tuple(source)]
+            out[target] = block[source]
         return out
 
 

@@ -1,8 +1,8 @@
 """A block cache for scanners that walk through headers a few bytes at a time; one scan has one."""
 
 from bisect import bisect_right
-from collections import OrderedDict
 
+from jnrrdz.caches import BoundedCache
 from jnrrdz.errors import MalformedError
 from jnrrdz.sources import faults
 from jnrrdz.sources.ranges import ByteSource, Span, check
@@ -36,7 +36,6 @@ class ReadAhead:
         self.bytes_read = 0
         self._first = first
         self._largest = largest
-        self._keep = keep
         self._walk: Span = (0, 0)
         self._jump = 0
         """Where the last jump led, or the last place that was fetched ahead."""
@@ -46,8 +45,8 @@ class ReadAhead:
         self._ahead = 0
         """Places that were fetched ahead with the last jump."""
         self._recent = 0, b""
-        """Where the block that was read from last begins, and its bytes; none where it is no longer kept."""
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        """Where the block that was used last begins, and its bytes; none where it is no longer kept."""
+        self._blocks = BoundedCache[int, bytes](most_bytes=keep, nbytes=len, on_eviction=self._forget)
         self._starts: list[int] = []
         self._size: int | None = None
 
@@ -62,7 +61,6 @@ class ReadAhead:
         """Return the bytes of one span, fewer only at the end of the source."""
         first, block = self._recent
         if block and first <= start <= stop <= first + len(block):  # most of a walk is there
-            self._blocks.move_to_end(first)
             return block[start - first : stop - first]
         try:
             check([(start, stop)])
@@ -74,22 +72,20 @@ class ReadAhead:
         stop = min(stop, self.size)
         if start >= stop:
             return b""
-        held = self._held(start)
-        if held is not None and held[1] >= stop:
-            self._recent = held[0], self._blocks[held[0]]
-            return self._blocks[held[0]][start - held[0] : stop - held[0]]
+        first, block = self._block_at(start)
+        if first + len(block) >= stop:
+            self._recent = first, block
+            return block[start - first : stop - first]
         return self._assemble(start, stop)
 
     def cached(self, start: int, stop: int) -> bytes | None:
         """Return the bytes of a span that were read before, None where some were not."""
-        block = self._held(start)
-        if block is None or block[1] < stop:
-            return None
-        return self._blocks[block[0]][start - block[0] : stop - block[0]]
+        first, block = self._block_at(start)
+        return block[start - first : stop - first] if first + len(block) >= stop else None
 
     def add(self, start: int, data: bytes) -> None:
         """Keep bytes that were read from the source elsewhere."""
-        if len(data) <= self._largest and self._held(start) is None:
+        if len(data) <= self._largest and not self._block_at(start)[1]:
             self._store(start, data)
 
     def _read_first(self) -> None:
@@ -107,12 +103,13 @@ class ReadAhead:
         gaps: list[Span] = []
         at = start
         while at < stop:
-            held = self._held(at)
-            end = min(stop, self._next(at) if held is None else held[1])
-            if held is None:
-                gaps.append((at, end))
+            first, block = self._block_at(at)
+            if block:
+                end = min(stop, first + len(block))
+                joined[at - start : end - start] = block[at - first : end - first]
             else:
-                joined[at - start : end - start] = self._blocks[held[0]][at - held[0] : end - held[0]]
+                end = min(stop, self._next(at))
+                gaps.append((at, end))
             at = end
         fetched = self._fetch(gaps)
         if gaps == [(start, stop)]:
@@ -167,7 +164,7 @@ class ReadAhead:
         for number in range(1, self._ahead + 1):
             place = start + number * self._stride
             end = min(place + nbytes, self._next(place))
-            if place >= end or self._held(place) is not None:
+            if place >= end or self._block_at(place)[1]:
                 break
             spans.append((place, end))
             self._jump = place
@@ -178,26 +175,25 @@ class ReadAhead:
         after = bisect_right(self._starts, position)
         return self._starts[after] if after < len(self._starts) else self.size
 
-    def _held(self, position: int) -> Span | None:
-        """Return the span of the block that holds a position."""
+    def _block_at(self, position: int) -> tuple[int, bytes]:
+        """Return the block that has a position, and where it begins; no bytes where there is none."""
         index = bisect_right(self._starts, position) - 1
         if index < 0:
-            return None
+            return position, b""
         start = self._starts[index]
-        stop = start + len(self._blocks[start])
-        if position >= stop:
-            return None
-        self._blocks.move_to_end(start)
-        return start, stop
+        block = self._blocks.get(start) or b""
+        return (start, block) if position < start + len(block) else (position, b"")
 
     def _store(self, start: int, data: bytes) -> None:
-        """Keep a block, letting go of those used longest ago."""
+        """Keep a block; those that were used longest ago leave."""
         if not data:
             return
-        self._blocks[start] = data
-        self._starts.insert(bisect_right(self._starts, start), start)
-        while sum(map(len, self._blocks.values())) > self._keep and len(self._blocks) > 1:
-            oldest, _ = self._blocks.popitem(last=False)
-            self._starts.remove(oldest)
-            if oldest == self._recent[0]:
-                self._recent = 0, b""
+        self._blocks.put(start, data)
+        if start in self._blocks:
+            self._starts.insert(bisect_right(self._starts, start), start)
+            self._recent = start, data
+
+    def _forget(self, start: int, _: bytes) -> None:
+        self._starts.remove(start)
+        if start == self._recent[0]:
+            self._recent = 0, b""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jnrrdz.concurrency import together
 from jnrrdz.core.state import SourceState, Validators
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.lazy import library
@@ -170,7 +171,8 @@ class FsspecSource:
             size = ranges.MOST if known is None else known.size
             clamped = [(min(start, size), min(stop, size)) for start, stop in spans]
             merged = ranges.coalesce(clamped, gap=self._gap)
-            bodies = await _together([partial(self._transport().fetch, request.span) for request in merged])
+            fetches = [self._transport().fetch(request.span) for request in merged]
+            bodies = await together(fetches, most=_REQUESTS)
         pieces = [b""] * len(spans)
         for request, body in zip(merged, bodies, strict=True):
             for index, piece in ranges.split(request, body, spans):
@@ -252,21 +254,3 @@ class _ThreadTransport(_AsyncTransport):
     async def _cat(self, start: int, stop: int) -> bytes:
         data: bytes = await asyncio.to_thread(self._fs.cat_file, self._path, start=start, end=stop)
         return data
-
-
-async def _together(requests: Sequence[partial[Coroutine[Any, Any, bytes]]]) -> list[bytes]:
-    """Return every answer, in order; the first failure cancels the rest."""
-    if len(requests) == 1:
-        return [await requests[0]()]
-    places = asyncio.Semaphore(_REQUESTS)
-
-    async def take(request: partial[Coroutine[Any, Any, bytes]]) -> bytes:
-        async with places:
-            return await request()
-
-    tasks = [asyncio.ensure_future(take(request)) for request in requests]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -15,10 +15,7 @@ of zarr's own pool, waiting for others of that pool could wait for ever.
 import asyncio
 import copy
 import math
-import sys
-import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +26,7 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest
 from zarr.buffer import default_buffer_prototype
 
+from jnrrdz.concurrency import SharedCalls
 from jnrrdz.core.describe import Image
 from jnrrdz.core.georeference import (
     AFFINE_NUMBERS,
@@ -291,8 +289,7 @@ class VirtualLevelStore(ReferenceStore):
             for level in levels
         }
         self._recent = Recent(KEPT)
-        self._running: dict[tuple[str, int], Future[bytes]] = {}
-        self._lock = threading.Lock()
+        self._shared = SharedCalls()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return with_virtual_levels, (self.stored,)
@@ -342,25 +339,18 @@ class VirtualLevelStore(ReferenceStore):
         return _buffer(self._once(level, number, key) if data is None else data, prototype, byte_range)
 
     def _once(self, level: LevelChunks, number: int, key: str) -> bytes:
-        """Return a chunk that nobody has yet; of many who ask at one time one computes it."""
-        asked = (level.keys.prefix, number)
-        with self._lock:
-            running = self._running.get(asked)
-            future = self._running.setdefault(asked, Future())
-        if running is not None:
-            return running.result()
-        try:
+        """Return a chunk that nobody has yet; of many threads that ask for it, one computes it."""
+        where = (level.keys.prefix, number, 0)
+
+        def compute() -> bytes:
             data = level.chunk_sync(number)
-            self._recent.put((*asked, 0), data)
-            future.set_result(data)
+            self._recent.put(where, data)
+            return data
+
+        try:
+            return self._shared.once(where, compute)
         except JnrrdzError as error:
             raise error.at(field=key) from error.__cause__
-        finally:
-            if not future.done():  # whoever waits is woken, whatever ended the work
-                future.set_exception(sys.exception())
-            with self._lock:
-                del self._running[asked]
-        return data
 
     async def exists(self, key: str) -> bool:
         """Whether there is something for a key."""

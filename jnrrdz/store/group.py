@@ -12,7 +12,6 @@ names the block in its errors.  The arrays' metadata stay as they are.
 """
 
 import base64
-import itertools
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -40,6 +39,7 @@ from jnrrdz.core.codecs import (
     reversed_axes,
 )
 from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.windows import overlaps
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.n5.attributes import default_header
 from jnrrdz.formats.n5.codecs import N5_DEFAULT, N5DefaultConfig
@@ -243,15 +243,9 @@ class ChunkReader:
         """Return each chunk in a window as zarr's pipeline takes it, and the array to fill."""
         sizes = self._spec.shape
         batch: list[Item] = []
-        spans = [range(at.start // size, -(-at.stop // size)) for at, size in zip(window, sizes, strict=True)]
-        for index in itertools.product(*spans):
-            within, place = [], []
-            for i, size, at in zip(index, sizes, window, strict=True):
-                first, last = max(i * size, at.start), min((i + 1) * size, at.stop)
-                within.append(slice(first - i * size, last - i * size))
-                place.append(slice(first - at.start, last - at.start))
+        for index, within, place in overlaps(window, sizes):
             key = self._place / self._metadata.encode_chunk_key(index)
-            batch.append((key, self._spec, tuple(within), tuple(place), False))
+            batch.append((key, self._spec, within, place, False))
         shape = tuple(at.stop - at.start for at in window)
         dtype = self._metadata.data_type.to_native_dtype()
         return batch, self._spec.prototype.nd_buffer.empty(shape=shape, dtype=dtype, order="C")

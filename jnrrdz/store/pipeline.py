@@ -37,11 +37,13 @@ from zarr.storage import StorePath
 
 from jnrrdz.codecs.base import ConfiguredCodec, asked_at_once, chunks_at_once
 from jnrrdz.codecs.tiles import ReshapedPlacer, TileCodec
+from jnrrdz.concurrency import together
 from jnrrdz.core.codecs import RESHAPE
 from jnrrdz.core.refs import Ranges
+from jnrrdz.core.windows import chunks_along, overlaps_along
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.sources.ranges import Span
-from jnrrdz.store.requests import AHEAD, CONNECTIONS, Taker, together
+from jnrrdz.store.requests import AHEAD, CONNECTIONS, Taker
 from jnrrdz.store.store import ReferenceStore
 
 if TYPE_CHECKING:
@@ -236,12 +238,10 @@ class AxisChunks(NamedTuple):
         if type(indexer) is not SliceDimIndexer or indexer.step != 1:
             return None
         start, stop = indexer.start, indexer.stop
-        chunks = range(start // size, -(-stop // size))
-        spans = [(max(chunk * size, start), min((chunk + 1) * size, stop)) for chunk in chunks]
-        within: list[slice | int] = [
-            slice(first - chunk * size, last - chunk * size) for chunk, (first, last) in zip(chunks, spans, strict=True)
-        ]
-        return cls((start, stop), chunks, within, [(slice(first - start, last - start),) for first, last in spans])
+        overlaps = overlaps_along(start, stop, size)
+        within: list[slice | int] = [overlap.within for overlap in overlaps]
+        places: list[tuple[slice, ...]] = [(overlap.place,) for overlap in overlaps]
+        return cls((start, stop), chunks_along(start, stop, size), within, places)
 
 
 _AT_ONCE = 1 << 20
@@ -401,7 +401,9 @@ class RemoteWindow(Window):
         path, sizes = self._array.store_path.path, self._spec.shape
         boxes = self._store.walks(path, self._array.shape).after(tuple(axis.span for axis in self._axes), most)
         if boxes:
-            windows = [[range(a // n, -(-b // n)) for (a, b), n in zip(box, sizes, strict=True)] for box in boxes]
+            windows = [
+                [chunks_along(span[0], span[1], size) for span, size in zip(box, sizes, strict=True)] for box in boxes
+            ]
             await self._store.read_ahead(path, windows)
 
 

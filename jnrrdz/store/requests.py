@@ -14,16 +14,18 @@ import asyncio
 import os
 import threading
 import weakref
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from jnrrdz.caches import BoundedCache
+from jnrrdz.concurrency import together
 from jnrrdz.core.refs import Ints, Ranges
 from jnrrdz.core.state import ObjectState
 from jnrrdz.errors import JnrrdzError
@@ -39,7 +41,7 @@ BUDGET = 64 << 20
 PROCESS_BUDGET = 256 << 20
 """Bytes that are kept for all stores of a process."""
 
-_stores: "OrderedDict[int, weakref.ref[Recent]]" = OrderedDict()
+_stores: "dict[int, weakref.ref[Recent]]" = {}
 """What the stores of this process keep, the longest unused first."""
 
 _stores_lock = threading.Lock()
@@ -60,51 +62,38 @@ class Recent:
 
     def __init__(self, budget: int = BUDGET) -> None:
         self._budget = budget
-        self._held = 0
         self._added = 0
         """Bytes that were added since the budget of the process was looked at."""
-        self._ranges: OrderedDict[Range, bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._ranges = BoundedCache[Range, bytes](most_bytes=budget, nbytes=len)
 
     def get(self, where: Range) -> bytes | None:
         """Return the bytes of a range, None where they are not kept."""
-        with self._lock:
-            data = self._ranges.get(where)
-            if data is not None:
-                self._ranges.move_to_end(where)
-            return data
+        return self._ranges.get(where)
 
     def put(self, where: Range, data: bytes) -> None:
         """Keep the bytes of a range, as long as there is room."""
         if len(data) > self._budget // 4:  # one large chunk is not worth all the others
             return
-        with self._lock:
-            self._held += len(data) - len(self._ranges.pop(where, b""))
-            self._ranges[where] = data
-            while self._held > self._budget:
-                self._held -= len(self._ranges.popitem(last=False)[1])
-            self._added += len(data)
-            is_due = self._added >= self._budget // 16
-        if is_due:
+        self._ranges.put(where, data)
+        self._added += len(data)
+        if self._added >= self._budget // 16:
             self._share()
 
     @property
     def nbytes(self) -> int:
         """The bytes that are kept."""
-        return self._held
+        return self._ranges.nbytes
 
     def clear(self) -> None:
         """Drop all ranges."""
-        with self._lock:
-            self._ranges.clear()
-            self._held = 0
+        self._ranges.clear()
 
     def _share(self) -> None:
         """Clear the stores that were not used the longest until all keep no more than the budget."""
         self._added = 0
         with _stores_lock:
+            _stores.pop(id(self), None)
             _stores[id(self)] = weakref.ref(self)
-            _stores.move_to_end(id(self))
             alive = {number: store for number, reference in _stores.items() if (store := reference()) is not None}
             for number in _stores.keys() - alive.keys():
                 del _stores[number]
@@ -173,17 +162,6 @@ class Room:
             if not turn.done():  # else whoever waited was cancelled
                 self._left -= size
                 turn.set_result(None)
-
-
-async def together[T](work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what each gives; the first that fails ends the others."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Ask(NamedTuple):

@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from jnrrdz.caches import BoundedCache
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.refs import WHOLE, ByteRange
 from jnrrdz.core.state import ObjectState, modified_text, scanned_before
@@ -144,9 +145,8 @@ class SourcePool:
         return {url.rpartition("/")[0]: url for url in files}
 
     def _start(self) -> None:
-        self._opened: dict[str, OpenSource] = {}
-        self._most = most_open()
-        self._lock = threading.Lock()
+        # a source that leaves is closed when its last reader has ended
+        self._opened = BoundedCache[str, OpenSource](most=most_open())
         self._turn = threading.Lock()
         self._process = os.getpid()
 
@@ -182,10 +182,7 @@ class SourcePool:
                 self._warn(opened.rewritten.message, url)
             if opened.touched is not None and not url.startswith(self._trees or ("\0",)):
                 self._warn_of_time(opened.touched, url)
-        with self._lock:
-            while len(self._opened) >= self._most:
-                self._opened.pop(next(iter(self._opened)))  # whoever reads from it holds it until done
-            return self._opened.setdefault(url, opened)
+        return self._opened.made(url, lambda: opened)
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
@@ -195,10 +192,9 @@ class SourcePool:
             yield
         finally:
             self.warns = True
-            with self._lock:
-                for url, opened in list(self._opened.items()):
-                    if opened.touched is not None or opened.rewritten is not None:
-                        del self._opened[url]
+            for url, opened in self._opened.entries():
+                if opened.touched is not None or opened.rewritten is not None:
+                    self._opened.pop(url)
 
     def _look_at_word(self, url: str, place: str, record: SourceRecord | None) -> None:
         """Warn of a source that only the word of a local manifest lets be read, if it does not say what that was.

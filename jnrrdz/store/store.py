@@ -19,6 +19,7 @@ from zarr.buffer import default_buffer_prototype
 from zarr.core.sync import loop as loop_of_zarr
 
 from jnrrdz.codecs.chains import checked_document, most_stored
+from jnrrdz.concurrency import end
 from jnrrdz.core.refs import WHOLE, ByteRange, Ints, Ranges, References
 from jnrrdz.core.zarr_json import ZARR_JSON, consolidating, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
@@ -68,10 +69,7 @@ def cancel_pending_reads() -> None:
 
 
 async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await end(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 type Options = Mapping[str, Any] | None
