@@ -53,6 +53,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Add the benchmarks' figures; turn links that leave docs/ into links to the site's pages, or into names."""
     folder = posixpath.dirname(page.file.src_uri)
+    if folder == "from":
+        page.meta["hide"] = ["toc"]  # room for code in two columns
     if page.file.src_uri == "benchmarks.md":
         markdown += runpy.run_path(str(ROOT / "benchmarks" / "results.py"))["page"]()
 

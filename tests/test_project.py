@@ -54,7 +54,13 @@ def test_every_make_command_that_is_documented_exists(document):
 
 
 def test_readme_shows_the_two_commands():
-    assert re.findall(r"`make ([a-z]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))[:2] == ["demo", "test"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^    make ([a-z]+)", text, re.MULTILINE) == ["demo", "test"]
+    assert text.index("make demo") < text.index("## Install")
+
+
+def test_the_readme_is_read_in_one_sitting():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

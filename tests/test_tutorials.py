@@ -22,6 +22,10 @@ import rasterio.transform
 import tifffile
 import xarray as xr
 
+from tests.servers.fixtures import seaweed
+
+__all__ = ["seaweed"]
+
 pytestmark = pytest.mark.timeout(900)  # each is many processes that begin with imports
 
 ROOT = Path(__file__).parent.parent
@@ -29,9 +33,9 @@ TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("[!R]*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 END = "-- end of block"
 DRIVER = f"""
-import json, subprocess, sys
+import json, pathlib, subprocess, sys
 names = {{"__name__": "__main__"}}
-for number, (language, code) in enumerate(json.load(open("blocks.json"))):
+for number, (language, code) in enumerate(json.loads(pathlib.Path("blocks.json").read_text())):
     if language == "bash":
         subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", code], check=True)
     else:
@@ -146,8 +150,28 @@ def test_a_tutorial_runs_to_its_picture(page, tmp_path, variables):
     assert np.abs(kept.astype(int) - shown).mean() < 1
 
 
-RUN = ("dask", "gdal", "icechunk", "merge", "napari", "physical-values", "save", "stac", "tile", "virtual-levels")
-GIVEN = [ROOT / "README.md", *(ROOT / "docs" / "howto" / f"{name}.md" for name in RUN)]
+RUN = (
+    "dask",
+    "duckdb",
+    "fiji",
+    "gdal",
+    "icechunk",
+    "masks",
+    "merge",
+    "napari",
+    "physical-values",
+    "qgis",
+    "save",
+    "stac",
+    "tile",
+    "titiler",
+    "virtual-levels",
+)
+GIVEN = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / "howto" / f"{name}.md" for name in RUN),
+    *sorted((ROOT / "docs" / "from").glob("*.md")),
+]
 """Pages whose reader has an image of the name that they use."""
 
 LEFT_OUT = {
@@ -169,9 +193,17 @@ LEFT_OUT = {
     'data = xr.open_dataset("cells.json"': "the same",
     "jnrrdz batch https://data.example": "names a server that is not there; tests/batch/test_stac_sources.py has one",
     "jnrrdz cube --stac catalogue": "tests/batch/test_stac_out.py makes cubes of such collections",
+    "docs/howto/neuroglancer.md": "needs a browser with WebGL; by hand, with neuroglancer 2.41.2",
+    "docs/howto/nightly-buckets.md": "tests/test_tutorials.py runs it on SeaweedFS",
+    'cube = xr.open_dataset("cube.parquet", engine="jnrrdz", group="20m", chunks={})': "tests/commands/test_cube.py "
+    "makes such cubes",
+    "import duckdb": "by hand, with DuckDB 2.0.0",
     "import pystac_client": "asks a server that is not there; the block after it makes what the search would give",
 }
 """Blocks that no test runs as they stand, by their page or by how they begin, and why."""
+
+NEEDED = {"titiler": "titiler.xarray"}
+"""What a page needs that tests/system.sh installs."""
 
 PREPARED = {
     "virtual-levels": "jnrrdz tile volume.npy -o a.jnrrd --tile 64,64,9 --levels 2 && jnrrdz index a.jnrrd "
@@ -239,6 +271,20 @@ def given_files(folder):
             image.descriptions = ("B02", "B03", "B04")
             if scales:
                 image.scales, image.offsets = scales, [0.0] * 3
+    plane = {**place, "driver": "GTiff", "width": 512, "height": 512, "dtype": "uint8", "tiled": True}
+    grey = (x[:512, :512] // 2).astype("uint8")
+    with (
+        rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True),
+        rasterio.open(folder / "masked.tif", "w", count=1, **plane) as image,
+    ):
+        image.write(grey, 1)
+        image.write_mask(np.hypot(x - 256, y - 256)[:512, :512] < 200)
+    with rasterio.open(folder / "rgba.tif", "w", count=4, photometric="RGB", alpha="YES", **plane) as image:
+        image.write(np.stack([grey, grey.T, grey, np.where(grey > 50, 255, 0).astype("uint8")]))
+    (folder / "weather").mkdir()
+    for day in (1, 2):
+        weather = xr.Dataset({"t2m": (("time", "y", "x"), (280.0 + day + y[None, :8, :9] / 8))}, {"time": [day]})
+        weather.to_netcdf(folder / "weather" / f"day_{day}.nc", engine="h5netcdf")
     np.save(folder / "volume.npy", (x[:32, :128] + np.arange(128)[:, None, None]).astype("uint16"))
 
 
@@ -258,8 +304,10 @@ def saved(folder):
         assert np.array_equal(copy.read(), image.read(window=rasterio.windows.Window(100, 50, 200, 100)))
 
 
-@pytest.mark.parametrize("page", GIVEN, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", GIVEN, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_a_page_runs_where_its_files_are(page, tmp_path, variables):
+    if page.stem in NEEDED:
+        pytest.importorskip(NEEDED[page.stem])
     folder = tmp_path / "given"
     folder.mkdir()
     given_files(folder)
@@ -267,3 +315,37 @@ def test_a_page_runs_where_its_files_are(page, tmp_path, variables):
     assert run_blocks(page, folder, variables)
     if page.stem == "save":
         saved(folder)
+
+
+def test_the_nightly_job_of_two_buckets_runs_each_night(tmp_path, variables, seaweed):
+    """Run the script of the page on buckets of names of its own; then with a new, a changed and a deleted image."""
+    pytest.importorskip("pyarrow")
+    page = (ROOT / "docs" / "howto" / "nightly-buckets.md").read_text(encoding="utf-8")
+    script = re.search(r"^```shell\n(set -euo.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    images, manifests = seaweed.make_bucket(), seaweed.make_bucket()
+    script = script.replace("//images/", f"//{images}/").replace("//manifests/", f"//{manifests}/")
+    environment = {**variables, **seaweed.environment()}
+
+    def put(day, value):
+        path = tmp_path / f"scene_{day}.tif"
+        place = {"crs": "EPSG:32633", "transform": rasterio.transform.from_origin(500_000, 5_400_000, 10, 10)}
+        with rasterio.open(path, "w", width=64, height=64, count=1, dtype="uint8", **place) as image:
+            image.write(np.full((64, 64), value, "uint8"), 1)
+        seaweed.put(images, f"scenes/{day[:6]}/scene_{day}.tif", path.read_bytes())
+
+    def night():
+        subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=True)
+        options = seaweed.options(client_kwargs={"region_name": "us-east-1"})
+        given = {"storage_options": options, "source_options": options}
+        cube = xr.open_dataset(f"s3://{manifests}/all.parquet", engine="jnrrdz", **given)["data"]
+        values = cube.values.reshape(cube.sizes["time"], -1)[:, 0]
+        return dict(zip(cube["time"].dt.day.values.tolist(), values.tolist(), strict=True))
+
+    put("20240601", 1)
+    put("20240602", 2)
+    assert night() == {1: 1, 2: 2}
+    put("20240603", 3)
+    put("20240602", 20)
+    assert night() == {1: 1, 2: 20, 3: 3}
+    seaweed.client.delete_object(Bucket=images, Key="scenes/202406/scene_20240601.tif")
+    assert night() == {2: 20, 3: 3}
