@@ -1,11 +1,8 @@
-"""A tiled, multi-resolution JNRRD of anything that jnrrdz opens: `tile`, its header, and its files.
+"""A tiled, multi-resolution JNRRD of anything that jnrrdz opens: `tile`, and the outputs that it replaces.
 
-The one module of the library that copies pixels: the format has no other writer.  docs/formats/jnrrd.md tells the
-header's keys, docs/howto/tile.md how to use it; core keys follow http://teem.sourceforge.net/nrrd/format.html, and
-elements lie at their centres.  The header's vectors are in its own order, dimension 0 (x) first.
+`formats/nrrd/tiled.py` has the header, its tables and the tiles; docs/howto/tile.md tells how to use it.
 """
 
-import json
 import os
 import re
 import secrets
@@ -13,20 +10,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from jnrrdz import api
-from jnrrdz.commands.tile_pixels import InFile, InFolder, Pixels, Progress, Run, TileOptions, open_pixels
-from jnrrdz.core.georeference import geo_transform
+from jnrrdz.commands.tile_pixels import Pixels, Progress, Run, TileOptions, open_pixels
 from jnrrdz.core.ome import KINDS
-from jnrrdz.core.pyramid import PER_TILE, SPACE
 from jnrrdz.downsample import Downsampling
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
-from jnrrdz.formats.nrrd.described import SPATIAL, Described
-from jnrrdz.formats.nrrd.header import MOST_AXES
-from jnrrdz.formats.nrrd.jnrrd import TYPES
-from jnrrdz.formats.nrrd.scan import kept
-from jnrrdz.formats.nrrd.write import EXTENSION, PREFIX, VERSION, Packer, Sizes, Table, TiledHeader, padding_of
+from jnrrdz.formats.nrrd.described import SPATIAL
+from jnrrdz.formats.nrrd.tiled import (
+    TILE_FILES,
+    InFile,
+    InFolder,
+    TiledFile,
+    check_array,
+    folder_of,
+    is_tiled,
+    names_folder,
+)
+from jnrrdz.formats.nrrd.write import Packer, Sizes, TiledHeader, padding_of
 from jnrrdz.formats.nrrd.write import levels as levels_of
 from jnrrdz.manifests.atomic import files_of, locate, new_directory, new_file, writing
 from jnrrdz.manifests.turns import has_conditions
@@ -35,8 +37,6 @@ from jnrrdz.redact import record_repr
 from jnrrdz.sources.url import place as place_of
 
 __all__ = ["TileOptions", "Tiled", "tile"]
-
-type Keys = list[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -155,37 +155,33 @@ def tile(  # noqa: PLR0913  the signature is the documentation
     except JnrrdzError as error:
         raise error.at(url=source) from error.__cause__
     nbytes = _write(run, target)
-    finest = run.levels[0]
-    return Tiled(target, finest.shape[::-1], finest.tile[::-1], len(run.levels), run.tiles, nbytes)
+    written = run.file.levels
+    finest = written[0]
+    return Tiled(target, finest.shape[::-1], finest.tile[::-1], len(written), run.file.tiles, nbytes)
 
 
 def _planned(pixels: Pixels, options: TileOptions) -> Run:
     """Return the run; what the format or the levels cannot have is refused before anything is read."""
-    if pixels.dtype.name not in TYPES:
-        raise UnrepresentableError(f"{pixels.dtype.name}; JNRRD has {', '.join(TYPES)}", field="type")
-    if not 1 <= len(pixels.shape) <= MOST_AXES or 0 in pixels.shape:
-        raise UnrepresentableError(
-            f"an array of shape {pixels.shape}; JNRRD has 1 to {MOST_AXES} axes, none of them empty", field="sizes"
-        )
+    check_array(pixels.shape, pixels.dtype)
     sizes = _per_axis(options.tile, pixels, "tile")
     if options.factors is None:
-        factors = default_factors(pixels.names)
+        factors = default_factors(pixels.metadata.names)
     else:
         factors = _per_axis(options.factors, pixels, "factors")
     levels = levels_of(pixels.shape, sizes, options.levels, factors)
     dtype = pixels.dtype.newbyteorder("=")
     packer = Packer(dtype, options.endian, options.compression, padding_of(pixels.fill_value))
     packer.most_bytes(levels[0].tile)
-    run = Run(pixels, levels, packer, options)
-    Downsampling(run.method, factors, pixels.shape, dtype, pixels.missing)
-    return run
+    method = options.method or pixels.level_method
+    Downsampling(method, factors, pixels.shape, dtype, pixels.missing)
+    return Run(pixels, TiledFile(pixels.metadata, levels, packer, method, options.external), options)
 
 
 def _per_axis(numbers: Sequence[int], pixels: Pixels, field: str) -> Sizes:
     """Return one number for each axis, turned from the header's order to the array's."""
     text = ",".join(map(str, numbers))
     if len(numbers) != len(pixels.shape):
-        names = ",".join(reversed(pixels.names))
+        names = ",".join(reversed(pixels.metadata.names))
         count = f"{len(numbers)} number{'' if len(numbers) == 1 else 's'}"
         raise UnsupportedError(f"{text} is {count} for {len(pixels.shape)} axes ({names})", field=field)
     if any(number < 1 for number in numbers):
@@ -204,115 +200,16 @@ def default_factors(names: Sequence[str]) -> Sizes:
 
 def _write(run: Run, target: str) -> int:
     """Write header and tiles, and return the bytes of the tiles."""
-    external, pattern = run.options.external, pattern_of(run.pixels.names[::-1], run.packer.compression)
-    tiles_at = new_folder(target, run.options) if external else None
-    shown = None if tiles_at is None else f"{tiles_at.rpartition('/')[2]}/{pattern}"
-    header = TiledHeader(known_keys(run, shown), tables_of(run))
+    file = run.file
+    tiles_at = new_folder(target, run.options) if file.is_external else None
+    header = TiledHeader(file.keys(tiles_at and tiles_at.rpartition("/")[2]), file.tables())
     with new_files(target, tiles_at, run.options) as (stream, folder), Path(stream.name).open("rb") as reading:
         stream.write(b"\0" * header.length)
-        stored = InFile(stream, reading, header.length) if folder is None else InFolder(folder, pattern)
+        stored = InFile(stream, reading, header.length) if folder is None else InFolder(folder, file.pattern)
         entries = run.write(stored, stream.flush)
-        tables: dict[str, list[Any]] = {
-            "level_offsets": [] if external else [stored.offsets[level.first] for level in run.levels],
-            "offset_table": stored.offsets,
-            "size_table": stored.sizes,
-            "metadata": entries,
-        }
         stream.seek(0)
-        stream.write(header.text(tables))
+        stream.write(header.text(file.values(stored, entries)))
     return sum(stored.sizes)
-
-
-def known_keys(run: Run, pattern: str | None) -> Keys:
-    """Return the keys that are known before the data; with a pattern tiles are files."""
-    pixels, finest = run.pixels, run.levels[0]
-    core: Keys = [
-        ("jnrrd", VERSION),
-        ("type", pixels.dtype.name),
-        ("dimension", len(finest.shape)),
-        ("sizes", _turned(finest.shape)),
-        ("endian", run.packer.endian),
-        ("encoding", "raw"),
-        *described_by(pixels).keys(),
-        *_other_attributes(pixels),
-        ("extensions", {PREFIX: EXTENSION}),
-    ]
-    tiling: Keys = [
-        ("enabled", True),
-        ("dimensions", list(range(len(finest.shape)))),
-        ("sizes", _turned(finest.tile)),
-        ("storage", "internal" if pattern is None else "external"),
-        ("format", "contiguous") if pattern is None else ("pattern", pattern),
-        ("compression", run.packer.compression),
-        ("edge_handling", "pad"),
-        ("padding_value", run.packer.padding),
-    ]
-    if len(run.levels) > 1:
-        scales = [level.scale for level in run.levels]
-        tiling += [
-            ("levels", len(run.levels)),
-            ("level_scales", [scale[0] if len(set(scale)) == 1 else _turned(scale) for scale in scales]),
-            ("downsample_method", run.method),
-        ]
-    if any(level.tile != finest.tile for level in run.levels):
-        tiling.append(("level_tile_sizes", [_turned(level.tile) for level in run.levels]))
-    return core + [(f"{PREFIX}:{name}", value) for name, value in tiling]
-
-
-def _turned(sizes: Sizes) -> list[int]:
-    return list(reversed(sizes))
-
-
-LARGEST_ATTRIBUTES = 1 << 18
-"""Bytes of attributes that a header takes with it."""
-
-
-ELSEWHERE = {"axes", SPACE, "grid_mapping", "coordinates", *PER_TILE}
-"""Attributes that are in keys of their own, or true of the tiles of the source only."""
-
-
-def described_by(pixels: Pixels) -> Described:
-    """Return what the source says of the axes, their space and what is measured."""
-    affine = geo_transform(pixels.mapping) or ()
-    return Described(pixels.names[::-1], pixels.attributes, affine, pixels.header)
-
-
-def _other_attributes(pixels: Pixels) -> Keys:
-    """Return what else the source says of the array, as one key; nothing where it is more than a header should hold."""
-    attributes = kept({name: value for name, value in pixels.attributes.items() if name not in ELSEWHERE})
-    if pixels.mapping:
-        names = ("crs_wkt", "GeoTransform", "grid_mapping_name")
-        attributes["spatial_ref"] = {name: pixels.mapping[name] for name in names if name in pixels.mapping}
-    try:
-        text = json.dumps(attributes, allow_nan=False)
-    except (ValueError, TypeError):
-        return []
-    return [("attributes", attributes)] if attributes and len(text) <= LARGEST_ATTRIBUTES else []
-
-
-HEADROOM = 1 << 26
-"""The largest header, which is part of every offset."""
-
-
-def tables_of(run: Run) -> list[Table]:
-    """Return the tables of all tiles, and how wide their numbers can get."""
-    most = [run.packer.most_bytes(level.tile) for level in run.levels]
-    total = sum(level.tiles * size for level, size in zip(run.levels, most, strict=True))
-    tables = [
-        Table("size_table", run.tiles, len(str(max(most)))),
-        Table("metadata", run.tiles, run.packer.widest_entry()),
-    ]
-    if run.options.external:
-        return tables
-    digits = len(str(total + HEADROOM))
-    levels = [Table("level_offsets", len(run.levels), digits)] if len(run.levels) > 1 else []
-    return [*levels, Table("offset_table", run.tiles, digits), *tables]
-
-
-def is_tiled(head: bytes) -> bool:
-    """Whether a file begins as those do that `tile` writes."""
-    first = f'{{"jnrrd": "{VERSION}"}}\n{{"type": '.encode()
-    return head.startswith(first) and f'{{"{PREFIX}:enabled": true}}\n'.encode() in head
 
 
 @contextmanager
@@ -366,7 +263,7 @@ def _beside(out: str) -> str:
 def _is_named(folder: str, header: str, reach: StorageOptions) -> bool:
     """Whether a header is there that names a folder of tiles."""
     place = locate(header, reach)
-    return place.kind == "file" and json.dumps(folder.rpartition("/")[2] + "/")[:-1].encode() in place.head()
+    return place.kind == "file" and names_folder(place.head(), folder.rpartition("/")[2])
 
 
 def _older_tiles(out: str, options: TileOptions) -> list[str]:
@@ -379,10 +276,7 @@ def _older_tiles(out: str, options: TileOptions) -> list[str]:
     stem = re.escape(folder_of(out).rpartition("/")[2].removesuffix(".tiles"))
     urls = (place_of(url).url() for _, array in group.arrays() for url in array.refs.named)
     names = (url.removeprefix(beside) for url in urls)
-    return [name for name in names if re.fullmatch(stem + _TILES, name)]
-
-
-_TILES = r"(?:\.[0-9a-f]+)?\.tiles/[0-9]+/[0-9_]+\.raw(?:\.[a-z0-9]+)?"
+    return [name for name in names if re.fullmatch(stem + TILE_FILES, name)]
 
 
 def new_folder(out: str, options: TileOptions) -> str:
@@ -403,25 +297,3 @@ def new_folder(out: str, options: TileOptions) -> str:
         if not (options.overwrite and has_tiles):
             return folder
     return f"{folder.removesuffix('.tiles')}.{secrets.token_hex(4)}.tiles"
-
-
-def folder_of(out: str) -> str:
-    """Return the folder that the tiles beside a header are in."""
-    place, name = out.rpartition("/")[::2]
-    stem = name.removesuffix(".jnrrd")
-    if "{" in stem or "}" in stem:
-        raise UnrepresentableError("braces in the name would be placeholders in the pattern of its tiles", url=out)
-    return f"{place}/{stem}.tiles" if place else f"{stem}.tiles"
-
-
-def pattern_of(names: Sequence[str], compression: str) -> str:
-    """Return the pattern of tiles below their folder; `names` are those of the axes in the header's order.
-
-    x, y and z stand for dimensions 0, 1 and 2, unless labels give them to others.
-    """
-    plain = len(names) <= len(SPATIAL) and all(
-        name not in SPATIAL or SPATIAL.index(name) == place for place, name in enumerate(names)
-    )
-    dimensions = SPATIAL[: len(names)] if plain else [f"d{number}" for number in range(len(names))]
-    ending = {"raw": "raw", "gzip": "raw.gz", "bzip2": "raw.bz2", "zstd": "raw.zst", "lz4": "raw.lz4"}[compression]
-    return "{l}/" + "_".join(f"{{{name}}}" for name in reversed(dimensions)) + f".{ending}"

@@ -7,14 +7,12 @@ mapped anew for every window, so that pages that were read do not count as memor
 """
 
 import os
-import threading
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import zarr
@@ -28,7 +26,8 @@ from jnrrdz.core.zarr_json import missing_value
 from jnrrdz.downsample import Downsampling, pieces
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
-from jnrrdz.formats.nrrd.write import Level, Packed, Packer, Region, Sizes, band
+from jnrrdz.formats.nrrd.tiled import Metadata, TiledFile, TileStorage
+from jnrrdz.formats.nrrd.write import Level, Packed, Region, Sizes, band
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.sources.url import local_path
 from jnrrdz.store.group import ReferenceGroup, reference_group
@@ -94,22 +93,15 @@ class Pixels:
     """What is decoded at one time."""
 
     read: Callable[[Region], NDArray[Any]]
-    names: tuple[str, ...]
-    """Of the axes: x, y, z for the last ones where the source names none."""
+    metadata: Metadata
+    """Axes without names are x, y, z from the last one on."""
 
     fill_value: Any = 0
     missing: Any = None
     """The value of elements that hold nothing, where the source declares one."""
 
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    mapping: Mapping[str, Any] = field(default_factory=dict)
-    """The attributes of its grid mapping."""
-
     urls: tuple[str, ...] = ()
     """Where its bytes are."""
-
-    header: Mapping[str, Any] | None = None
-    """The keys of its own header, where it is a NRRD or JNRRD."""
 
     level_method: str = "average"
     """How coarser levels are made where the user names no method."""
@@ -142,13 +134,15 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
             array.dtype,
             array.chunks,
             lambda region: np.asarray(array[region]),
-            tuple(names) if names and all(names) else usual_names(array.ndim),
+            Metadata(
+                tuple(names) if names and all(names) else usual_names(array.ndim),
+                dict(array.attrs),
+                known,
+                _header_of(store, path),
+            ),
             fill,
             missing_value(array.attrs.asdict(), array.dtype),
-            dict(array.attrs),
-            known,
             (src, *(source.url for source in store.manifest.sources)),
-            _header_of(store, path),
             images.level_method(array.path),
         )
     except JnrrdzError as error:
@@ -199,7 +193,7 @@ def _npy(path: str) -> Pixels:
         array.dtype,
         fastest if array.flags.c_contiguous else (1,) * array.ndim,
         lambda region: np.array(_mapped(path)[region]),
-        usual_names(array.ndim),
+        Metadata(usual_names(array.ndim)),
         urls=(os.path.realpath(path),),
     )
 
@@ -216,71 +210,6 @@ def _mapped(path: str) -> NDArray[Any]:
     return array
 
 
-class TileStorage(ABC):
-    """Tiles where they are stored; they come in their order, and can be read back."""
-
-    def __init__(self) -> None:
-        self.offsets: list[int] = []
-        self.sizes: list[int] = []
-        """Bytes of each tile, for the header's tables."""
-
-    @abstractmethod
-    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:
-        """Add the tile that is next in the order."""
-
-    @abstractmethod
-    def get(self, level: Level, index: Sizes) -> bytes:
-        """Return a tile of a level that is complete and flushed; any thread may ask."""
-
-
-class InFile(TileStorage):
-    """Tiles one after another in the file of the header."""
-
-    def __init__(self, stream: BinaryIO, reading: BinaryIO, start: int) -> None:
-        super().__init__()
-        self._stream, self._reading, self._at = stream, reading, start
-        self._lock = threading.Lock()
-
-    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:  # noqa: ARG002  the order tells
-        """Write the next tile."""
-        self._stream.write(data)
-        self.offsets.append(self._at)
-        self.sizes.append(len(data))
-        self._at += len(data)
-
-    def get(self, level: Level, index: Sizes) -> bytes:
-        """Return the bytes of a tile."""
-        number = level.first + level.number_of(index)
-        with self._lock:
-            self._reading.seek(self.offsets[number])
-            return self._reading.read(self.sizes[number])
-
-
-class InFolder(TileStorage):
-    """A file for each tile."""
-
-    def __init__(self, root: Path, pattern: str) -> None:
-        super().__init__()
-        self._root, self._pattern = root, pattern
-
-    def put(self, level: Level, index: Sizes, data: bytes | bytearray | memoryview) -> None:
-        """Write a tile's file."""
-        path = self._path(level, index)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        self.sizes.append(len(data))
-
-    def get(self, level: Level, index: Sizes) -> bytes:
-        """Return the bytes of a tile's file."""
-        return self._path(level, index).read_bytes()
-
-    def _path(self, level: Level, index: Sizes) -> Path:
-        turned = index[::-1]
-        names = {f"d{number}": i for number, i in enumerate(turned)}
-        names |= dict(zip(SPATIAL, turned, strict=False))
-        return self._root / self._pattern.format(l=level.number, **names)
-
-
 KEPT = 4
 """Decoded tiles of the finer level that are kept, for pieces that need parts of the same ones."""
 
@@ -293,9 +222,10 @@ class Coarser:
     """
 
     def __init__(self, run: "Run", level: Level, stored: TileStorage) -> None:
-        self._finer, self._level, self._packer, self._stored = run.levels[level.number - 1], level, run.packer, stored
+        file = run.file
+        self._finer, self._level, self._packer, self._stored = file.levels[level.number - 1], level, file.packer, stored
         missing = run.pixels.missing
-        self._how = Downsampling(run.method, level.factors, self._finer.shape, run.packer.dtype, missing)
+        self._how = Downsampling(file.method, level.factors, self._finer.shape, file.packer.dtype, missing)
         self._how.check_shape(level.shape)
         self._tiles = BoundedCache[Sizes, NDArray[Any]](most=KEPT)
 
@@ -333,32 +263,21 @@ class Run:
     """What is tiled, and how."""
 
     pixels: Pixels
-    levels: tuple[Level, ...]
-    packer: Packer
+    file: TiledFile
     options: TileOptions
-
-    @property
-    def method(self) -> str:
-        """How coarser levels are made."""
-        return self.options.method or self.pixels.level_method
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of all levels."""
-        return sum(level.tiles for level in self.levels)
 
     def write(self, stored: TileStorage, flush: Callable[[], None]) -> list[str]:
         """Put all tiles, and return their entries in the table of metadata; `flush` makes what was put readable."""
         entries: list[str] = []
         pool = ThreadPoolExecutor(self.options.jobs, thread_name_prefix="jnrrdz-tile")
         try:
-            for level in self.levels:
+            for level in self.file.levels:
                 flush()
                 for index, packed in _in_order(self._started(pool, level, stored), self.options.jobs):
                     stored.put(level, index, packed.data)
                     entries.append(packed.entry)
                     if self.options.progress is not None:
-                        self.options.progress(len(entries), self.tiles)
+                        self.options.progress(len(entries), self.file.tiles)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
         return entries
@@ -372,12 +291,12 @@ class Run:
             for _, tiles in level.bands((1,) * len(level.shape)):
                 yield from ((index, pool.submit(coarser.pack, index)) for index in tiles)
             return
-        for region, tiles in level.bands(band(level, self.pixels.chunks, self.packer.dtype.itemsize)):
-            elements = np.asarray(self.pixels.read(region), self.packer.dtype)
+        for region, tiles in level.bands(band(level, self.pixels.chunks, self.file.packer.dtype.itemsize)):
+            elements = np.asarray(self.pixels.read(region), self.file.packer.dtype)
             for index in tiles:
                 axes = zip(level.region(index), region, strict=True)
                 part = elements[tuple(slice(a.start - b.start, a.stop - b.start) for a, b in axes)]
-                yield index, pool.submit(self.packer.pack, part, level.tile)
+                yield index, pool.submit(self.file.packer.pack, part, level.tile)
 
 
 def _in_order(started: "Iterator[tuple[Sizes, Future[Packed]]]", most: int) -> Iterator[tuple[Sizes, Packed]]:
