@@ -473,11 +473,18 @@ def spatial(shape_yx: tuple[int, int], affine: Affine | None, crs: Crs | None, *
         "zarr_conventions": _declared(*([PROJ] if crs else []), SPATIAL),
         **_proj(crs),
         "spatial:dimensions": ["y", "x"],
+        **spatial_extent(shape_yx, affine),
+        "spatial:registration": "pixel",
+        "AREA_OR_POINT": "Point" if is_point else "Area",
+    }
+
+
+def spatial_extent(shape_yx: Shape, affine: Affine) -> Attributes:
+    """Return what the `spatial:` attributes say of an image's extent."""
+    return {
         "spatial:shape": [int(size) for size in shape_yx],
         "spatial:transform": [float(number) for number in affine],
         "spatial:bbox": _bbox(affine, shape_yx),
-        "spatial:registration": "pixel",
-        "AREA_OR_POINT": "Point" if is_point else "Area",
     }
 
 

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from zarr.buffer import default_buffer_prototype
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
-from jnrrdz.core.cube import TIME, VARIABLE, Extension
+from jnrrdz.core.cube import TIME, VARIABLE
+from jnrrdz.core.cube_growth import Extension
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.limits import GRID_CHUNKS
 from jnrrdz.core.refs import ChunkRefs, References

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
 from jnrrdz.core.concat import Renewed
-from jnrrdz.core.cube import TIME, Extension
+from jnrrdz.core.cube import TIME
+from jnrrdz.core.cube_growth import Extension
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers, rows_of
 from jnrrdz.core.windows import chunks_along

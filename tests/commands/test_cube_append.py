@@ -14,7 +14,8 @@ from click.testing import CliRunner
 import jnrrdz
 from jnrrdz import cube
 from jnrrdz.cli import cli
-from jnrrdz.core.cube import Cube, extension, scenes_of
+from jnrrdz.core.cube import Cube
+from jnrrdz.core.cube_growth import extension, scenes_of
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests import icechunk as icechunk_form
 from jnrrdz.manifests import parquet
