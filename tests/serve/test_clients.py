@@ -218,7 +218,7 @@ def test_xarray_and_dask(served, name):
 
 
 def test_titiler_with_an_opener_of_two_lines(served):
-    """docs/howto/serve.md has the opener: titiler-xarray's own takes https alone."""
+    """docs/howto/titiler.md has the opener: titiler-xarray's own takes https alone."""
     pytest.importorskip("titiler.xarray", reason="tests/system.sh installs titiler-xarray")
     from fastapi import FastAPI  # noqa: PLC0415  what titiler brings
     from starlette.testclient import TestClient  # noqa: PLC0415  the same
