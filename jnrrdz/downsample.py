@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,22 +39,6 @@ LARGEST_BLOCK = 1 << 30
 
 ORDERED = "biuf"
 NUMBERS = "biufc"
-
-
-def pieces(region: Region, steps: Sequence[int]) -> Iterator[tuple[Region, Region]]:
-    """Yield the parts of a region, each by its place in the region and by its place in the level.
-
-    No part is longer than `steps` along any axis.
-    """
-    axes = [range(at.start, at.stop, step) for at, step in zip(region, steps, strict=True)]
-    for corner in product(*axes):
-        target = []
-        piece = []
-        for start, step, at in zip(corner, steps, region, strict=True):
-            stop = min(start + step, at.stop)
-            piece.append(slice(start, stop))
-            target.append(slice(start - at.start, stop - at.start))
-        yield tuple(target), tuple(piece)
 
 
 @dataclass(frozen=True)
@@ -125,6 +109,77 @@ class Downsampling:
             if level[target].size:
                 level[target] = reduce(source[blocks], None if gone is None else gone[blocks], sizes, self.missing)
         return level
+
+
+PIECE = 64 << 20
+"""Bytes of the source that are read at one time, where the source's chunks are smaller."""
+
+LARGEST = 1 << 30
+"""Bytes of the source of one element, and of one computed chunk."""
+
+
+class Part(NamedTuple):
+    """A part of a chunk or tile of a level, and what it is computed of."""
+
+    target: Region
+    """Its place in the chunk."""
+
+    region: Region
+    """Its place in the level."""
+
+    window: Region
+    """The elements of the source that it depends on."""
+
+
+@dataclass(frozen=True)
+class LevelAssembler:
+    """How the chunks of a level are put together: of parts whose sources are few enough to be in memory.
+
+    `Downsampling` gives the same elements, to the bit, however they are cut.
+    """
+
+    filter: Downsampling
+    chunks: tuple[int, ...]
+    """Of the source."""
+
+    piece: int | None = None
+    """Bytes of the source that are read at one time, where its chunks are smaller; `PIECE` by default."""
+
+    def fill(self, chunk: NDArray[Any], region: Region, read: Callable[[Region], NDArray[Any]]) -> None:
+        """Compute a region of the level into the start of a chunk; `read` returns a window of the source."""
+        for part in self.parts(region):
+            chunk[part.target] = self.filter.apply(read(part.window), part.region)
+
+    def parts(self, region: Region) -> Iterator[Part]:
+        """Yield the parts of a region of the level."""
+        steps = self._steps([at.stop - at.start for at in region])
+        corners = [range(at.start, at.stop, step) for at, step in zip(region, steps, strict=True)]
+        for corner in product(*corners):
+            target = []
+            piece = []
+            for start, step, at in zip(corner, steps, region, strict=True):
+                stop = min(start + step, at.stop)
+                piece.append(slice(start, stop))
+                target.append(slice(start - at.start, stop - at.start))
+            yield Part(tuple(target), tuple(piece), self.filter.window(tuple(piece)))
+
+    def _steps(self, extent: Sequence[int]) -> list[int]:
+        """Return the sizes of parts: halved along the longest axis, whole chunks of the source while it has them."""
+        most = PIECE if self.piece is None else self.piece
+        steps = [max(size, 1) for size in extent]
+        units = [max(size // factor, 1) for size, factor in zip(self.chunks, self.filter.factors, strict=True)]
+        while self._cost(steps) > most and max(steps) > 1:
+            if all(step <= unit for step, unit in zip(steps, units, strict=True)):
+                units = [1] * len(units)
+            axis = max(range(len(steps)), key=lambda number: steps[number] / units[number])
+            steps[axis] = max(-(-steps[axis] // (2 * units[axis])) * units[axis], 1)
+        if self._cost(steps) > max(LARGEST, most):
+            raise UnsupportedError(f"an element of {self.filter.factors} elements of the source", field="factors")
+        return steps
+
+    def _cost(self, steps: Sequence[int]) -> int:
+        elements = math.prod(step * factor for step, factor in zip(steps, self.filter.factors, strict=True))
+        return elements * self.filter.dtype.itemsize
 
 
 def _uniform(

@@ -6,6 +6,7 @@ mapped anew for every window, so that pages that were read do not count as memor
 (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 """
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from jnrrdz.caches import BoundedCache
 from jnrrdz.core.hierarchy import Hierarchy, HierarchyNode
 from jnrrdz.core.windows import overlaps
 from jnrrdz.core.zarr_json import missing_value
-from jnrrdz.downsample import Downsampling, pieces
+from jnrrdz.downsample import Downsampling, LevelAssembler
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.nrrd.described import SPATIAL, header_of_source
 from jnrrdz.formats.nrrd.tiled import Metadata, TiledFile, TileStorage
@@ -215,27 +216,23 @@ KEPT = 4
 
 
 class Coarser:
-    """Makes the tiles of a level from those of the level before.
-
-    A tile is computed in pieces, each of the elements under about one tile of the finer level; `Downsampling`
-    gives the same elements, to the bit, however they are cut.
-    """
+    """Makes the tiles of a level from those of the level before, about one of which is read at a time."""
 
     def __init__(self, run: "Run", level: Level, stored: TileStorage) -> None:
         file = run.file
         self._finer, self._level, self._packer, self._stored = file.levels[level.number - 1], level, file.packer, stored
         missing = run.pixels.missing
-        self._how = Downsampling(file.method, level.factors, self._finer.shape, file.packer.dtype, missing)
-        self._how.check_shape(level.shape)
+        how = Downsampling(file.method, level.factors, self._finer.shape, file.packer.dtype, missing)
+        how.check_shape(level.shape)
+        nbytes = math.prod(self._finer.tile) * file.packer.dtype.itemsize
+        self._assembler = LevelAssembler(how, self._finer.tile, nbytes)
         self._tiles = BoundedCache[Sizes, NDArray[Any]](most=KEPT)
 
     def pack(self, index: Sizes) -> Packed:
         """Return a tile of the coarser level."""
         region = self._level.region(index)
         tile = np.empty(_shape(region), self._packer.dtype)
-        steps = [max(size // factor, 1) for size, factor in zip(self._finer.tile, self._level.factors, strict=True)]
-        for target, piece in pieces(region, steps):
-            tile[target] = self._how.apply(self._gathered(self._how.window(piece)), piece)
+        self._assembler.fill(tile, region, self._gathered)
         return self._packer.pack(tile, self._level.tile)
 
     def _gathered(self, window: Region) -> NDArray[Any]:

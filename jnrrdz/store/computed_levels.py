@@ -15,7 +15,7 @@ of zarr's own pool, waiting for others of that pool could wait for ever.
 import asyncio
 import copy
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -51,7 +51,7 @@ from jnrrdz.core.pyramid import (
 )
 from jnrrdz.core.refs import References
 from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, missing_value, with_members
-from jnrrdz.downsample import Downsampling, Region, pieces
+from jnrrdz.downsample import LARGEST, Downsampling, LevelAssembler, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.manifest import Manifest
@@ -164,13 +164,6 @@ def _complete(nodes: dict[str, Document], path: str, levels: tuple[VirtualLevel,
     layout.sort(key=size)
 
 
-LARGEST = 1 << 30
-"""Bytes of one computed chunk, and of the source of one element."""
-
-PIECE = 64 << 20
-"""Bytes of the source that are read at one time, where the source's chunks are smaller."""
-
-
 class LevelChunks:
     """One level below a group; `path` is the group's with a slash at its end, or nothing."""
 
@@ -181,8 +174,9 @@ class LevelChunks:
         facts = array_from_json(document)
         self._document, self._facts, self._level = document, facts, level
         missing = missing_value(facts.attributes, facts.dtype)
-        self._how = Downsampling(level.method, level.factors, facts.shape, facts.dtype, missing)
-        self._how.check_shape(level.shape)
+        self._filter = Downsampling(level.method, level.factors, facts.shape, facts.dtype, missing)
+        self._filter.check_shape(level.shape)
+        self._assembler = LevelAssembler(self._filter, facts.chunks)
         grid = tuple(-(-size // step) for size, step in zip(level.shape, level.chunks, strict=True))
         self.keys = ChunkKeys.encoded(f"{path}{level.name}/{level.variable}", grid, "default", "/")
         self.nbytes = math.prod(level.chunks) * facts.dtype.itemsize
@@ -201,45 +195,27 @@ class LevelChunks:
     def chunk_sync(self, number: int) -> bytes:
         """Return the bytes of a chunk, computed in this thread."""
         chunk = self._empty()
-        for target, region in self._pieces(number):
-            chunk[target] = self._how.apply(self._source.read_sync(self._how.window(region)), region)
+        self._assembler.fill(chunk, self._region(number), self._source.read_sync)
         return chunk.tobytes()
 
     async def chunk(self, number: int) -> bytes:
         """Return the bytes of a chunk, its sources fetched together and the filter run in a thread."""
         chunk = self._empty()
-        for target, region in self._pieces(number):
-            window = await self._source.read(self._how.window(region))
-            chunk[target] = await asyncio.to_thread(self._how.apply, window, region)
+        for part in self._assembler.parts(self._region(number)):
+            window = await self._source.read(part.window)
+            chunk[part.target] = await asyncio.to_thread(self._filter.apply, window, part.region)
         return chunk.tobytes()
 
     def _empty(self) -> NDArray[Any]:
         return np.full(self._level.chunks, self._facts.fill_value, self._facts.dtype.newbyteorder("<"))
 
-    def _pieces(self, number: int) -> Iterator[tuple[Region, Region]]:
-        """Return parts of a chunk whose sources are few enough, by place in the chunk and in the level."""
+    def _region(self, number: int) -> Region:
+        """Return the elements of a chunk that are in the level."""
         index = np.unravel_index(number, self.keys.grid)
-        starts = [int(i) * size for i, size in zip(index, self._level.chunks, strict=True)]
-        stops = [min(a + c, s) for a, c, s in zip(starts, self._level.chunks, self._level.shape, strict=True)]
-        steps = self._steps([stop - start for start, stop in zip(starts, stops, strict=True)])
-        region = tuple(slice(a, b) for a, b in zip(starts, stops, strict=True))
-        return pieces(region, steps)
-
-    def _steps(self, extent: list[int]) -> list[int]:
-        """Return the sizes of parts: halved along the longest axis, whole chunks of the source while it has them."""
-        steps = [max(size, 1) for size in extent]
-        units = [max(size // factor, 1) for size, factor in zip(self._facts.chunks, self._level.factors, strict=True)]
-        while self._cost(steps) > PIECE and max(steps) > 1:
-            units = units if any(s > u for s, u in zip(steps, units, strict=True)) else [1] * len(units)
-            axis = max(range(len(steps)), key=lambda number: steps[number] / units[number])
-            steps[axis] = max(-(-steps[axis] // (2 * units[axis])) * units[axis], 1)
-        if self._cost(steps) > LARGEST:
-            raise UnsupportedError(f"an element of {self._level.factors} elements of the source", field="factors")
-        return steps
-
-    def _cost(self, steps: list[int]) -> int:
-        elements = math.prod(step * factor for step, factor in zip(steps, self._level.factors, strict=True))
-        return elements * self._facts.dtype.itemsize
+        starts = [int(at) * size for at, size in zip(index, self._level.chunks, strict=True)]
+        ends = zip(starts, self._level.chunks, self._level.shape, strict=True)
+        stops = [min(start + chunk, size) for start, chunk, size in ends]
+        return tuple(slice(start, stop) for start, stop in zip(starts, stops, strict=True))
 
 
 def checked(stored: ReferenceStore, path: str, level: VirtualLevel) -> LevelChunks:

@@ -146,7 +146,7 @@ def test_many_threads_get_the_same(store):
 
 
 def test_a_small_piece_at_a_time_gives_the_same(store, monkeypatch):
-    monkeypatch.setattr("jnrrdz.store.computed_levels.PIECE", 64)
+    monkeypatch.setattr("jnrrdz.downsample.PIECE", 64)
     assert np.array_equal(zarr.open_group(store, mode="r")["1/data"][...], EXPECTED)
 
 
