@@ -10,8 +10,8 @@ import xarray as xr
 
 import jnrrdz
 from jnrrdz.errors import GIVEN_WARNINGS
-from tests.n5.conftest import _write_n5
 from tests.nitf.conftest import nitf_bytes
+from tests.writers import n5_dataset
 
 pytestmark = pytest.mark.filterwarnings("error::jnrrdz.ImageChoiceWarning")
 
@@ -69,7 +69,7 @@ def container(tmp_path):
 
     def write(**datasets):
         for name, value in datasets.items():
-            _write_n5(tmp_path / "c.n5" / name.replace("_in_", "/"), np.full((6, 4), value, "u1"), (6, 4))
+            n5_dataset(tmp_path / "c.n5" / name.replace("_in_", "/"), np.full((6, 4), value, "u1"), (6, 4))
         return tmp_path / "c.n5"
 
     return write

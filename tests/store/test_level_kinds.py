@@ -18,7 +18,7 @@ import jnrrdz
 from jnrrdz.core.describe import ImageKind
 from jnrrdz.core.hierarchy import Hierarchy
 from tests import writers
-from tests.n5.conftest import _write_n5
+from tests.writers import n5_dataset
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::jnrrdz.ImageChoiceWarning", "ignore::rasterio.errors.NotGeoreferencedWarning"
@@ -101,7 +101,7 @@ def flags_netcdf(folder):
 
 
 def named_n5(folder):
-    _write_n5(folder / "a.n5" / "labels", CLASSES.T, (256, 256))
+    n5_dataset(folder / "a.n5" / "labels", CLASSES.T, (256, 256))
     return folder / "a.n5", CLASSES
 
 
@@ -145,7 +145,7 @@ def inverted_tiff(folder):
 
 
 def raw_n5(folder):
-    _write_n5(folder / "a.n5" / "raw", SLOPE.T, (256, 256))
+    n5_dataset(folder / "a.n5" / "raw", SLOPE.T, (256, 256))
     return folder / "a.n5", SLOPE
 
 
@@ -219,7 +219,7 @@ def test_volumes_of_identifiers_are_labels(kind, tmp_path):
     ids = np.random.default_rng(5).choice(2**31, 50).astype(kind)
     z, y, x = np.mgrid[:40, :60, :80]
     volume = ids[(z // 9 * 7 + y // 7 * 3 + x // 5) % 50]
-    _write_n5(tmp_path / "a.n5" / "neurons", volume.T, (40, 30, 20))
+    n5_dataset(tmp_path / "a.n5" / "neurons", volume.T, (40, 30, 20))
     group = jnrrdz.open_group(tmp_path / "a.n5", virtual_levels=2)
     for level in (1, 2):
         found = group[f"neurons/{level}/data"][:]

@@ -18,8 +18,8 @@ from jnrrdz.errors import GIVEN_WARNINGS
 from jnrrdz.formats.scanning import describe_in_place
 from jnrrdz.options import Access, ScanOptions
 from tests import writers
-from tests.n5.conftest import _write_n5
 from tests.readers import by_gdal
+from tests.writers import n5_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::jnrrdz.ImageChoiceWarning")
 
@@ -29,7 +29,7 @@ def container(tmp_path):
     """Return an N5 container of labels and an image, each of one value."""
     for name, value in [("labels", 1), ("raw", 200)]:
         pixels = np.full((64, 48), value, "u1")
-        _write_n5(tmp_path / "c.n5" / name, pixels, (32, 32))
+        n5_dataset(tmp_path / "c.n5" / name, pixels, (32, 32))
     return tmp_path / "c.n5"
 
 
@@ -162,7 +162,7 @@ def test_levels_are_computed_beside_a_list_of_another_form(foreign):
 def test_levels_that_are_arrays_are_one_image(tmp_path):
     for level in range(3):
         pixels = np.full((64 >> level, 64 >> level), level, "u1")
-        _write_n5(tmp_path / "c.n5" / "raw" / f"s{level}", pixels, (32, 32))
+        n5_dataset(tmp_path / "c.n5" / "raw" / f"s{level}", pixels, (32, 32))
     root = describe_in_place(str(tmp_path / "c.n5"), ScanOptions(), Access())
     (image,) = Hierarchy.of_group(root).images()
     assert [level.path for level in image.levels] == ["raw/s0", "raw/s1", "raw/s2"]
