@@ -41,8 +41,9 @@ def group(number: int) -> Any:
     """Return what a scan of one file would: a band of a date, 100 chunks."""
     import numpy as np
 
-    from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+    from jnrrdz.core.arrays import SourceRecord, VirtualArray
     from jnrrdz.core.refs import ChunkRefs
+    from jnrrdz.core.tree import VirtualGroup
 
     codecs, mapping, kind = _common()
     time = str(np.datetime64("2000-01-01T00:00") + number // BANDS).replace(":", "")

@@ -46,10 +46,11 @@ def prepare(contender: str, side: int, work: Path):  # noqa: ANN201 - a closure
 
         store = tifffile.TiffFile(work / "a.tif").aszarr()
         return lambda: store.write_fsspec(str(work / "tifffile.json"), "file:///data", zarr_format=3)
-    from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+    from jnrrdz.core.arrays import VirtualArray
     from jnrrdz.core.codecs import bytes_
     from jnrrdz.core.configuration import CodecSpec
     from jnrrdz.core.refs import ChunkRefs
+    from jnrrdz.core.tree import VirtualGroup
 
     refs = ChunkRefs.single("file:///data/a.tif", *offsets_and_lengths(side))
     codecs = (bytes_(None), CodecSpec("numcodecs.zlib", {"level": 6}))

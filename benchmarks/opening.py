@@ -49,9 +49,10 @@ def pixels(source: int) -> np.ndarray:
 
 def write(folder: Path, sources: int, chunks: int) -> dict[str, float]:
     """Write a manifest."""
-    from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+    from jnrrdz.core.arrays import SourceRecord, VirtualArray
     from jnrrdz.core.codecs import bytes_
     from jnrrdz.core.refs import ChunkRefs, References
+    from jnrrdz.core.tree import VirtualGroup
     from jnrrdz.manifests import parquet
 
     class Rows(References):

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from jnrrdz.commands.tile import Tiled, tile
     from jnrrdz.commands.verification import Finding, Verification
     from jnrrdz.commands.verify import verify
-    from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+    from jnrrdz.core.arrays import SourceRecord, VirtualArray
+    from jnrrdz.core.tree import VirtualGroup
     from jnrrdz.parser import Parser
     from jnrrdz.server.app import make_app
     from jnrrdz.server.running import Server, serve
@@ -55,7 +56,8 @@ _HOMES = {
     "commands.tile": "Tiled tile",
     "commands.verification": "Finding Verification",
     "commands.verify": "verify",
-    "core.arrays": "SourceRecord VirtualArray VirtualGroup",
+    "core.arrays": "SourceRecord VirtualArray",
+    "core.tree": "VirtualGroup",
     "parser": "Parser",
     "server.app": "make_app",
     "server.running": "Server serve",

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz import manifests, store
-from jnrrdz.core.arrays import VirtualGroup, html_table
+from jnrrdz.core.tree import VirtualGroup, html_table
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import format_of, write_form

@@ -15,7 +15,7 @@ import xarray as xr
 from xarray.backends import BackendEntrypoint
 
 from jnrrdz import manifests, store
-from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.redact import bare

@@ -18,7 +18,7 @@ from fsspec.asyn import AsyncFileSystem
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
 from jnrrdz.api import open_stored
-from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import Access
 from jnrrdz.store.store import ReferenceStore

@@ -16,10 +16,10 @@ import zarr
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.hierarchy import Hierarchy
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.json_schema import validate
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.core.tree import VirtualGroup, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import scan
 from jnrrdz.lazy import library
@@ -121,7 +121,7 @@ class Parser:
         ).whole_tiles()
         root = scan(url, options, Access(storage_options=self.storage_options)).group
         if self.group is None:
-            choice = Hierarchy.of_group(root).choice()
+            choice = root.choice()
             choice.warn((str(Path(__file__).parent),))
             chosen = root.at(choice.path)
         else:

@@ -26,8 +26,8 @@ from jnrrdz.batches.executors import Ahead, cores, in_processes, in_threads, on_
 from jnrrdz.batches.item import Found, Job, JobState, Outcome, Template, exists
 from jnrrdz.batches.selection import Selection
 from jnrrdz.batches.work import Plan, failed
-from jnrrdz.core.arrays import SHOWN, html_table
 from jnrrdz.core.coordinate import rule_of
+from jnrrdz.core.tree import SHOWN, html_table
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.scanning import literal
 from jnrrdz.manifests import turns

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.json_schema import is_number
+from jnrrdz.core.tree import VirtualGroup
 
 type Json = Mapping[str, Any]
 

@@ -26,8 +26,8 @@ from jnrrdz.batches import item as recorded
 from jnrrdz.batches.item import Found, Job, JobState, Outcome, is_since
 from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.state import Validators
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, NoImageError
 from jnrrdz.formats.guests import SECONDS, Guests
 from jnrrdz.formats.neighbours import Guest

@@ -21,9 +21,10 @@ from zarr.core.buffer import Buffer
 from zarr.core.common import JSON
 
 from jnrrdz.codecs.base import ChunkDecoder, PixelCodec
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import BYTES, OSML
 from jnrrdz.core.configuration import CodecSpec, Configuration, Samples, checked, literal
-from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, ArrayFacts, array_from_json, dumps, is_osml
+from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json, dumps, is_osml
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config
 from jnrrdz.formats.jpeg2000.decode import Jpeg2000Decoder, component_samples
@@ -201,7 +202,7 @@ def adopted(metadata: Mapping[str, Any], magic: bytes) -> dict[str, Any]:
     return {**metadata, "codecs": [tile.config((height, width), facts.dtype, order).to_json()]}
 
 
-def _tile_of(facts: ArrayFacts, magic: bytes) -> OsmlTiffTile | None:
+def _tile_of(facts: VirtualArray, magic: bytes) -> OsmlTiffTile | None:
     """Return how the array's chunks are stored; None where they are no tiles of a TIFF."""
     names = [codec.name for codec in facts.codecs]
     if names == [BYTES, TIFF_TILE]:

@@ -42,7 +42,6 @@ from jnrrdz.core.codecs import (
     SqueezeConfig,
 )
 from jnrrdz.core.configuration import CANONICAL, Codec
-from jnrrdz.core.zarr_json import array_from_json
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.compressors import decode_lz4, deflate, encode_lz4, inflate
 from jnrrdz.formats.n5.codecs import N5_DEFAULT, N5DefaultConfig
@@ -293,7 +292,7 @@ def _rest(origin: Any, axes: int) -> tuple[int, ...] | None:
     if manifest is None or chunk is None:
         return None
     path, number = chunk
-    facts = array_from_json(manifest.documents.node(path))
+    facts = manifest.hierarchy.nodes[path].array
     place = np.unravel_index(number, manifest.keys[path].grid)
     rest = [size - int(at) * step for size, at, step in zip(facts.shape, place, facts.chunks, strict=True)]
     for codec in facts.codecs:

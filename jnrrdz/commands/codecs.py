@@ -103,7 +103,7 @@ def verdicts(facts: Facts) -> list[CodecVerdict]:
     for node in facts.nodes.values():
         if not node.is_array:
             continue
-        for entry in node.codecs:
+        for entry in [codec.to_json() for codec in node.codecs]:
             verdict = by_codec.setdefault(repr(_essence(entry)), CodecVerdict(_essence(entry)))
             verdict.arrays.append(node.path)
             verdict.reason = verdict.reason or unreadable(entry)

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from jnrrdz import api
 from jnrrdz.commands.first_chunks import FirstChunks
-from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.zarr_json import UNREAD_SOURCES, is_osml
 from jnrrdz.errors import MalformedError, UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest

@@ -27,10 +27,10 @@ from jnrrdz.batches.stac import IMAGE
 from jnrrdz.batches.stac_bands import BANDS, with_bands
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.commands.first_chunks import FirstChunks
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.coordinate import METADATA, parsed, rule_of
 from jnrrdz.core.cube import Built, Cube, CubeGroup, Scene, require_unchanged
 from jnrrdz.core.cube_growth import Extension, extension, scenes_of
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
 from jnrrdz.lazy import library

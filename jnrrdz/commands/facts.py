@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from jnrrdz import api
-from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.hierarchy import HierarchyNode
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import ReaderVerdict, of_all, verdicts
@@ -71,10 +70,9 @@ class Facts:
         judged = []
         in_archives = any(is_chained(url) for url in self._records)
         for node in self.arrays():
-            codecs = [CodecSpec(entry["name"], entry.get("configuration", {})) for entry in node.codecs]
             is_single = self.stored(node).is_single
             foreign = self.manifest.documents.foreign.get(node.path)
-            found = verdicts(codecs, node.data_type, is_single=is_single, is_chained=in_archives, foreign=foreign)
+            found = verdicts(node.codecs, node.data_type, is_single=is_single, is_chained=in_archives, foreign=foreign)
             judged.append((node.path, found))
         return of_all(judged)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.commands.verify_chunks import UNREADABLE
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.refs import References, SparseRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.manifests.manifest import Manifest, from_group
 from jnrrdz.options import Access

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jnrrdz.commands.facts import Facts, Inspection, Json, opened
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.coordinate import coordinate_of
 from jnrrdz.core.describe import Image, crs_at, date_of, file_of
 from jnrrdz.core.hierarchy import HierarchyNode
 from jnrrdz.core.json_schema import without_empty
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
 from jnrrdz.manifests.groups import group_from_manifest
@@ -183,7 +183,7 @@ def array_facts(facts: Facts, node: HierarchyNode) -> Json:
         "data_type": node.data_type,
         "dimension_names": list(node.dimension_names),
         "chunk_shape": list(node.chunk_shape),
-        "codecs": node.codecs,
+        "codecs": [codec.to_json() for codec in node.codecs],
         "crs": None if crs is None else {"code": crs.code, "name": crs.name},
         "nodata": node.nodata,
         "chunks": stored.chunks,
@@ -232,11 +232,11 @@ def _times(facts: Facts, node: HierarchyNode) -> Json | None:
 
 def _jpeg2000(node: HierarchyNode) -> Json | None:
     """Return what the main header in the codec says: tiles, resolutions, order of packets."""
-    codec = next((entry for entry in node.codecs if "main_header" in entry.get("configuration", {})), None)
+    codec = next((codec for codec in node.codecs if "main_header" in codec.configuration), None)
     if codec is None:
         return None
     try:
-        header = base64.b64decode(str(codec["configuration"]["main_header"]), validate=True)
+        header = base64.b64decode(str(codec.configuration["main_header"]), validate=True)
         found = {segment.marker: segment.data for segment in segments(header)}
         siz, style = parse_siz(found[Marker.SIZ]), parse_cod(found[Marker.COD])
         order = Progression(style.progression).name

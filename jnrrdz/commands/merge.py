@@ -26,11 +26,11 @@ import numpy as np
 from jnrrdz import api
 from jnrrdz.commands.convert import write_elsewhere
 from jnrrdz.commands.first_chunks import FirstChunks
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import Concatenated, Concatenation
 from jnrrdz.core.coordinate import column, rule_of
 from jnrrdz.core.large_refs import Spool
 from jnrrdz.core.refs import ChunkRefs, References, with_tables
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats import scanning
 from jnrrdz.formats.tiff.structure import TiffLayout

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from jnrrdz.api import open_stored
 from jnrrdz.commands.preview_planes import Pixels, Plane, View, cost, thinned
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.bands import BAND_AXES, Colours
 from jnrrdz.core.describe import MASK, Image
 from jnrrdz.core.hierarchy import PLANE, HierarchyNode
 from jnrrdz.core.ome import Channel, stated_channels
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.manifest import manifest_form

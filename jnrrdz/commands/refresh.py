@@ -14,11 +14,11 @@ from typing import Any
 from jnrrdz import api
 from jnrrdz.commands.verify import JOBS
 from jnrrdz.commands.verify_sources import states
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.concat import with_members
 from jnrrdz.core.cube import TIME
 from jnrrdz.core.large_refs import Spool
 from jnrrdz.core.prune import pruned
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats import scanning
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest

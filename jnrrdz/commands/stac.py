@@ -17,13 +17,14 @@ import numpy as np
 from jnrrdz.batches.stac import IMAGE, REFERENCES
 from jnrrdz.commands.facts import FORMS, Facts, Inspection, Json, opened
 from jnrrdz.commands.info import plain
-from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.bands import Band
 from jnrrdz.core.coordinate import METADATA, coordinate_of, parsed, rule_of
 from jnrrdz.core.describe import Image, date_of, file_of
 from jnrrdz.core.footprint import Footprint, footprint, joined
 from jnrrdz.core.georeference import Place
 from jnrrdz.core.json_schema import as_object
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.groups import group_from_manifest

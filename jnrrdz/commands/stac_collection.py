@@ -27,9 +27,8 @@ from jnrrdz.commands.stac import (
     span_of,
     with_extensions,
 )
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.footprint import Bounds
-from jnrrdz.core.hierarchy import Hierarchy
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests.atomic import DURABLE, check_replaceable, locate, new_file
 from jnrrdz.manifests.written_refs import relative
@@ -228,7 +227,7 @@ class CollectionWriter:
 
 def cube_collection(root: VirtualGroup, out: str, form: str, *, files: int, name: str = "") -> Json:
     """Return a cube as a collection: each of its grids is an asset, which is the manifest and a group in it."""
-    images = Hierarchy.of_group(root).images()
+    images = root.images()
     if not images:
         raise JnrrdzError("no image in the cube, so there is nothing to tell", url=out)
     summary, assets = Summary(count=1), {}

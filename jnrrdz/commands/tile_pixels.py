@@ -167,7 +167,7 @@ def _array_at(root: ReferenceGroup, path: str, images: Hierarchy) -> "tuple[str,
 
 def _lines_in(path: str, images: Hierarchy) -> list[HierarchyNode]:
     """Return the arrays of one axis in a group."""
-    return [node for node in images.children(path) if node.is_array and node.shape]
+    return [node for node in images.members(path) if node.is_array and node.shape]
 
 
 def _header_of(store: ReferenceStore, path: str) -> Mapping[str, Any] | None:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from jnrrdz.core.arrays import SHOWN, html_table
+from jnrrdz.core.tree import SHOWN, html_table
 from jnrrdz.errors import DriftError, UntrustedSourceError
 from jnrrdz.redact import hidden, record_repr, redacted
 

@@ -1,10 +1,8 @@
 """Virtual arrays and groups: facts for a manifest, frozen, without a file behind them."""
 
 import math
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,7 @@ from jnrrdz.core.configuration import Codec
 from jnrrdz.core.refs import References
 from jnrrdz.core.state import SourceState
 from jnrrdz.errors import MalformedError, UnrepresentableError
-from jnrrdz.redact import hidden, record_repr, redacted
-
-type Node = "VirtualArray | VirtualGroup"
+from jnrrdz.redact import record_repr
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class VirtualArray:
             raise MalformedError("shape, chunks and dimension names differ in length", field="shape")
         if any(size < 1 for size in self.chunks):
             raise MalformedError(f"a chunk of shape {self.chunks}", field="chunks")
-        grid = tuple(-(-size // step) for size, step in zip(self.shape, self.chunks, strict=True))
+        grid = grid_of(self.shape, self.chunks)
         if math.prod(grid) != self.refs.chunks:
             raise MalformedError(f"{self.refs.chunks} references for a grid of {grid}", field="refs")
         object.__setattr__(self, "grid", grid)
@@ -78,85 +74,9 @@ class VirtualArray:
         return f"VirtualArray({self.dtype} {self.shape} in {self.refs.chunks} chunks of {self.chunks})"
 
 
-@dataclass(frozen=True, eq=False)
-class VirtualGroup:
-    """Attributes and named children; `sources` and `origin` stand on the root only."""
-
-    children: Mapping[str, Node] = field(default_factory=dict)
-    """Groups and arrays by name."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the group, as JSON has them."""
-    sources: tuple[SourceRecord, ...] = ()
-    """The sources of all chunks, as they were when they were scanned."""
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    """How it came to be, as far as making it anew needs that: `options` of the scan, `concat_dim` of a stack."""
-
-    def at(self, path: str) -> "Node | None":
-        """Return the node at a path, None where there is none; itself for an empty one."""
-        node: Node | None = self
-        for name in path.split("/") if path else ():
-            node = node.children.get(name) if isinstance(node, VirtualGroup) else None
-        return node
-
-    def walk(self, prefix: str = "") -> list[tuple[str, Node]]:
-        """Return every node below this group with its path, parents before children."""
-        nodes: list[tuple[str, Node]] = []
-        for name, child in self.children.items():
-            nodes.append((f"{prefix}{name}", child))
-            if isinstance(child, VirtualGroup):
-                nodes += child.walk(f"{prefix}{name}/")
-        return nodes
-
-    def arrays(self) -> list[tuple[str, VirtualArray]]:
-        """Return every array below this group with its path."""
-        return [(path, node) for path, node in self.walk() if isinstance(node, VirtualArray)]
-
-    def with_arrays(self, change: Callable[[str, VirtualArray], VirtualArray], prefix: str = "") -> "VirtualGroup":
-        """Return the same tree with what `change` makes of every array and its path."""
-        children: dict[str, Node] = {
-            name: child.with_arrays(change, f"{prefix}{name}/")
-            if isinstance(child, VirtualGroup)
-            else change(f"{prefix}{name}", child)
-            for name, child in self.children.items()
-        }
-        return VirtualGroup(children, self.attributes, self.sources, self.origin)
-
-    def with_refs(self, change: Callable[[References], References]) -> "VirtualGroup":
-        """Return the same tree with other references of the same chunks."""
-        return self.with_arrays(lambda _, array: replace(array, refs=change(array.refs)))
-
-    def __repr__(self) -> str:
-        lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in self.arrays()[:SHOWN]]
-        return "\n".join([f"VirtualGroup of {self._summary()}", *lines])
-
-    def _repr_html_(self) -> str:
-        arrays = self.arrays()[:SHOWN]
-        rows = [(path, array.dtype, array.shape, array.chunks, array.refs.chunks) for path, array in arrays]
-        table = html_table(f"VirtualGroup of {self._summary()}", ("array", "type", "shape", "chunk", "chunks"), rows)
-        # by its name: what draws reads chunks, and stands above what describes them
-        png = import_module("jnrrdz.commands.preview").inline(self)
-        return table if png is None else f'<img alt="" src="data:image/png;base64,{b64encode(png).decode()}">{table}'
-
-    def _summary(self) -> str:
-        arrays = len(self.arrays())
-        first = f": {hidden(self.sources[0].url)}" if self.sources else ""
-        shown = f", {SHOWN} of them shown" if arrays > SHOWN else ""
-        return f"{arrays} arrays in {len(self.sources)} sources{first}{shown}"[:WIDEST]
-
-
-SHOWN = 10
-"""Rows of what a notebook shows."""
-
-WIDEST = 160
-
-
-def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table of plain HTML, everything in it escaped."""
-    from html import escape  # noqa: PLC0415  notebooks alone show tables
-
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(redacted(str(cell)))}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> tuple[int, ...]:
+    """Return the number of chunks along each axis."""
+    return tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
 
 
 BY_AXIS = {"transpose", "reshape", "sharding_indexed"}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.bands import BAND, band_count, by_band, with_common
 from jnrrdz.core.codec_table import bytes_in_chunks, lifted, without_bytes_in_chunks
 from jnrrdz.core.concat_match import Facts, Role, Sketch, differences, is_per_band, sketch
@@ -25,6 +25,7 @@ from jnrrdz.core.large_refs import put_together
 from jnrrdz.core.markings import SECURITIES, SECURITY, combined
 from jnrrdz.core.pyramid import VIRTUAL_LEVELS, VirtualLevel, virtual_levels_attribute, virtual_levels_of
 from jnrrdz.core.refs import ChunkRefs, Grid, References, without_unused
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import dumps, encode_fill, json_value
 from jnrrdz.errors import UnrepresentableError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, PER_BAND, SCALE_FACTOR, SCALES, UNITS
 from jnrrdz.core.codec_table import is_in_chunks
 from jnrrdz.core.coordinate import is_time
@@ -24,6 +24,7 @@ from jnrrdz.core.georeference import (
     geo_transform,
     wkt_of,
 )
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.zarr_json import array_json, json_value
 from jnrrdz.errors import UnrepresentableError
 

@@ -13,9 +13,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import BYTES, bytes_
+from jnrrdz.core.describe import taken
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.segments import file_date
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnrepresentableError
 
 type Values = NDArray[Any]
@@ -35,10 +38,6 @@ _DATE = re.compile(
 )
 
 
-_PLAIN = re.compile(r"\d{14}|\d{8}")
-"""Dates of NITF 2.1: CCYYMMDDhhmmss, of which a part may be hyphens."""
-
-
 @dataclass(frozen=True, eq=False)
 class Coordinate:
     """Values along an axis, and what else is said of them."""
@@ -50,39 +49,7 @@ class Coordinate:
 # Where the text of a value stands
 
 
-def moment(text: Any) -> str | None:
-    """Return a date of NITF 2.1 in ISO 8601, as far as it is known; another one as it stands."""
-    if not isinstance(text, str) or not text.strip(" -"):
-        return None
-    if not _PLAIN.fullmatch(text.replace("-", "0")):
-        return text.strip()
-    digits = text.partition("-")[0]
-    day = "-".join(filter(None, (digits[:4], digits[4:6], digits[6:8])))
-    clock = ":".join(filter(None, (digits[8:10], digits[10:12], digits[12:14])))
-    return f"{day}T{clock}Z" if clock else day
-
-
-def taken(attributes: Mapping[str, Any]) -> str | None:
-    """Return when an image was taken by its attributes, None where they do not say it.
-
-    A scanner says it as `datetime`; a NITF's image segment has it in its header.
-    """
-    text = attributes.get(DATETIME)
-    if isinstance(text, str):
-        return text
-    header = attributes.get("nitf")
-    return moment(header.get("IDATIM")) if isinstance(header, Mapping) else None
-
-
-def file_date(attributes: Mapping[str, Any]) -> str | None:
-    """Return when a file was made by the attributes of its root, None where they do not say it."""
-    header = attributes.get("nitf")
-    return moment(header.get("FDT")) if isinstance(header, Mapping) else None
-
-
 METADATA = "metadata"
-DATETIME = "datetime"
-"""The attribute in which a scanner says when an image was taken."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.bands import BAND, DEFAULTS, NAMES, OFFSETS, SCALES, UNITS, by_band, with_common
 from jnrrdz.core.codec_table import decoding, lifted, with_sides
 from jnrrdz.core.coordinate import Coordinate, column, variable
@@ -33,9 +33,9 @@ from jnrrdz.core.georeference import (
     spatial_extent,
     wkt_of,
 )
-from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.markings import combined
 from jnrrdz.core.refs import ChunkRefs, in_turn
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import dumps, json_value
 from jnrrdz.errors import MalformedError, UnrepresentableError
 
@@ -222,7 +222,7 @@ def _described(number: int, grids: Sequence[Grid], built: Sequence[Built], names
 
 def _image(scene: Scene) -> tuple[VirtualGroup, VirtualArray, VirtualArray]:
     """Return the group that holds the image at full resolution, the image, and where it lies."""
-    choice = Hierarchy.of_group(scene.group).choice()
+    choice = scene.group.choice()
     group = scene.group.at(choice.path)
     if choice.is_empty or not isinstance(group, VirtualGroup):
         raise UnrepresentableError("no image in it", field=scene.name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import BAND, NAMES
 from jnrrdz.core.codec_table import lowered
 from jnrrdz.core.coordinate import Coordinate, coordinate_of, variable
@@ -22,6 +22,7 @@ from jnrrdz.core.cube import (
 )
 from jnrrdz.core.georeference import geo_transform
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import UnrepresentableError
 
 

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.core.bands import BAND_AXES, Band, Colours, stated_bands
-from jnrrdz.core.coordinate import taken
 from jnrrdz.core.georeference import Place, StatedCrs, stated_crs
 from jnrrdz.core.json_schema import as_number, as_object, as_objects, without_empty
 from jnrrdz.core.ome import Channel, PixelSize, pixel_size, stated_channels
-from jnrrdz.core.segments import NITF, NitfFile, Segment, nitf_file, segment_of
+from jnrrdz.core.segments import NITF, NitfFile, Segment, moment, nitf_file, segment_of
 from jnrrdz.records import record
 
 if TYPE_CHECKING:
@@ -217,3 +216,15 @@ def file_of(tree: "Hierarchy") -> NitfFile | None:
 def date_of(images: Sequence[Image]) -> str | None:
     """Return when the first image that has a date was taken."""
     return next((image.date for image in images if image.date is not None), None)
+
+
+def taken(attributes: Mapping[str, Any]) -> str | None:
+    """Return when an image was taken by its attributes, None where they do not give it.
+
+    Scanners write it as `datetime`; a NITF's image segment has it in its header.
+    """
+    text = attributes.get("datetime")
+    if isinstance(text, str):
+        return text
+    header = attributes.get("nitf")
+    return moment(header.get("IDATIM")) if isinstance(header, Mapping) else None

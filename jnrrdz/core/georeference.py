@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.crs import Crs, cf_attributes, crs_from_epsg, ground, height_unit, metres
 from jnrrdz.core.crs_geokeys import Affine, GroundControlPoint
@@ -98,7 +98,7 @@ class Georeference:
         """Return what the pixels' variable says; xarray makes a coordinate of what `coordinates` names."""
         return {"grid_mapping": GRID_MAPPING, "coordinates": GRID_MAPPING} if self.known else {}
 
-    def variables(self) -> dict[str, Node]:
+    def variables(self) -> dict[str, VirtualArray]:
         """Return the grid mapping variable: a scalar without bytes, all is in its attributes."""
         if not self.known:
             return {}

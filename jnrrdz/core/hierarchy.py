@@ -10,19 +10,25 @@ docs/decisions/057-one-hierarchy.md those of the hierarchy.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
-from jnrrdz.core.configuration import Codec, CodecSpec, Configuration
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.describe import LEVEL_METHODS, MASK, Image, ImageKind
 from jnrrdz.core.refs import References
 from jnrrdz.core.segments import segment_places
-from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, encode_fill, missing_value
+from jnrrdz.core.zarr_json import (
+    DATA_TYPES,
+    ZARR_JSON,
+    array_from_json,
+    encode_fill,
+    missing_value,
+)
 from jnrrdz.errors import ImageChoiceWarning, JnrrdzError, MalformedError, warn_once
 from jnrrdz.records import record
 
@@ -50,10 +56,6 @@ SEGMENT = re.compile(r"Segment\d+_.+")
 COLOURS = 3
 
 
-type CodecEntry = dict[str, Any]
-"""A codec as a document has it: `{"name": "zstd", "configuration": {"level": 3}}`."""
-
-
 @record(eq=False)
 class HierarchyNode:
     """A group or an array: its metadata, and where an array's chunks are.
@@ -69,10 +71,10 @@ class HierarchyNode:
     data_type: str = ""
     """Zarr's name, such as `uint16`."""
     chunk_shape: tuple[int, ...] = ()
-    codec_chain: Sequence[Codec | Any] = ()
-    """Codecs, as scanned or as a document lists them."""
     refs: References | None = None
     """None for groups, and for arrays whose chunks are computed."""
+    origin: VirtualArray | Mapping[str, Any] | None = None
+    """What an array was made of: one that was scanned, or a document."""
 
     @classmethod
     def of_array(cls, path: str, array: VirtualArray) -> "HierarchyNode":
@@ -85,8 +87,8 @@ class HierarchyNode:
             dimension_names=array.dimension_names,
             data_type=array.dtype.name,
             chunk_shape=array.chunks,
-            codec_chain=array.codecs,
             refs=array.refs,
+            origin=array,
         )
 
     @classmethod
@@ -104,7 +106,6 @@ class HierarchyNode:
         data_type = document.get("data_type")
         if isinstance(data_type, Mapping):
             data_type = data_type.get("name")
-        codecs = document.get("codecs")
         return cls(
             path,
             is_array=True,
@@ -113,18 +114,38 @@ class HierarchyNode:
             dimension_names=tuple(name if isinstance(name, str) else None for name in names),
             data_type=str(data_type),
             chunk_shape=_chunk_shape(document),
-            codec_chain=codecs if isinstance(codecs, list) else (),
             refs=refs,
+            origin=document,
         )
 
-    @property
-    def codecs(self) -> list[CodecEntry]:
-        """The codecs' entries, each with its name."""
-        entries = [_codec_entry(codec) for codec in self.codec_chain]
-        if not entries or not all(map(_is_codec, entries)):
+    @cached_property
+    def array(self) -> VirtualArray:
+        """The array with its facts typed: type, fill value, codecs as records.
+
+        Documents of others may describe what no virtual array can be: an error names
+        the field.
+        """
+        if isinstance(self.origin, VirtualArray):
+            return self.origin
+        field = f"{self.path}/{ZARR_JSON}".lstrip("/")
+        if self.origin is None:
+            raise MalformedError("a group, where an array is needed", field=field)
+        try:
+            return array_from_json(self.origin, self.refs)
+        except JnrrdzError as error:
+            raise error.at(field=field) from error.__cause__
+
+    @cached_property
+    def codecs(self) -> tuple[Codec, ...]:
+        """The codecs, also of an array whose type no virtual array can have."""
+        if isinstance(self.origin, VirtualArray):
+            return self.origin.codecs
+        entries = None if self.origin is None else self.origin.get("codecs")
+        try:
+            return tuple(map(CodecSpec.from_json, entries or [None]))
+        except (MalformedError, TypeError):
             field = f"{self.path}/{ZARR_JSON}, codecs".lstrip("/")
-            raise MalformedError("no list of codecs with names", field=field)
-        return entries
+            raise MalformedError("no list of codecs with names", field=field) from None
 
     @property
     def nodata(self) -> Any:
@@ -251,14 +272,32 @@ class _Level(NamedTuple):
 
 
 class Hierarchy:
-    """Groups and arrays by their paths, parents before children; the root's is empty."""
+    """Groups and arrays by their paths, parents before children; the root's is empty.
+
+    Those of a manifest's documents are typed where somebody asks for `HierarchyNode.array`;
+    what was scanned is a `tree.VirtualGroup`, whose arrays are typed from the start.
+    """
 
     def __init__(self, nodes: Iterable[HierarchyNode]) -> None:
-        self.nodes = {node.path: node for node in nodes}
-        self._children: dict[str, list[HierarchyNode]] = defaultdict(list)
+        self._nodes = tuple(nodes)
+
+    def _listed(self) -> Iterable[HierarchyNode]:
+        """Return the nodes, parents before children."""
+        return self._nodes
+
+    @cached_property
+    def nodes(self) -> Mapping[str, HierarchyNode]:
+        """The nodes by their paths."""
+        return {node.path: node for node in self._listed()}
+
+    @cached_property
+    def _members(self) -> Mapping[str, list[HierarchyNode]]:
+        """The nodes right below each group, by the group's path."""
+        members: dict[str, list[HierarchyNode]] = defaultdict(list)
         for path, node in self.nodes.items():
             if path:
-                self._children[node.parent].append(node)
+                members[node.parent].append(node)
+        return members
 
     @classmethod
     def of_documents(
@@ -270,20 +309,9 @@ class Hierarchy:
         refs = arrays or {}
         return cls(HierarchyNode.of_document(path, document, refs.get(path)) for path, document in documents.items())
 
-    @classmethod
-    def of_group(cls, root: VirtualGroup) -> "Hierarchy":
-        """Return the hierarchy of what was scanned."""
-        nodes = [HierarchyNode("", is_array=False, attributes=root.attributes)]
-        for path, node in root.walk():
-            if isinstance(node, VirtualArray):
-                nodes.append(HierarchyNode.of_array(path, node))
-            else:
-                nodes.append(HierarchyNode(path, is_array=False, attributes=node.attributes))
-        return cls(nodes)
-
-    def children(self, path: str) -> list[HierarchyNode]:
+    def members(self, path: str) -> list[HierarchyNode]:
         """Return the nodes right below a group."""
-        return self._children.get(path, [])
+        return self._members.get(path, [])
 
     # Attributes of others that describe a node
 
@@ -338,7 +366,7 @@ class Hierarchy:
         """
         path, others = top, list[str]()
         while True:
-            children = self.children(path)
+            children = self.members(path)
             groups = [node.path for node in children if not node.is_array and node.path in self._with_images]
             if any(node.is_image for node in children) or not groups:
                 is_empty = path not in self._with_images
@@ -383,7 +411,7 @@ class Hierarchy:
         mask, labels, and arrays that another one names (coordinates, bounds) are none,
         unless the group holds nothing else.
         """
-        arrays = [node for node in self.children(group) if node.is_image]
+        arrays = [node for node in self.members(group) if node.is_image]
         named = self._companions(group)
         own = [node for node in arrays if node.name not in named and not LABELS.fullmatch(node.name)]
         return sorted(own or arrays, key=lambda node: (-len(node.shape), -node.plane_size))
@@ -391,7 +419,7 @@ class Hierarchy:
     def _companions(self, group: str) -> set[str]:
         """Return the names that arrays of a group give of others in it."""
         names: set[str] = set()
-        for node in self.children(group):
+        for node in self.members(group):
             for member in COMPANIONS if node.is_array else ():
                 text = node.attributes.get(member)
                 names |= set(text.split()) - {node.name} if isinstance(text, str) else set()
@@ -522,21 +550,6 @@ def _chunk_shape(document: Mapping[str, Any]) -> tuple[int, ...]:
     configuration = grid.get("configuration") if isinstance(grid, Mapping) else None
     sizes = configuration.get("chunk_shape") if isinstance(configuration, Mapping) else None
     return tuple(sizes) if isinstance(sizes, list | tuple) else ()
-
-
-def _codec_entry(codec: Any) -> Any:
-    """Return a codec as a document's object, which a bare name stands for too."""
-    if isinstance(codec, str):
-        return {"name": codec}
-    is_record = isinstance(codec, CodecSpec | Configuration)
-    return codec.to_json() if is_record else codec
-
-
-def _is_codec(entry: Any) -> bool:
-    """Whether an entry of a document's codecs is an object with a name."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-        return False
-    return isinstance(entry.get("configuration", {}), dict)
 
 
 def is_annotation(path: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup, band_of
+from jnrrdz.core.arrays import VirtualArray, band_of
 from jnrrdz.core.bands import (
     ADD_OFFSET,
     BAND,
@@ -31,6 +31,7 @@ from jnrrdz.core.bands import (
 )
 from jnrrdz.core.codecs import LinearConfig, ScalarMap, cast_value, scale_offset
 from jnrrdz.core.configuration import Codec
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import data_type, spelt
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.records import record

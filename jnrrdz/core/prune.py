@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.concat_match import is_per_band
 from jnrrdz.core.coordinate import Coordinate, coordinate_of, labels_name, variable
 from jnrrdz.core.large_refs import LARGE, put_together
 from jnrrdz.core.refs import ChunkRefs, MappedRefs, References, row_pointers, without_unused
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import UnrepresentableError
 
 type Mask = NDArray[np.bool_]

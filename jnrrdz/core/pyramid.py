@@ -11,10 +11,11 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, TypeGuard, get_args
 
 from jnrrdz.core import ome
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.crs import Crs
 from jnrrdz.core.georeference import MULTISCALES, PROJ, WKT2, Level, multiscales
 from jnrrdz.core.limits import AXES
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 

@@ -482,6 +482,11 @@ class SparseRefs(References):
         self.sources = refs.sources
         self.chunks = chunks
 
+    @classmethod
+    def missing(cls, chunks: int) -> "SparseRefs":
+        """Return the references of chunks that are all missing."""
+        return cls(ChunkRefs.empty(0), np.empty(0, np.int64), chunks)
+
     def part(self, start: int, stop: int) -> ChunkRefs:
         """Return the references of the chunks from `start` to before `stop`, numbered from 0."""
         low, high = np.searchsorted(self.rows, (start, stop)).tolist()

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jnrrdz.core.coordinate import file_date
 from jnrrdz.core.json_schema import as_object, as_objects, without_empty
 from jnrrdz.core.markings import SECURITY
 from jnrrdz.records import record
@@ -147,3 +146,25 @@ def nitf_file(attributes: Mapping[str, Any]) -> NitfFile | None:
 def _tres(attributes: Mapping[str, Any]) -> tuple[str, ...]:
     extensions = as_objects(attributes.get("tres"))
     return tuple(str(extension["tag"]) for extension in extensions if "tag" in extension)
+
+
+_PLAIN = re.compile(r"\d{14}|\d{8}")
+"""Dates of NITF 2.1: CCYYMMDDhhmmss, of which a part may be hyphens."""
+
+
+def moment(text: Any) -> str | None:
+    """Return a date of NITF 2.1 in ISO 8601, as far as it is known; another one as it stands."""
+    if not isinstance(text, str) or not text.strip(" -"):
+        return None
+    if not _PLAIN.fullmatch(text.replace("-", "0")):
+        return text.strip()
+    digits = text.partition("-")[0]
+    day = "-".join(filter(None, (digits[:4], digits[4:6], digits[6:8])))
+    clock = ":".join(filter(None, (digits[8:10], digits[10:12], digits[12:14])))
+    return f"{day}T{clock}Z" if clock else day
+
+
+def file_date(attributes: Mapping[str, Any]) -> str | None:
+    """Return when a file was made by the attributes of its root, None where they do not say it."""
+    header = attributes.get("nitf")
+    return moment(header.get("FDT")) if isinstance(header, Mapping) else None

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codec_table import find
 from jnrrdz.core.codecs import BYTES, OSML, TRANSPOSE, bytes_
 from jnrrdz.core.configuration import (
@@ -32,13 +32,16 @@ from jnrrdz.core.configuration import (
     Stage,
 )
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.records import record, resolved
 
 type Axes = tuple[int, ...]
 
 
-def chain_parts(codecs: Sequence[CodecSpec]) -> tuple[Sequence[CodecSpec], CodecSpec, Sequence[CodecSpec]] | None:
+def chain_parts(
+    codecs: Sequence[Codec],
+) -> tuple[Sequence[Codec], Codec, Sequence[Codec]] | None:
     """Return the steps on elements, what makes bytes, and the steps on bytes; None for a chain not of the list."""
     stages = [_stage(codec) for codec in codecs]
     if Stage.PIXELS not in stages:

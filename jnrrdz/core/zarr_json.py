@@ -11,15 +11,15 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from numbers import Complex, Integral, Real
 from typing import Any, Literal, cast
 
 import numpy as np
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray, grid_of
 from jnrrdz.core.configuration import CODEC, EXTENSION, CodecSpec, sizes
 from jnrrdz.core.json_schema import (
     ANYTHING,
@@ -34,8 +34,8 @@ from jnrrdz.core.json_schema import (
     text_or,
     validate,
 )
+from jnrrdz.core.refs import References, SparseRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
-from jnrrdz.records import record
 
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 DATA_TYPES = frozenset(["bool", *_INTEGERS, "float16", "float32", "float64", "complex64", "complex128"])
@@ -218,32 +218,14 @@ type Encoding = Literal["default", "v2"]
 
 ZARR_JSON = "zarr.json"
 
+SEPARATORS: Mapping[str, Separator] = {"default": "/", "v2": "."}
+"""The separators of chunk keys where a document names none, by the encoding of the keys."""
+
 REFERENCES = re.compile(
     rb"""(?x) "refs"\s*: | "(?:[^"\\]*/)?(?:zarr\.json|\.zgroup|\.zarray|\.zmetadata)"\s*:
     | "[^"\\]*[./0-9]"\s*:\s*\["[^"\\]*",\s*[0-9]+,\s*[0-9]+\]"""
 )
 """What the first bytes of references in JSON have of which version ever: their member, a document's key, or a chunk."""
-
-MEMBERS_END = "}}}"
-"""How the text of a group's document ends whose consolidated metadata have no members yet."""
-
-_FORBIDDEN_NAME = re.compile(r"\.*|__.*|\.z.*|zarr\.json|.*[/\x00].*", re.DOTALL)
-_RECORD_NAMES = {"version": "version_id", "modified": "last_modified"}
-
-
-@record
-class ArrayFacts:
-    """What an array's zarr.json says."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunks: tuple[int, ...]
-    codecs: tuple[CodecSpec, ...]
-    fill_value: Any
-    dimension_names: tuple[str | None, ...]
-    attributes: Mapping[str, Any]
-    separator: Separator
-    encoding: Encoding
 
 
 def dumps(document: Any) -> str:
@@ -335,110 +317,6 @@ def array_json(array: VirtualArray, *, separator: Separator = "/", encoding: Enc
     }
 
 
-type Consolidated = Literal["root", "each", "nowhere"]
-"""Which groups' documents hold those of all that is below them."""
-
-
-def tree_json(
-    root: VirtualGroup,
-    *,
-    separator: Separator = "/",
-    encoding: Encoding = "default",
-    consolidated: Consolidated = "root",
-) -> dict[str, dict[str, Any]]:
-    """Return every document of a tree by its key, the root's first, parents before children.
-
-    The root's document holds those of all that is below it, so that opening the tree needs no listing.  With
-    `each`, every group's does, so that none does whose group is opened as a store of its own.
-    """
-    documents = nodes_json(root, separator=separator, encoding=encoding)
-    if consolidated != "nowhere":
-        documents = with_members(documents, root_only=consolidated == "root")
-    return {f"{path}/{ZARR_JSON}".lstrip("/"): document for path, document in documents.items()}
-
-
-def with_members(nodes: Mapping[str, dict[str, Any]], *, root_only: bool = False) -> dict[str, dict[str, Any]]:
-    """Return documents by path in which each group, or the root alone, consolidates those of all nodes below it."""
-    documents = dict(nodes)
-    for path, inner in paths_by_ancestor(nodes).items():
-        if nodes[path].get("node_type") == "group" and not (root_only and path):
-            documents[path] = consolidating(nodes[path], {name: nodes[at] for name, at in inner})
-    return documents
-
-
-def consolidating(document: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group's document with those of all that is below it, groups as zarr has them: without members."""
-    own = {
-        name: {**member, "consolidated_metadata": {**_INLINE, "metadata": {}}}
-        if member.get("node_type") == "group"
-        else member
-        for name, member in members.items()
-    }
-    return {**document, "consolidated_metadata": {**_INLINE, "metadata": own}}
-
-
-_INLINE: dict[str, Any] = {"kind": "inline", "must_understand": False}
-
-
-def nodes_json(
-    root: VirtualGroup, *, separator: Separator = "/", encoding: Encoding = "default"
-) -> dict[str, dict[str, Any]]:
-    """Return the document of every node by its path, the root's first, parents before children."""
-    below_root = root.walk()
-    nodes: dict[str, dict[str, Any]] = {}
-    for path, node in (("", root), *below_root):
-        if isinstance(node, VirtualArray):
-            nodes[path] = array_json(node, separator=separator, encoding=encoding)
-            continue
-        # names that Zarr reserves, and those that would leave the manifest's own directory
-        for name in node.children:
-            if _FORBIDDEN_NAME.fullmatch(name):
-                raise UnrepresentableError(f"{name!r} is no name for a Zarr node", field="children")
-        attributes = node.attributes if path else {**root.attributes, "jnrrdz": _provenance(root)}
-        nodes[path] = {"attributes": json_value(attributes), "zarr_format": 3, "node_type": "group"}
-    return nodes
-
-
-def paths_by_ancestor(paths: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return for each path those below it: as seen from there, and whole.
-
-    What a group consolidates holds no members of its own, as in zarr.
-    """
-    found: dict[str, list[tuple[str, str]]] = {path: [] for path in paths}
-    for path in found:
-        parent = path
-        while parent:
-            parent = parent.rpartition("/")[0]
-            if parent in found:  # others' manifests have groups without documents
-                found[parent].append((path[len(parent) :].lstrip("/"), path))
-    return found
-
-
-def needed_sources(root: VirtualGroup) -> tuple[SourceRecord, ...]:
-    """Return the sources that references need, those that were recorded first."""
-    recorded = {record.url for record in root.sources}
-    trees = tuple(url for url in recorded if url.endswith("/"))
-    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
-    others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
-    return (*root.sources, *others)
-
-
-def _provenance(root: VirtualGroup) -> dict[str, Any]:
-    """Return what the root's attribute says: which sources the references need, as they were scanned."""
-    records = [
-        {_RECORD_NAMES.get(name, name): value for name, value in vars(record).items() if value is not None}
-        for record in needed_sources(root)
-    ]
-    return {"version": _version(), "sources": records, **root.origin}
-
-
-@cache
-def _version() -> str:
-    from importlib.metadata import version  # noqa: PLC0415  who writes nothing needs none
-
-    return version("jnrrdz")  # reads a file each time: a sixth of what a small manifest costs
-
-
 # Documents of others
 
 _GRID = members({}, {"chunk_shape": sizes(1)})
@@ -489,34 +367,47 @@ def checked_node(document: Any, key: str) -> dict[str, Any]:
     return found
 
 
-def array_from_json(document: Mapping[str, Any]) -> ArrayFacts:
-    """Return what a checked document of an array says; what a virtual array cannot be is refused by its field."""
-    facts = _facts(document)
-    if document.get("storage_transformers"):
-        raise UnsupportedError("storage transformers", field="storage_transformers")
-    return facts
+def array_from_json(document: Mapping[str, Any], refs: References | None = None, name: str = "axis") -> VirtualArray:
+    """Return the array of a checked document; all its chunks are missing without `refs`.
 
-
-def _facts(document: Mapping[str, Any]) -> ArrayFacts:
+    What a virtual array cannot be is refused by its field.  Axes without names are called
+    `axis_0`, `axis_1`, or what `name` has in place of `axis`.
+    """
     chunks = regular_chunks(document)
     if not isinstance(document["data_type"], str) or document["data_type"] not in DATA_TYPES:
         raise UnsupportedError(f"data type {document['data_type']!r}", field="data_type")
-    encoding, keys = named(document["chunk_key_encoding"])
-    if encoding not in ("default", "v2"):
-        raise UnsupportedError(f"chunk keys {encoding!r}; default and v2 are read", field="chunk_key_encoding")
+    key_encoding(document)
     dtype = np.dtype(document["data_type"])
     shape = tuple(document["shape"])
-    return ArrayFacts(
+    array = VirtualArray(
         shape=shape,
         dtype=dtype,
         chunks=chunks,
         codecs=tuple(map(CodecSpec.from_json, document["codecs"])),
+        refs=SparseRefs.missing(math.prod(grid_of(shape, chunks))) if refs is None else refs,
+        dimension_names=tuple(
+            f"{name}_{axis}" if given is None else given for axis, given in enumerate(axis_names(document))
+        ),
         fill_value=decode_fill(document["fill_value"], dtype),
-        dimension_names=tuple(document.get("dimension_names") or (None,) * len(shape)),
         attributes=document.get("attributes") or {},
-        separator=keys.get("separator", "/" if encoding == "default" else "."),
-        encoding=encoding,  # type: ignore[arg-type]
     )
+    if document.get("storage_transformers"):
+        raise UnsupportedError("storage transformers", field="storage_transformers")
+    return array
+
+
+def axis_names(document: Mapping[str, Any]) -> Sequence[str | None]:
+    """Return the names that a checked document gives axes, None for each without one."""
+    return document.get("dimension_names") or (None,) * len(document["shape"])
+
+
+def key_encoding(document: Mapping[str, Any]) -> tuple[Encoding, Separator]:
+    """Return how the chunk keys of an array are spelled, and their separator."""
+    encoding, keys = named(document["chunk_key_encoding"])
+    if encoding not in SEPARATORS:
+        message = f"chunk keys {encoding!r}; default and v2 are read"
+        raise UnsupportedError(message, field="chunk_key_encoding")
+    return cast("Encoding", encoding), keys.get("separator", SEPARATORS[encoding])
 
 
 def regular_chunks(document: Mapping[str, Any]) -> tuple[int, ...]:

@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codec_table import find
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import (
     array_from_json,
     array_json,
+    axis_names,
     checked_node,
     dumps,
     json_value,
@@ -297,7 +299,7 @@ def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]
         unlisted = sorted(name for name in codecs if find(name) is None)
         if unlisted:
             raise MalformedError(f"codec {', '.join(unlisted)}", field="codecs")
-        names = [_text(name, "dimension_names") for name in facts.dimension_names]
+        names = [_text(name, "dimension_names") for name in axis_names(document)]
         return VirtualArray(
             facts.shape,
             facts.dtype,

@@ -24,9 +24,9 @@ from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.standard import with_standard_codecs
 from jnrrdz.core.state import Validators
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.guest_messages import Channel, error_json, no_limit, tree_message
 from jnrrdz.formats.neighbours import Neighbours

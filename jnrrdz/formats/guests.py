@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from jnrrdz.core.arrays import VirtualGroup
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats import guest_messages as messages
 from jnrrdz.formats.neighbours import Guest, Neighbours

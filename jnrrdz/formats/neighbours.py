@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.options import ScanOptions
 from jnrrdz.sources.ranges import ByteSource

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import with_standard_codecs
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import REFERENCES
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS

@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.arrays import SourceRecord, grid_of
 from jnrrdz.core.codec_table import entries_of_foreign, renamed
 from jnrrdz.core.json_schema import TEXT, inside, integer, members, nullable, parse_json
 from jnrrdz.core.limits import AXES
 from jnrrdz.core.zarr2 import foreign_codec
-from jnrrdz.core.zarr_json import ZARR_JSON, checked_node, named, regular_chunks
+from jnrrdz.core.zarr_json import ZARR_JSON, checked_node, key_encoding, regular_chunks
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
 METADATA = ".zmetadata"
 """The file of a Parquet manifest that holds its documents."""
 
-_SEPARATORS = {"default": "/", "v2": "."}
 _DIGITS = b"0123456789"
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _LONGEST = 18  # digits that every int64 can hold
@@ -235,10 +234,7 @@ def _chunk_keys(path: str, document: Mapping[str, Any]) -> "ChunkKeys":
         raise UnsupportedError(
             f"chunks of {reprlib.repr(chunks)}, more than {_MOST_ELEMENTS} elements", field="chunk_grid"
         )
-    encoding, configuration = named(document["chunk_key_encoding"])
-    separator = configuration.get("separator", _SEPARATORS.get(encoding, "/"))
-    counts = tuple(-(-size // step) for size, step in zip(shape, chunks, strict=True))
-    return ChunkKeys.encoded(path, counts, encoding, separator)
+    return ChunkKeys.encoded(path, grid_of(shape, chunks), *key_encoding(document))
 
 
 @record

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.large_refs import LARGE
 from jnrrdz.core.refs import FEW, WHOLE, ChunkRefs, MappedRefs, References, SparseRefs
+from jnrrdz.core.tree import VirtualGroup, tree_of
 from jnrrdz.core.tree_files import GridFiles
-from jnrrdz.core.zarr_json import UNREAD_SOURCES, ZARR_JSON, array_from_json
-from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
+from jnrrdz.core.zarr_json import UNREAD_SOURCES
+from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests.documents import read_indices
 from jnrrdz.manifests.manifest import Manifest
 from jnrrdz.sources.fsspec import open_source
@@ -74,18 +75,24 @@ class _Reader:
         self._places: dict[str, str] = {}
 
     def root(self) -> VirtualGroup:
-        if "" in self._manifest.arrays:
-            raise UnsupportedError("an array at the root, where a group is read", field=ZARR_JSON)
         documents = self._manifest.documents
-        tree: dict[str, Any] = {}
         nodes = documents.nodes()
-        for path in sorted(filter(None, nodes), key=lambda path: path.count("/")):
-            self._put(tree, path, nodes[path])
-        top = _attributes(documents.node(""), ZARR_JSON)
-        attributes = {name: value for name, value in top.items() if name != "jnrrdz"}
+        arrays = {
+            path: self._references(path, nodes[path])
+            for path in sorted(nodes, key=lambda path: path.count("/"))
+            if path in self._manifest.arrays
+        }
+        tree = tree_of(nodes, arrays)
         origin = {name: value for name, value in documents.own().items() if name in ORIGIN}
-        children = {name: _frozen(child) for name, child in tree.items()}
-        return VirtualGroup(children, attributes, () if self._outline else self._table(), origin)
+        sources = () if self._outline else self._table()
+        return replace(tree, sources=sources, origin=origin)
+
+    def _references(self, path: str, document: Mapping[str, Any]) -> References:
+        """Return where the chunks of an array are, as the tree has it."""
+        refs = self._manifest.arrays[path]
+        if self._outline and len(document["shape"]) > 1:
+            return SparseRefs.missing(refs.chunks)
+        return self._all_placed(refs)
 
     def _table(self) -> tuple[SourceRecord, ...]:
         """Return the sources as they were scanned, in the manifest's order, then those that it does not list."""
@@ -100,41 +107,6 @@ class _Reader:
             if url not in known and not url.startswith(inside)
         ]
         return tuple({record.url: record for record in (*listed, *others)}.values())
-
-    def _put(self, tree: dict[str, Any], path: str, document: Mapping[str, Any]) -> None:
-        """Hang a node into the tree of groups, each of which is a dict of children and a list of attributes."""
-        *parents, name = path.split("/")
-        place = tree
-        for parent in parents:
-            group = place.setdefault(parent, ({}, {}))
-            if isinstance(group, VirtualArray):
-                raise MalformedError(f"a node below the array {parent!r}", field=path)
-            place = group[0]
-        refs = self._manifest.arrays.get(path)
-        if refs is not None:
-            place[name] = self._array(path, document, refs)
-        elif document.get("node_type") == "group":
-            place[name] = ({}, _attributes(document, path))
-
-    def _array(self, path: str, document: Mapping[str, Any], refs: References) -> VirtualArray:
-        try:
-            facts = array_from_json(document)
-        except JnrrdzError as error:
-            raise error.at(field=path) from error.__cause__
-        names = tuple(name for name in facts.dimension_names if name is not None)
-        if len(names) < len(facts.shape):
-            raise UnsupportedError("an array whose dimensions have no names", field=f"{path}, dimension_names")
-        is_left_out = self._outline and len(facts.shape) > 1
-        return VirtualArray(
-            facts.shape,
-            facts.dtype,
-            facts.chunks,
-            facts.codecs,
-            ChunkRefs.empty(refs.chunks) if is_left_out else self._all_placed(refs),
-            names,
-            facts.fill_value,
-            facts.attributes,
-        )
 
     def _all_placed(self, refs: References) -> References:
         """Return the references of an array, read a part at a time where they are many and no files of a tree."""
@@ -202,20 +174,6 @@ class _Reader:
         place = self._place(url)
         guard = None if self._trust is None else self._trust.guard_for(place)
         return open_source(place, storage_options=self._options, guard=guard).validators.size
-
-
-def _attributes(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    attributes = document.get("attributes") or {}
-    if not isinstance(attributes, dict):
-        raise MalformedError(f"attributes that are no object but {type(attributes).__name__}", field=key)
-    return attributes
-
-
-def _frozen(node: Any) -> Node:
-    if isinstance(node, VirtualArray):
-        return node
-    children, attributes = node
-    return VirtualGroup({name: _frozen(child) for name, child in children.items()}, attributes)
 
 
 def common_folder(urls: Sequence[str]) -> str:

@@ -29,14 +29,15 @@ from fsspec.asyn import get_loop, sync
 from numpy.typing import NDArray
 from zarr.buffer import default_buffer_prototype
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.cube import TIME, VARIABLE
 from jnrrdz.core.cube_growth import Extension
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.limits import GRID_CHUNKS
 from jnrrdz.core.refs import ChunkRefs, References
+from jnrrdz.core.tree import VirtualGroup, tree_json
 from jnrrdz.core.tree_files import TreeFiles
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import turns
 from jnrrdz.manifests.atomic import exists_already, locate, new_directory, writing

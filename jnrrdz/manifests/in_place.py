@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
-from jnrrdz.core.zarr_json import ZARR_JSON, array_json, dumps, tree_json
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.tree import Node, VirtualGroup, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, array_json, dumps
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests import turns
 from jnrrdz.manifests.atomic import lock_file_of, new_file

@@ -37,9 +37,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs, Grid, Ints, SparseRefs
-from jnrrdz.core.zarr_json import MEMBERS_END, ZARR_JSON, consolidating, dumps, nodes_json, tree_json
+from jnrrdz.core.tree import MEMBERS_END, VirtualGroup, consolidating, nodes_json, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.manifests.atomic import new_file
 from jnrrdz.manifests.documents import is_manifest
 from jnrrdz.manifests.written_refs import MISSING, Spans, placed, spans

@@ -17,11 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from jnrrdz.caches import BoundedCache
-from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.hierarchy import Hierarchy
 from jnrrdz.core.refs import References
+from jnrrdz.core.tree import VirtualGroup, needed_sources, tree_json
 from jnrrdz.core.zarr2 import is_osml_version_2
-from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON, needed_sources, tree_json
+from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest

@@ -20,14 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.concat import Renewed
 from jnrrdz.core.cube import TIME
 from jnrrdz.core.cube_growth import Extension
 from jnrrdz.core.json_schema import parse_json
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, in_turn, row_pointers, rows_of
+from jnrrdz.core.tree import VirtualGroup, tree_json
 from jnrrdz.core.windows import chunks_along
-from jnrrdz.core.zarr_json import ZARR_JSON, dumps, tree_json
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.atomic import OutputPath

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.refs import WHOLE, ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.records import record
 from jnrrdz.redact import EVERYTHING, bare, dropped_names, is_share_link

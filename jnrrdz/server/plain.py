@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from jnrrdz.core.json_schema import shown
 from jnrrdz.core.ome import dataset_entry
 from jnrrdz.core.pyramid import MOST_LEVELS, VIRTUAL_LEVELS, VirtualLevel, virtual_levels_of
+from jnrrdz.core.tree import with_members
 from jnrrdz.core.windows import chunks_under, overlaps
-from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, dumps, with_members
+from jnrrdz.core.zarr_json import DATA_TYPES, ZARR_JSON, dumps
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.options import ServeOptions
 from jnrrdz.server.memory import Blocks, Memory

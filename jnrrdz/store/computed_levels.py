@@ -50,7 +50,8 @@ from jnrrdz.core.pyramid import (
     virtual_levels_of,
 )
 from jnrrdz.core.refs import References
-from jnrrdz.core.zarr_json import ZARR_JSON, array_from_json, missing_value, with_members
+from jnrrdz.core.tree import with_members
+from jnrrdz.core.zarr_json import ZARR_JSON, missing_value
 from jnrrdz.downsample import LARGEST, Downsampling, LevelAssembler, Region
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents
@@ -171,7 +172,7 @@ class LevelChunks:
         self.source = f"{path}{level.source}/{level.variable}"
         self._stored = stored
         document = stored.manifest.documents.node(self.source)
-        facts = array_from_json(document)
+        facts = stored.manifest.hierarchy.nodes[self.source].array
         self._document, self._facts, self._level = document, facts, level
         missing = missing_value(facts.attributes, facts.dtype)
         self._filter = Downsampling(level.method, level.factors, facts.shape, facts.dtype, missing)
@@ -437,7 +438,7 @@ def _is_single(tree: Hierarchy, image: Image) -> bool:
     group = image.finest.parent
     if len(image.levels) > 1 or tree.is_level(group):
         return False
-    children = tree.children(group)
+    children = tree.members(group)
     planes = [node for node in children if set(PLANE) <= set(node.dimension_names)]
     return planes == [image.finest] and all(node.is_array for node in children)
 

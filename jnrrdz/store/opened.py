@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.pyramid import VIRTUAL_LEVELS
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.zarr_json import is_osml
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests.manifest import Manifest, from_group, load, manifest_form

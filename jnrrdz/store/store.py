@@ -21,7 +21,8 @@ from zarr.core.sync import loop as loop_of_zarr
 from jnrrdz.codecs.chains import checked_document, most_stored
 from jnrrdz.concurrency import end
 from jnrrdz.core.refs import WHOLE, ByteRange, Ints, Ranges, References
-from jnrrdz.core.zarr_json import ZARR_JSON, consolidating, dumps
+from jnrrdz.core.tree import consolidating
+from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.manifests.documents import ChunkKeys, Documents, is_metadata
 from jnrrdz.manifests.manifest import Manifest, load

@@ -30,7 +30,7 @@ from jnrrdz.core.georeference import MAPPING_ATTRIBUTES, geo_transform, wkt_of
 from jnrrdz.core.json_schema import NUMBER, TEXT, is_number, members, nullable, validate
 from jnrrdz.core.ome import Axis, stated_axes, unit_name
 from jnrrdz.core.standard import chain_parts
-from jnrrdz.core.zarr_json import DATA_TYPES, MARKS, ZARR_JSON, array_from_json, double_of, missing_number
+from jnrrdz.core.zarr_json import DATA_TYPES, MARKS, ZARR_JSON, axis_names, double_of, missing_number
 from jnrrdz.errors import JnrrdzError, MalformedError, ScaleWarning, UnsupportedError, warn_once
 from jnrrdz.lazy import library
 from jnrrdz.manifests.manifest import Manifest
@@ -79,7 +79,7 @@ def dataset(
         chosen.warn(CALLED)
         path = chosen.path
     dropped = {drop_variables} if isinstance(drop_variables, str) else {*(drop_variables or ())}
-    for node in hierarchy.children(path):
+    for node in hierarchy.members(path):
         if node.is_array and node.name not in dropped:
             key = f"{node.path}/{ZARR_JSON}"
             _check_array(opened.manifest.documents.parsed(key), key)
@@ -228,9 +228,10 @@ def _variables(opened: ManifestAccess, path: str) -> dict[str, xr.Variable] | No
 def _variable(opened: ManifestAccess, path: str) -> xr.Variable:
     """Return the variable of an array as `ZarrStore` has it, without its codecs."""
     document = opened.manifest.documents.node(path)
-    facts = array_from_json(document)
+    facts = opened.manifest.hierarchy.nodes[path].array
     names, parts = facts.dimension_names, chain_parts(facts.codecs)
-    if parts is None or parts[1].name == SHARDING or not document.keys() <= ARRAY_MEMBERS or None in names:
+    is_plain = document.keys() <= ARRAY_MEMBERS and None not in axis_names(document)
+    if parts is None or parts[1].name == SHARDING or not is_plain:
         raise UnsupportedError("zarr has to say what this means", field=path)
     dtype = facts.dtype.newbyteorder("<")  # as zarr has it, whatever the machine's order is
     attributes = _with_marks(copy.deepcopy(dict(facts.attributes)), dtype, f"{path}/{ZARR_JSON}")
@@ -260,7 +261,7 @@ ZARR = 3
 
 def _array_names(manifest: Manifest, path: str) -> list[str] | None:
     """Return the names of a group's arrays in zarr's order, None where the group consolidates others than there are."""
-    names = [node.name for node in manifest.hierarchy.children(path) if node.is_array]
+    names = [node.name for node in manifest.hierarchy.members(path) if node.is_array]
     said = manifest.documents.whole(f"{path}/{ZARR_JSON}".lstrip("/")).get("consolidated_metadata")
     if said is None:
         return names
@@ -426,7 +427,7 @@ def datasets(
     waiting = [top]
     while waiting:
         path = waiting.pop()
-        waiting += [node.path for node in opened.manifest.hierarchy.children(path) if not node.is_array]
+        waiting += [node.path for node in opened.manifest.hierarchy.members(path) if not node.is_array]
         relative = path[len(top) :].strip("/")
         found[f"/{relative}"] = dataset(opened, group=path, is_tree=True, **options)
     return dict(sorted(found.items(), key=lambda item: (item[0].count("/"), len(item[0]), item[0])))

@@ -12,9 +12,9 @@ from rasterio.merge import merge as mosaic
 
 import jnrrdz
 from jnrrdz.cli import cli
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.codec_table import decoding
 from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.manifests.groups import group_from_manifest
 from tests.commands.archive import LEFT, write

@@ -16,7 +16,7 @@ from rasterio.crs import CRS
 from rasterio.transform import Affine
 
 import jnrrdz
-from jnrrdz.core.coordinate import moment
+from jnrrdz.core.segments import moment
 from tests import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")

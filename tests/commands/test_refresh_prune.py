@@ -9,9 +9,10 @@ import rasterio
 from rasterio.transform import from_origin
 
 import jnrrdz
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.prune import pruned
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from tests import writers
 from tests.writers import geotiff

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.concat import Concatenation
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs, joined, with_tables
-from jnrrdz.core.zarr_json import tree_json
+from jnrrdz.core.tree import VirtualGroup, tree_json
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 

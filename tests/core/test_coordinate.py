@@ -6,11 +6,12 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.coordinate import Coordinate, column, coordinate_of, parsed, variable
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnrepresentableError
 
 NOON = "2024-01-03T12:30:00"

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.physical import physical, scaling_of
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.zarr_json import array_json
 from jnrrdz.errors import UnrepresentableError
 

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jnrrdz.core import large_refs
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.large_refs import ConcatRefs, Spool, SpooledRefs
 from jnrrdz.core.refs import SPARSE_FROM, ChunkRefs, MappedRefs, SparseRefs, refs_of_stored
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.manifests import parquet
 from jnrrdz.manifests.manifest import load

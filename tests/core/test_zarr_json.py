@@ -17,11 +17,12 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.core.sync import sync
 from zarr.storage import MemoryStore
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.zarr_json import array_from_json, array_json, checked_node, dumps, json_value, tree_json
+from jnrrdz.core.tree import VirtualGroup, tree_json
+from jnrrdz.core.zarr_json import array_from_json, array_json, checked_node, dumps, json_value
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.format import Format

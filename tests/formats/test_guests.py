@@ -21,9 +21,10 @@ from astropy.io import fits
 
 import jnrrdz
 from jnrrdz.batches import run
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS, guests
 from jnrrdz.formats.guest_messages import group_from_message, tree_message

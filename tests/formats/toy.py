@@ -5,9 +5,10 @@ import struct
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.formats.format import DecoderState, Format
 
 HEAD = struct.Struct("<4sII")

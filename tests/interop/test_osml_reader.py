@@ -17,9 +17,10 @@ import xarray as xr
 import zarr
 
 import jnrrdz
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 
 OSML = Path(__file__).parents[1] / "clients" / "osml"
 needs_osml = pytest.mark.skipif(not OSML.is_dir(), reason="osml-imagery-io is not here; tests/system.sh installs it")

@@ -32,7 +32,8 @@ def test_writing_does_not_import_pandas(writer, tmp_path):
     code = f"""
 import sys
 import numpy as np
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.manifests import {writer}
 array = VirtualArray((2,), np.dtype("u1"), (1,), (), ChunkRefs.single("/a", [1, 2], [3, 4]), ("x",))

@@ -6,9 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.manifests import parquet as kerchunk_parquet
 
@@ -17,7 +18,8 @@ import sys
 for name in ("pyarrow", "virtualizarr", "icechunk", "obspec_utils", "kerchunk"):
     sys.modules[name] = None
 import numpy as np
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnsupportedError

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.zarr_json import tree_json
+from jnrrdz.core.tree import VirtualGroup, tree_json
 from jnrrdz.errors import MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.manifests import parquet as kerchunk_parquet

@@ -14,10 +14,11 @@ import pytest
 import zarr
 
 import jnrrdz
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.manifests import parquet as kerchunk_parquet

@@ -10,7 +10,8 @@ import xarray as xr
 import zarr
 
 import jnrrdz
-from jnrrdz.core.arrays import SourceRecord, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
 from jnrrdz.manifests.icechunk import _ordered
 from jnrrdz.sources.local import validators_of

@@ -10,10 +10,10 @@ from fsspec.implementations.reference import ReferenceFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.zarr_json import tree_json
+from jnrrdz.core.tree import VirtualGroup, tree_json
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.options import WriteOptions

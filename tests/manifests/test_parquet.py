@@ -9,9 +9,10 @@ import xarray as xr
 import zarr
 from fsspec.implementations.reference import LazyReferenceMapper, ReferenceFileSystem
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs, SparseRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.manifests import parquet as kerchunk_parquet
 from jnrrdz.manifests.parquet_records import ParquetRefs

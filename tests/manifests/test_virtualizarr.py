@@ -4,9 +4,10 @@ import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnrepresentableError
 from jnrrdz.parser import to_manifest_store
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core import ome
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codec_table import lifted
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.pyramid import axis_attributes
 from jnrrdz.core.refs import ChunkRefs, in_turn
 from jnrrdz.core.slabs import cut
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.format import DecoderState
 from jnrrdz.formats.jpeg2000.scan import codestream_array, read_codestream

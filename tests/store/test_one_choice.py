@@ -164,7 +164,7 @@ def test_levels_that_are_arrays_are_one_image(tmp_path):
         pixels = np.full((64 >> level, 64 >> level), level, "u1")
         n5_dataset(tmp_path / "c.n5" / "raw" / f"s{level}", pixels, (32, 32))
     root = describe_in_place(str(tmp_path / "c.n5"), ScanOptions(), Access())
-    (image,) = Hierarchy.of_group(root).images()
+    (image,) = root.images()
     assert [level.path for level in image.levels] == ["raw/s0", "raw/s1", "raw/s2"]
 
 

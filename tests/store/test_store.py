@@ -21,10 +21,11 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from jnrrdz import open_store
-from jnrrdz.core.arrays import SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.state import Validators
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, MalformedError, UnsupportedError, UntrustedSourceError
 from jnrrdz.manifests.documents import Documents
 from jnrrdz.manifests.manifest import Manifest, from_group, load

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import zarr
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.pyramid import VirtualLevel, virtual_levels_attribute
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.manifests import json as kerchunk_json
 from jnrrdz.manifests.documents import Documents

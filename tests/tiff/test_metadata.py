@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rasterio.enums import ColorInterp
 
 import jnrrdz
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.bands import by_band
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.formats.tiff.metadata import iso_time
 from tests import writers
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jnrrdz.core import codecs as codec
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.limits import CHUNK_BYTES, Budget, Resource
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import cut
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import array_from_json, checked_node, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.sources.ranges import ReadRange
@@ -95,21 +96,19 @@ class Conversion:
         elif isinstance(kind, Mapping):
             raise UnrepresentableError(f"a data type {named!r}, which Zarr v3 has no core type for")
         checked = checked_node(json_value(document | {"attributes": {}}), path)
-        facts = array_from_json(checked)
+        facts = array_from_json(checked, name=path.rpartition("/")[2])
         codecs = tuple(plain_spelling(spec, facts.dtype.itemsize) for spec in facts.codecs)
         unread = sorted({spec.name for spec in codecs} - READ)
         if unread:
             raise UnsupportedError(f"codec {', '.join(unread)}")
-        grid = [-(-size // step) for size, step in zip(facts.shape, facts.chunks, strict=True)]
-        names = [name or f"{path.rpartition('/')[2]}_{axis}" for axis, name in enumerate(facts.dimension_names)]
         fill = {name: decoded_fill(attributes.pop(name), facts.dtype) for name in ("_FillValue",) if name in attributes}
         array = VirtualArray(
             shape=facts.shape,
             dtype=facts.dtype,
             chunks=facts.chunks,
             codecs=codecs,
-            refs=self._refs(found.manifest, math.prod(grid), path),
-            dimension_names=tuple(names),
+            refs=self._refs(found.manifest, facts.refs.chunks, path),
+            dimension_names=facts.dimension_names,
             fill_value=facts.fill_value,
             attributes=self.attributes(attributes, path) | fill,
         )
@@ -202,7 +201,7 @@ def decoded_fill(value: Any, dtype: np.dtype[Any]) -> Any:
 _CORE = {"numcodecs.zstd": codec.ZSTD, "numcodecs.gzip": codec.GZIP, "numcodecs.blosc": codec.BLOSC}
 
 
-def plain_spelling(spec: CodecSpec, itemsize: int) -> Codec:
+def plain_spelling(spec: Codec, itemsize: int) -> Codec:
     """Return a codec as core Zarr says it, where that is the same bytes."""
     members = dict(spec.configuration)
     name = _CORE.get(spec.name, spec.name)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.limits import DEEPEST, Budget, Resource
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.foreign.groups import MAPPING, Conversion, converted
 from jnrrdz.formats.foreign.hdf5_blocks import Blocks

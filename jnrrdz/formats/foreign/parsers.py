@@ -20,8 +20,9 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.limits import XML_BYTES, Budget, Resource
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.core.xml_tree import parse_xml
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.foreign.fits_cards import CARD, check_headers

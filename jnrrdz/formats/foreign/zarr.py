@@ -12,23 +12,33 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core import codecs as codec
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codec_table import SHARDING
-from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.json_schema import OBJECT, members, parse_json, validate
 from jnrrdz.core.limits import DEEPEST, DOCUMENT_BYTES, GRID_CHUNKS, LIMITS, Budget, Resource
 from jnrrdz.core.refs import WHOLE, ChunkRefs, References, refs_of_stored
 from jnrrdz.core.state import Validators, modified_text, version_number
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.tree_files import GridFiles, NamedFiles
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, version_3
-from jnrrdz.core.zarr_json import MARKS, ZARR_JSON, ArrayFacts, array_from_json, checked_node, missing_number
+from jnrrdz.core.zarr_json import (
+    MARKS,
+    ZARR_JSON,
+    Encoding,
+    Separator,
+    array_from_json,
+    checked_node,
+    key_encoding,
+    missing_number,
+)
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.foreign.groups import READ, Conversion, plain_spelling
 from jnrrdz.options import ScanOptions
@@ -39,6 +49,15 @@ VARIABLE = "data"
 
 _LATER = {codec.SCALE_OFFSET, codec.CAST_VALUE, codec.RESHAPE}
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
+
+
+class Described(NamedTuple):
+    """An array as its document describes it, and how its chunks are called."""
+
+    array: VirtualArray
+    encoding: Encoding
+    separator: Separator
+
 
 type Ints = NDArray[np.int64]
 type Texts = Mapping[str, bytes]
@@ -173,14 +192,16 @@ def _version_3(texts: Texts, *, consolidated: bool) -> dict[str, dict[str, Any]]
 
 def _facts(
     documents: Mapping[str, Mapping[str, Any]], conversion: Conversion | None = None
-) -> dict[str, ArrayFacts | None]:
+) -> dict[str, Described | None]:
     """Return what the documents of arrays say; None for one that is left out, and none for groups."""
-    facts: dict[str, ArrayFacts | None] = {}
+    facts: dict[str, Described | None] = {}
     for path, document in documents.items():
         if document.get("node_type") != "array":
             continue
         try:
-            facts[path] = array_from_json(document)
+            facts[path] = Described(
+                array_from_json(document, name=path.rpartition("/")[2] or VARIABLE), *key_encoding(document)
+            )
         except UnsupportedError as error:
             facts[path] = None
             if conversion is not None:
@@ -190,7 +211,7 @@ def _facts(
     return facts
 
 
-def _codecs(entries: Sequence[CodecSpec], itemsize: int) -> tuple[CodecSpec, ...]:
+def _codecs(entries: Sequence[Codec], itemsize: int) -> tuple[CodecSpec, ...]:
     """Return codecs as core Zarr says them; a chain that no bound is known of is refused by its codec's name."""
     codecs = tuple(CodecSpec(each.name, each.configuration) for each in (plain_spelling(e, itemsize) for e in entries))
     unread = sorted({each.name for each in codecs} - READ - _LATER - {SHARDING})
@@ -211,16 +232,16 @@ def _codecs(entries: Sequence[CodecSpec], itemsize: int) -> tuple[CodecSpec, ...
 # Chunks
 
 
-def _pattern(facts: ArrayFacts) -> re.Pattern[str]:
+def _pattern(facts: Described) -> re.Pattern[str]:
     """Return what the keys of an array's chunks are, below its own path."""
-    separator, axes = re.escape(facts.separator), len(facts.shape)
+    separator, axes = re.escape(facts.separator), len(facts.array.shape)
     places = separator.join([_NUMBER] * axes)
     if facts.encoding == "v2":
         return re.compile(places or "0")
     return re.compile(f"c{separator}({places})" if axes else "c")
 
 
-def _chunks(pages: list[Page], arrays: Mapping[str, ArrayFacts]) -> dict[str, Chunks]:
+def _chunks(pages: list[Page], arrays: Mapping[str, Described]) -> dict[str, Chunks]:
     """Return the chunks of each array among listed keys; what is no chunk's key is passed over."""
     patterns = {path: _pattern(facts) for path, facts in arrays.items()}
     parts: dict[str, list[Chunks]] = defaultdict(list)
@@ -235,7 +256,7 @@ def _chunks(pages: list[Page], arrays: Mapping[str, ArrayFacts]) -> dict[str, Ch
                 rows[path].append(row)
                 texts[path].append(match[match.re.groups])
         for path, own in rows.items():
-            axes, separator = len(arrays[path].shape), arrays[path].separator
+            axes, separator = len(arrays[path].array.shape), arrays[path].separator
             numbers = np.fromstring(separator.join(texts[path]), np.int64, sep=separator) if axes else np.empty(0)
             index = numbers.astype(np.int64).reshape(len(own), axes)
             parts[path].append(Chunks(index, sizes[own], versions[own]))
@@ -255,11 +276,11 @@ def _array_of(key: str, paths: Mapping[str, Any]) -> str | None:
 
 
 def _array(  # noqa: PLR0913, PLR0917  one array of a store, and what all arrays share
-    tree: Tree, path: str, facts: ArrayFacts, chunks: Chunks | None, options: ScanOptions, budget: Budget
+    tree: Tree, path: str, facts: Described, chunks: Chunks | None, options: ScanOptions, budget: Budget
 ) -> VirtualArray:
-    codecs = _codecs(facts.codecs, facts.dtype.itemsize)
-    grid = tuple(-(-size // step) for size, step in zip(facts.shape, facts.chunks, strict=True))
-    total = math.prod(grid)
+    array = facts.array
+    codecs = _codecs(array.codecs, array.dtype.itemsize)
+    grid, total = array.grid, array.refs.chunks
     is_listed = not isinstance(tree, UnlistedTree)
     if total > GRID_CHUNKS:
         raise UnsupportedError(f"a grid of {total} chunks, there or not; {GRID_CHUNKS} are taken")
@@ -273,22 +294,19 @@ def _array(  # noqa: PLR0913, PLR0917  one array of a store, and what all arrays
         index = np.column_stack(np.unravel_index(every, grid)) if grid else np.empty((total, 0), np.int64)
         nothing = np.zeros(total, np.int64)
         refs = _refs(tree.url, path, facts, grid, Chunks(index, np.full(total, WHOLE), nothing))
-    name = path.rpartition("/")[2] or VARIABLE
-    axes = [given or f"{name}_{axis}" for axis, given in enumerate(facts.dimension_names)]
-    return VirtualArray(
-        facts.shape, facts.dtype, facts.chunks, codecs, refs, tuple(axes), facts.fill_value, _attributes(facts, path)
-    )
+    attributes = _attributes(array, path)
+    return replace(array, codecs=codecs, refs=refs, attributes=attributes)
 
 
-def _attributes(facts: ArrayFacts, path: str) -> dict[str, Any]:
+def _attributes(array: VirtualArray, path: str) -> dict[str, Any]:
     """Return attributes as scans have them: marks of missing values are numbers."""
-    attributes = dict(facts.attributes)
+    attributes = dict(array.attributes)
     for name in MARKS:
         value = attributes.pop(name, None)
         if value is None:
             continue
         try:
-            number = missing_number(value, facts.dtype, name)
+            number = missing_number(value, array.dtype, name)
         except MalformedError as error:
             error.field = f"{path}/{ZARR_JSON}: attributes.{error.field}".lstrip("/")
             raise
@@ -297,7 +315,7 @@ def _attributes(facts: ArrayFacts, path: str) -> dict[str, Any]:
     return attributes
 
 
-def _refs(url: str, path: str, facts: ArrayFacts, grid: tuple[int, ...], chunks: Chunks) -> References:
+def _refs(url: str, path: str, facts: Described, grid: tuple[int, ...], chunks: Chunks) -> References:
     """Return each chunk that is there as the whole of its object."""
     index, sizes, versions = chunks
     inside = (index < np.array(grid, np.int64)).all(axis=1)

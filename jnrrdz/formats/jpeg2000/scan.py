@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs, rows_of
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, ReadRange, parse_colour
 from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config, Jpeg2000WindowConfig

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.core import codecs as codec
-from jnrrdz.core.arrays import Node, SourceRecord, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.limits import DEEPEST, Budget
 from jnrrdz.core.pyramid import VolumeLevel, axis_attributes, level_attributes
 from jnrrdz.core.refs import ChunkRefs, References, refs_of_stored
 from jnrrdz.core.state import Validators, modified_text
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.tree_files import GridFiles
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.formats.n5.attributes import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.limits import Budget
 from jnrrdz.core.pyramid import (
     LEVEL_OFFSETS,
@@ -25,6 +25,7 @@ from jnrrdz.core.pyramid import (
     level_attributes,
     virtual_levels_attribute,
 )
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import encode_fill
 from jnrrdz.errors import JnrrdzError, UnrepresentableError
 from jnrrdz.formats.neighbours import Neighbours

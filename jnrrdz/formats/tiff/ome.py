@@ -15,9 +15,9 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from jnrrdz.core.arrays import VirtualGroup
 from jnrrdz.core.limits import LIMITS, OME_XML_BYTES, PLANES, XML_BYTES, Resource
 from jnrrdz.core.ome import Axis, Channel
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number

@@ -22,13 +22,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from jnrrdz.core.arrays import Node, VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import Codec
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.ome import Axis, Channel, Dataset, ome_attributes
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import slab_codecs, step_along
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import own_nodata, raw_planes, virtual_array
 from jnrrdz.formats.tiff.codecs import TiffTileConfig

@@ -15,9 +15,9 @@ import warnings
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from jnrrdz.core.arrays import Node, VirtualGroup
 from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
+from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array

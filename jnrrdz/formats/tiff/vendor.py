@@ -19,10 +19,11 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 import tifffile
 
-from jnrrdz.core.arrays import VirtualArray, VirtualGroup
+from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.limits import PLANES
 from jnrrdz.core.ome import Axis, Channel
 from jnrrdz.core.refs import ChunkRefs
+from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
