@@ -21,9 +21,9 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
 from jnrrdz.core.refs import ChunkRefs
-from jnrrdz.core.tree import VirtualGroup, tree_json
-from jnrrdz.core.zarr_json import array_from_json, array_json, checked_node, dumps, json_value
-from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
+from jnrrdz.core.tree import VirtualGroup, nodes_json, tree_json, tree_of
+from jnrrdz.core.zarr_json import array_from_json, array_json, axis_names, checked_node, dumps, json_value, key_encoding
+from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 
 
 def virtual(shape=(5, 7), chunks=(2, 3), dtype="u2", refs=None, **more):
@@ -114,6 +114,34 @@ def test_zarr_opens_the_tree_and_needs_no_listing():
     assert sorted(name for name, _ in level.members(max_depth=None)) == ["1", "1/b", "a"]
 
 
+def test_the_documents_of_a_tree_make_the_tree_again():
+    inner = VirtualGroup({"b": virtual(), "empty": VirtualGroup()}, {"level": 1})
+    root = VirtualGroup({"a": virtual(attributes={"units": "m"}), "0": inner}, {"title": "t"})
+    again = tree_of(nodes_json(root), {path: array.refs for path, array in root.arrays()})
+    assert tree_json(again) == tree_json(root)
+    assert [path for path, _ in again.walk()] == ["a", "0", "0/b", "0/empty"]
+    assert again.at("0/b").refs is root.at("0/b").refs
+    assert again.choice() == root.choice()
+
+
+@pytest.mark.parametrize(
+    ("change", "arrays", "message"),
+    [
+        ({}, {"": virtual()}, "an array at the root"),
+        ({}, {"a/b": virtual()}, "a node below the array 'a'"),
+        ({"dimension_names": None}, {}, "dimensions have no names"),
+        ({"data_type": "string"}, {}, "data type 'string'"),
+    ],
+)
+def test_documents_that_make_no_tree(change, arrays, message):
+    documents = nodes_json(VirtualGroup({"a": virtual()}))
+    documents["a"] |= change
+    documents |= {path: array_json(array) for path, array in arrays.items()}
+    refs = {path: virtual().refs for path in ("a", *arrays)}
+    with pytest.raises(JnrrdzError, match=message):
+        tree_of(documents, refs)
+
+
 @pytest.mark.parametrize(("encoding", "separator", "key"), [("default", "/", "c/1/2"), ("default", ".", "c.1.2")])
 def test_chunk_keys(encoding, separator, key):
     metadata = ArrayV3Metadata.from_dict(array_json(virtual(), encoding=encoding, separator=separator))
@@ -141,7 +169,7 @@ def test_facts_come_back_and_zarr_agrees(shape, dtype, keys):
     document = json.loads(dumps(array_json(array, encoding=encoding, separator=separator)))
     facts = array_from_json(document)
     assert (facts.shape, facts.chunks, facts.dtype) == (sizes, chunks, np.dtype(dtype))
-    assert (facts.encoding, facts.separator) == keys
+    assert key_encoding(document) == keys
     assert facts.dimension_names == array.dimension_names
     assert facts.attributes == {"a": {"b": [1, None]}}
     assert facts.fill_value == 1
@@ -157,8 +185,12 @@ def test_a_document_that_says_less_is_read_too():
     document |= {"codecs": ["bytes", {"name": "crc32c"}], "chunk_key_encoding": "default"}
     facts = array_from_json(document)
     assert facts.codecs == (CodecSpec("bytes", {}), CodecSpec("crc32c", {}))
-    assert (facts.separator, facts.dimension_names, facts.attributes) == ("/", (None, None), {})
-    assert array_from_json(document | {"chunk_key_encoding": {"name": "v2"}}).separator == "."
+    assert (facts.dimension_names, facts.attributes) == (("axis_0", "axis_1"), {})
+    assert list(axis_names(document)) == [None, None]
+    assert key_encoding(document) == ("default", "/")
+    assert facts.refs.chunks == np.prod(facts.grid)
+    assert not len(facts.refs.columns().present)
+    assert key_encoding(document | {"chunk_key_encoding": {"name": "v2"}}) == ("v2", ".")
 
 
 @pytest.mark.parametrize(
