@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.bands import ADD_OFFSET, BAND, OFFSETS, SCALE_FACTOR, SCALES, by_band
 from jnrrdz.core.json_schema import is_number
 from jnrrdz.core.tree import VirtualGroup
 
 type Json = Mapping[str, Any]
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-BAND, NODATA = "band", "_FillValue"
+NODATA = "_FillValue"
 BANDS = "bands"
 """What of a source's `told` has the bands of its asset."""
 
@@ -151,18 +152,19 @@ def _with_scale(array: VirtualArray, bands: Sequence[ItemBand]) -> VirtualArray:
         return array
     if len(set(stated)) == 1:
         scale, offset = stated[0]
-        scaling: dict[str, Any] = {"scale_factor": float(scale), "add_offset": float(offset)}
+        scaling: dict[str, Any] = {SCALE_FACTOR: float(scale), ADD_OFFSET: float(offset)}
     else:
-        scaling = {"scales": [float(scale) for scale, _ in stated], "offsets": [float(offset) for _, offset in stated]}
+        scaling = {SCALES: [float(scale) for scale, _ in stated], OFFSETS: [float(offset) for _, offset in stated]}
     return replace(array, attributes={**array.attributes, **scaling})
 
 
 def _own_scales(attributes: Mapping[str, Any], count: int) -> list[tuple[float, float]] | None:
     """Return scale and offset of each band as the file has them, None where it says nothing."""
-    if not {"scales", "offsets", "scale_factor", "add_offset"} & attributes.keys():
+    spread = by_band(attributes, count)
+    if SCALES not in spread and OFFSETS not in spread:
         return None
-    scales = attributes.get("scales", [attributes.get("scale_factor", 1.0)] * count)
-    offsets = attributes.get("offsets", [attributes.get("add_offset", 0.0)] * count)
+    scales = spread.get(SCALES, [1.0] * count)
+    offsets = spread.get(OFFSETS, [0.0] * count)
     return list(zip(scales, offsets, strict=False))
 
 

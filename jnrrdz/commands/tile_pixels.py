@@ -125,9 +125,7 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
         if wanted and wanted not in images.nodes:
             raise images.no_such_group(wanted, str(store))
         path, array = _array_at(reference_group(store), wanted, images)
-        mapping = array.attrs.get("grid_mapping")
-        group = reference_group(store, path)
-        known = dict(group[mapping].attrs) if isinstance(mapping, str) and mapping in group else {}
+        mapping = images.grid_mapping(images.nodes[array.path])
         names = getattr(array.metadata, "dimension_names", None) or ()
         fill = np.asarray(array.fill_value, array.dtype)[()] if array.fill_value is not None else 0
         return Pixels(
@@ -138,7 +136,7 @@ def open_pixels(src: str, options: TileOptions) -> Pixels:
             Metadata(
                 tuple(names) if names and all(names) else usual_names(array.ndim),
                 dict(array.attrs),
-                known,
+                mapping,
                 _header_of(store, path),
             ),
             fill,

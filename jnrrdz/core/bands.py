@@ -7,9 +7,10 @@ docs/decisions/042-what-is-opened-can-be-saved.md has the reasons.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from jnrrdz.core.json_schema import as_text, without_empty
+from jnrrdz.core.json_schema import as_object, as_text, without_empty
 from jnrrdz.records import record
 
 BAND = "band"
@@ -189,7 +190,7 @@ class Colours:
     @classmethod
     def of_attributes(cls, attributes: Mapping[str, Any]) -> "Colours":
         """Return the colours that attributes of an array state."""
-        table = attributes.get("color_table")
+        table = attributes.get(PALETTE)
         return cls(
             as_text(attributes.get("photometric")),
             attributes.get("color_space"),
@@ -200,3 +201,53 @@ class Colours:
         """Return what is known of the colours, as `jnrrdz info` has it."""
         members = {"photometric": self.photometric, "space": self.space, "table": self.table}
         return without_empty(members)
+
+
+PALETTE = "color_table"
+COLOURS = 3
+FEWEST_RAMP = 3
+"""Colours of the shortest ramp: two are none."""
+
+CLASSES = ("flag_values", "flag_masks", "flag_meanings")
+"""Attributes of arrays whose numbers are names of classes, as CF has them."""
+
+
+def has_palette(attributes: Mapping[str, Any]) -> bool:
+    """Whether the numbers of an array are indices into a table of colours."""
+    table = attributes.get(PALETTE)
+    return isinstance(table, list | tuple) or attributes.get("colorinterp") == ["palette"]
+
+
+def is_grey_ramp(attributes: Mapping[str, Any]) -> bool:
+    """Whether the table of colours is brightness in even steps: it names no classes.
+
+    TIFF's MINISWHITE and look-up tables of NITF are tables too.
+    """
+    table = attributes.get(PALETTE)
+    if not isinstance(table, list | tuple) or len(table) < FEWEST_RAMP:
+        return False
+    greys = []
+    for entry in table:
+        if not isinstance(entry, list | tuple) or len(entry) < COLOURS:
+            return False
+        red, green, blue = entry[:COLOURS]
+        if not isinstance(red, int) or not red == green == blue:
+            return False
+        greys.append(red)
+    steps = [after - before for before, after in pairwise(greys)]
+    is_even = max(steps) - min(steps) <= 1
+    return is_even and bool(min(steps) > 0 or max(steps) < 0)
+
+
+def has_classes(attributes: Mapping[str, Any], *, is_ramp: bool) -> bool:
+    """Whether flags, or GDAL's metadata of all bands, make the numbers names of classes.
+
+    `is_ramp` says that the table of colours is a ramp of greys, whose flags are none.
+    """
+    if any(name in attributes for name in CLASSES) and not is_ramp:
+        return True
+    bands = attributes.get("band_metadata")
+    if not isinstance(bands, list | tuple) or not bands:
+        return False
+    items = [as_object(as_object(band).get("")) for band in bands]
+    return all(str(item.get("LAYER_TYPE")).lower() == "thematic" for item in items)

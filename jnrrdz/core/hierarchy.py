@@ -12,12 +12,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
+from jnrrdz.core.bands import has_classes, has_palette, is_grey_ramp
 from jnrrdz.core.configuration import Codec, CodecSpec
 from jnrrdz.core.describe import LEVEL_METHODS, MASK, Image, ImageKind
 from jnrrdz.core.refs import References
@@ -44,16 +44,11 @@ LABELS = re.compile(
 COMPANIONS = ("coordinates", "bounds", "grid_mapping", "ancillary_variables")
 """Attributes in which an array names others that describe it, as CF has them."""
 
-CLASSES = ("flag_values", "flag_masks", "flag_meanings")
-"""Attributes of arrays whose numbers are names of classes, as CF has them."""
-
 LABEL_TYPES = frozenset({"uint32", "uint64"})
 """Types of volumes that hold identifiers: no instrument measures in so many bits."""
 
 SEGMENT = re.compile(r"Segment\d+_.+")
 """Keys of segments in a NRRD of 3D Slicer."""
-
-COLOURS = 3
 
 
 @record(eq=False)
@@ -507,8 +502,8 @@ class Hierarchy:
     def kind(self, path: str) -> ImageKind:
         """Return what the numbers of an array are, by its metadata and its type."""
         node = self.nodes[path]
-        is_ramp = _is_grey_ramp(node.attributes.get("color_table"))
-        if not is_ramp and _has_palette(node.attributes):
+        is_ramp = is_grey_ramp(node.attributes)
+        if not is_ramp and has_palette(node.attributes):
             return ImageKind.PALETTE
         is_volume = {"z", *PLANE} <= set(node.dimension_names)
         if self._is_labels(node, is_ramp=is_ramp, is_volume=is_volume):
@@ -521,9 +516,7 @@ class Hierarchy:
 
     def _is_labels(self, node: HierarchyNode, *, is_ramp: bool, is_volume: bool) -> bool:
         attributes = node.attributes
-        if any(name in attributes for name in CLASSES) and not is_ramp:
-            return True
-        if is_thematic(attributes):
+        if has_classes(attributes, is_ramp=is_ramp):
             return True
         if not node.data_type.startswith(("int", "uint", "bool")):
             return False
@@ -559,40 +552,6 @@ def is_annotation(path: str) -> bool:
 
 def _holds_any(group: str, paths: Iterable[str]) -> bool:
     return any(path == group or path.startswith(f"{group}/") for path in paths)
-
-
-def _has_palette(attributes: Mapping[str, Any]) -> bool:
-    table = attributes.get("color_table")
-    return isinstance(table, list | tuple) or attributes.get("colorinterp") == ["palette"]
-
-
-def _is_grey_ramp(table: Any) -> bool:
-    """Whether a table of colours is brightness in even steps: it names no classes.
-
-    TIFF's MINISWHITE and look-up tables of NITF are tables too.  Two colours are none.
-    """
-    if not isinstance(table, list | tuple) or len(table) <= LEAST_AXES:
-        return False
-    greys = []
-    for entry in table:
-        if not isinstance(entry, list | tuple) or len(entry) < COLOURS:
-            return False
-        red, green, blue = entry[:COLOURS]
-        if not isinstance(red, int) or not red == green == blue:
-            return False
-        greys.append(red)
-    steps = [after - before for before, after in pairwise(greys)]
-    return max(steps) - min(steps) <= 1 and bool(min(steps) > 0 or max(steps) < 0)
-
-
-def is_thematic(attributes: Mapping[str, Any]) -> bool:
-    """Whether GDAL's metadata of all bands call them thematic: numbers are classes."""
-    bands = attributes.get("band_metadata")
-    if not isinstance(bands, list | tuple) or not bands:
-        return False
-    domains = [band.get("") if isinstance(band, Mapping) else None for band in bands]
-    items = [domain if isinstance(domain, Mapping) else {} for domain in domains]
-    return all(str(one.get("LAYER_TYPE")).lower() == "thematic" for one in items)
 
 
 def _is_ome_label(attributes: Mapping[str, Any]) -> bool:
