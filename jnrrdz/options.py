@@ -238,7 +238,8 @@ class ScanOptions:
     default), all, or none."""
 
     allow_missing: bool = False
-    """Take tiles whose files are not there for missing chunks, which read as the fill value."""
+    """Take tiles whose files are not there for missing chunks, which read as the fill value; leave out images of a
+    product that do not exist."""
 
     allow_odd_blocks: bool = False
     """Take N5 blocks of another shape than `blockSize` says: larger ones are cut off, shorter ones filled up."""

@@ -6,7 +6,8 @@ each once, by more than their names.
 
 What lies below a prefix is found page by page, with size, ETag and time of modification.  A directory that is one
 thing (an N5 container, a Parquet manifest, an Icechunk repository) is found as a whole, and what is in it is not; a
-Zarr store whose name does not say so is passed over.  On this machine its content tells, elsewhere its name.  Nothing
+Zarr store whose name does not say so is passed over.  A product of satellites is found as a whole, too, unless a
+pattern asks for files in it.  On this machine its content tells, elsewhere its name.  Nothing
 of a page stays once it is passed on, so that a listing of a million objects costs no more memory than one page; S3's
 LIST takes a prefix and, where only one level is asked for, a delimiter.
 """
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +36,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.n5.attributes import ATTRIBUTES
+from jnrrdz.formats.scanning import document_among, local_document
 from jnrrdz.lazy import library
 from jnrrdz.manifests.documents import METADATA
 from jnrrdz.manifests.manifest import ENDINGS, REPOSITORY, is_reference_manifest, is_repository, manifest_form
@@ -64,9 +66,19 @@ WHOLE = (*CONTAINERS, *(ending for ending in ENDINGS if ending != ".json"))
 _ZARR_FILES = (ZARR_JSON, ".zgroup", ".zarray")
 
 
+def is_product_name(name: str) -> bool:
+    """Whether the name of a directory shows that it holds a product."""
+    return any(fmt.folder is not None and fmt.is_folder(name) for fmt in FORMATS)
+
+
 def is_container(path: str) -> bool:
     """Whether a local directory is a container of a format (N5, or Zarr by its name)."""
     return path.rstrip("/").lower().endswith(CONTAINERS) or os.path.isfile(f"{path}/{ATTRIBUTES}")  # noqa: PTH113
+
+
+def is_product(path: str) -> bool:
+    """Whether a local directory holds a product."""
+    return local_document(path) is not None
 
 
 def is_whole(path: str) -> bool:
@@ -94,10 +106,16 @@ class Within(NamedTuple):
     pattern: re.Pattern[str] | None = None
     deep: bool = True
     """Whether to go down into folders."""
+    in_products: bool = False
+    """Whether to list the files of products, too."""
 
     def takes(self, path: str) -> bool:
         """Whether a path relative to the folder is asked for."""
         return path.startswith(self.start) and (self.pattern is None or self.pattern.match(path) is not None)
+
+    def opens(self, path: str) -> bool:
+        """Whether the files of a product are listed: a pattern that does not match it may match them."""
+        return self.in_products or (self.pattern is not None and not self.takes(path))
 
 
 def within(text: str) -> Within:
@@ -157,7 +175,8 @@ def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> 
             if whole != last and wanted.takes(whole):
                 yield Found(_below(wanted.folder, whole), path=whole)
             last = whole
-            continue
+            if not (wanted.opens(whole) and is_product_name(whole.rpartition("/")[2])):
+                continue
         if entry["type"] != "file" or not path or path.endswith("/") or not wanted.takes(path):
             continue
         size, etag = entry.get("size"), entry.get("ETag") or entry.get("etag")
@@ -173,13 +192,21 @@ def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> 
 
 def _whole_part(path: str, *, is_folder: bool) -> str | None:
     """Return the path of the outermost directory on the way that is one thing by its name."""
-    folder = path.rstrip("/") if is_folder else path.rpartition("/")[0]
-    if "." not in folder:
-        return None
+    return _outermost_whole(path.rstrip("/") if is_folder else path.rpartition("/")[0])
+
+
+@lru_cache(maxsize=1024)
+def _outermost_whole(folder: str) -> str | None:
+    """Return the outermost part of a path that is one thing; thousands of files have the same folder."""
     parts = folder.split("/")
-    ends = (number for number, part in enumerate(parts, 1) if part.lower().endswith(WHOLE))
-    number = next(ends, None)
-    return None if number is None else "/".join(parts[:number])
+    for number, part in enumerate(parts, 1):
+        if part.lower().endswith(WHOLE) or is_product_name(part):
+            return "/".join(parts[:number])
+    return None
+
+
+type _Entry = tuple[str, bool, bool]
+"""The name of an entry of a local folder, whether it is a folder, whether it is a file."""
 
 
 def _local(wanted: Within, root: str, names: NameCount) -> Iterator[Found]:
@@ -188,27 +215,41 @@ def _local(wanted: Within, root: str, names: NameCount) -> Iterator[Found]:
         raise JnrrdzError("no such directory", url=wanted.folder)
     waiting = [""]
     while waiting:
-        join_folder = waiting.pop()
-        folder = os.path.join(root, join_folder)  # noqa: PTH118  the same
-        with faults.translate_errors(f"{wanted.folder}/{join_folder}", "listing"), os.scandir(folder) as entries:
+        folder = waiting.pop()
+        place = os.path.join(root, folder)  # noqa: PTH118  the same
+        with faults.translate_errors(f"{wanted.folder}/{folder}", "listing"), os.scandir(place) as entries:
             kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
         names.add(wanted.folder, len(kinds))
-        folders = []
-        for name, is_folder, is_file in kinds:
-            path, place = join_folder + name, os.path.join(folder, name)  # noqa: PTH118  the same
-            if is_folder and is_whole(place):
-                if wanted.takes(path):
-                    yield Found(_below(wanted.folder, path), path=path)
-            elif is_folder and _may_hold(wanted, f"{path}/") and not is_zarr(place):
-                folders.append(f"{path}/")
-            if is_folder or not is_file or not wanted.takes(path):
+        if folder and document_among(name for name, _, is_file in kinds if is_file) is not None:
+            product = folder.rstrip("/")
+            if wanted.takes(product):
+                yield Found(_below(wanted.folder, product), path=product)
+            if not wanted.opens(product):
                 continue
-            try:
-                stat = os.stat(place)  # noqa: PTH116  the same
-            except FileNotFoundError:  # gone since it was listed
-                continue
-            yield Found(_below(wanted.folder, path), stat.st_size, None, validators_of(stat).modified, path)
+        folders: list[str] = []
+        yield from _entries(wanted, root, folder, kinds, folders)
         waiting += reversed(folders)
+
+
+def _entries(wanted: Within, root: str, folder: str, entries: Iterable[_Entry], folders: list[str]) -> Iterator[Found]:
+    """Yield what a folder holds itself; `folders` gets those that are to be listed."""
+    for name, is_folder, is_file in entries:
+        path = folder + name
+        place = os.path.join(root, path)  # noqa: PTH118  the path is literal
+        if is_folder and is_whole(place):
+            if wanted.takes(path):
+                yield Found(_below(wanted.folder, path), path=path)
+        elif is_folder and _may_hold(wanted, f"{path}/") and not is_zarr(place):
+            folders.append(f"{path}/")
+        elif is_folder and wanted.takes(path) and is_product(place):
+            yield Found(_below(wanted.folder, path), path=path)
+        if is_folder or not is_file or not wanted.takes(path):
+            continue
+        try:
+            stat = os.stat(place)  # noqa: PTH116  the same
+        except FileNotFoundError:  # gone since it was listed
+            continue
+        yield Found(_below(wanted.folder, path), stat.st_size, None, validators_of(stat).modified, path)
 
 
 def _may_hold(wanted: Within, folder: str) -> bool:
@@ -272,7 +313,10 @@ def _held(found: Found) -> Held:
     name = found.url.lower()
     if name.endswith(tuple(ending for fmt in FORMATS for ending in fmt.endings)):
         return Held.IMAGE
-    is_file, is_here = found.size is not None, local_path(found.url) is not None
+    path = local_path(found.url)
+    is_file, is_here = found.size is not None, path is not None
+    if not is_file and (is_product_name(found.url.rpartition("/")[2]) or (path is not None and is_product(path))):
+        return Held.IMAGE
     if is_file and name.endswith(f"/{ATTRIBUTES}"):
         return Held.OTHER if is_here else Held.ATTRIBUTES
     if is_file and (not name.endswith(".json") or name.endswith(f"/{ZARR_JSON}")):
@@ -297,7 +341,7 @@ def kind_of(name: str, *, stac: bool = False) -> NameKind:
         if not is_literal:
             return NameKind.PATTERN
     if path is not None and Path(path).is_dir():
-        if is_container(path) or (manifest_form(name) is None and is_zarr(path)):
+        if is_container(path) or is_product(path) or (manifest_form(name) is None and is_zarr(path)):
             return NameKind.SOURCE
         return NameKind.FOLDER if manifest_form(name) is None else NameKind.MANIFEST
     return _kind_of_file(name, stac=stac and not (path is not None and is_reference_manifest(name)))
@@ -312,7 +356,8 @@ def _kind_of_file(name: str, *, stac: bool) -> NameKind:
         return NameKind.MANIFEST
     # HTTP has no folders to list: what ends in a slash there is a container
     is_folder = local_path(name) is None and name.endswith("/") and origin(name) is None
-    return NameKind.FOLDER if is_folder and not key.endswith(CONTAINERS) else NameKind.SOURCE
+    is_whole_name = key.endswith(CONTAINERS) or is_product_name(source_path(name).rpartition("/")[2])
+    return NameKind.FOLDER if is_folder and not is_whole_name else NameKind.SOURCE
 
 
 def resolve(names: Iterable[str], wanted: Wanted, options: "OptionsOf", *, may_be_empty: bool = False) -> list[Found]:
@@ -546,7 +591,8 @@ class _Finder:
         takes = _TAKEN[self.wanted]
         counts: Counter[Held] = Counter()
         later: list[Found] = []
-        for each in listed(within(source), self.options(source), self.names):
+        wanted = within(source)._replace(in_products=self.any_file)
+        for each in listed(wanted, self.options(source), self.names):
             held = Held.IMAGE if self.any_file else _held(each)
             counts[held] += 1
             if held in takes:

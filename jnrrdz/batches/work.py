@@ -31,7 +31,7 @@ from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, NoImageError
 from jnrrdz.formats.guests import SECONDS, Guests
 from jnrrdz.formats.neighbours import Guest
-from jnrrdz.formats.scanning import Scanned, is_tree, literal, scan
+from jnrrdz.formats.scanning import Scanned, document_of, is_tree, literal, scan
 from jnrrdz.manifests.atomic import DURABLE
 from jnrrdz.manifests.json import dump
 from jnrrdz.manifests.manifest import format_of, from_group, write_form
@@ -432,10 +432,15 @@ def _state_of(plan: Plan, job: Job, opener: TimedOpener) -> JobState:
         return JobState.FAILED if recorded.exists(job.output, options) else JobState.PLANNED
     if there.options != plan.recorded_options:
         return JobState.FAILED
-    url = job.found.url
-    named = recorded.name_in(url, job.output, plan.form)
-    guarded = partial(opener, guard=guard_for(plan, job.found))
-    same = recorded.is_made_of(there.sources, job.found, named, guarded, plan.work.source_options(url))
+    found = job.found
+    source_options = plan.work.source_options(found.url)
+    guarded = partial(opener, guard=guard_for(plan, found))
+    if is_tree(found.url):
+        # of a product its document is recorded
+        document = document_of(found.url, partial(guarded, storage_options=source_options))
+        found = found._replace(url=document)
+    named = recorded.name_in(found.url, job.output, plan.form)
+    same = recorded.is_made_of(there.sources, found, named, guarded, source_options)
     return JobState.SKIPPED if same else JobState.FAILED
 
 

@@ -369,7 +369,11 @@ CHOICES = (
         help="Cut JPEG 2000 tiles into windows; by default large ones whose packets are cheap to find.",
     ),
     click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t."),
-    click.option("--allow-missing", is_flag=True, help="Read tiles whose files are missing as the fill value."),
+    click.option(
+        "--allow-missing",
+        is_flag=True,
+        help="Read tiles whose files are missing as the fill value; leave images of a product out.",
+    ),
     click.option(
         "--no-object-versions",
         "object_versions",

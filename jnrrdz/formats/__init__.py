@@ -11,6 +11,7 @@ from jnrrdz.formats.jpeg2000 import JPEG2000
 from jnrrdz.formats.n5 import N5
 from jnrrdz.formats.nitf import NITF
 from jnrrdz.formats.nrrd import JNRRD, NRRD
+from jnrrdz.formats.products import LANDSAT, SENTINEL2
 from jnrrdz.formats.tiff import TIFF
 from jnrrdz.lazy import modules
 
@@ -27,6 +28,8 @@ FORMATS: list[Format] = [
     HDF5,
     NETCDF3,
     FITS,
+    SENTINEL2,
+    LANDSAT,
     DMRPP,
     ZARR,
 ]

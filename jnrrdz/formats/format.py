@@ -45,6 +45,17 @@ class Format:
     marks: tuple[str, ...] = ()
     """Files at the root of a directory, any of which tells that it is of this format."""
 
+    folder: re.Pattern[str] | None = None
+    """The name of a directory that holds a product: images and the document that
+    describes them, which is what `scan` takes."""
+
+    document: re.Pattern[str] | None = None
+    """The name of the document in such a directory."""
+
+    documents: tuple[str, ...] = ()
+    """Names of the document that are tried where nothing lists the directory, whose own
+    name replaces `{name}`."""
+
     decoders: str | None = None
     """Yields a `DecoderState` for each way to compress, as it is in this environment."""
 
@@ -65,6 +76,12 @@ class Format:
     def fits(self, head: bytes) -> bool:
         """Whether a file that starts with `head` is of this format."""
         return self.magic is not None and self.magic.match(head, self.magic_start) is not None
+
+    def is_folder(self, name: str) -> bool:
+        """Whether the name of a directory shows that it is of this format."""
+        if self.folder is not None:
+            return self.folder.fullmatch(name) is not None
+        return self.is_directory and name.lower().endswith(self.endings)
 
     def call(self, function: str, *arguments: Any) -> Any:
         """Return what one of the format's functions returns: `call("scan", ...)`."""

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from urllib.parse import quote
 
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.tree import VirtualGroup
@@ -116,3 +117,16 @@ def beside(url: str, ending: str, *, replace: bool = False) -> str:
     folder, slash, name = path.rpartition("/")
     stem = name.rpartition(".")[0] if replace and "." in name else name
     return f"{folder}{slash}{stem}{ending}{question}{query}{chain}{rest}"
+
+
+def in_folder_of(url: str, path: str) -> str:
+    """Return the URL of a file by its path relative to another file's folder.
+
+    A query stays, and in a chain of file systems the first path is meant, as in `beside`.
+    """
+    first, chain, rest = url.partition("::")
+    is_http = first.lower().startswith(("http://", "https://"))
+    place, question, query = first.partition("?") if is_http else (first, "", "")
+    folder, slash, _ = place.rpartition("/")
+    name = quote(path) if is_http else path
+    return f"{folder}{slash}{name}{question}{query}{chain}{rest}"

@@ -5,7 +5,7 @@ library takes.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,12 +22,13 @@ from jnrrdz.formats.format import Format
 from jnrrdz.formats.neighbours import Guest, Neighbours, record_of
 from jnrrdz.options import Access, ScanOptions, StorageOptions
 from jnrrdz.records import record
+from jnrrdz.sources.faults import is_absent
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard, guard_of
 from jnrrdz.sources.ranges import ByteSource
 from jnrrdz.sources.readahead import ReadAhead
 from jnrrdz.sources.tree import file_sizes, open_tree
-from jnrrdz.sources.url import file_url, local_path, scheme, slashed
+from jnrrdz.sources.url import file_url, is_chained, local_path, scheme, slashed
 from jnrrdz.sources.zip_member import StoredMember, member_and_archive, member_url, open_member
 
 KNOWN = {
@@ -81,6 +82,7 @@ def scan(
     """
     origin: dict[str, Any] = {"options": options.changed()}
     guard = guard_of(text, access.named_by, access.allow)
+    text = document_of(text, partial(opener, storage_options=access.storage_options, guard=guard))
     if is_tree(text):
         tree = open_tree(text, storage_options=access.storage_options, guard=guard, allow=access.allow)
         fmt = _directory_format(text)
@@ -95,7 +97,7 @@ def scan(
     source = open_beside(literal(text))
     try:
         read = ReadAhead(source)
-        fmt = _file_format(read, source.url)
+        fmt = file_format(read, source.url)
         call: Callable[..., Any] = partial(fmt.call, "scan")
         if fmt.is_guest and guest is not None:
             call = partial(guest, fmt.scan)
@@ -154,6 +156,63 @@ def _in_archives(refs: ChunkRefs, *, members: Mapping[str, StoredMember]) -> Chu
     )
 
 
+def document_of(text: str, open_plain: Open) -> str:
+    """Return the document of the product that a directory holds, by its path or URL; other sources as they are.
+
+    A local directory is listed; elsewhere the directory's name shows that it holds a product, and documents are
+    tried by their names.
+    """
+    folder = text.rstrip("/")
+    name = folder.rpartition("/")[2]
+    path = local_path(text)
+    if path is not None:
+        document = local_document(path)
+        return text if document is None else f"{folder}/{document}"
+    fmt = next((fmt for fmt in FORMATS if fmt.documents and fmt.is_folder(name)), None)
+    if fmt is None or is_chained(text):
+        return text
+    urls = [f"{folder}/{each.format(name=name)}" for each in fmt.documents]
+    for url in urls:
+        if _exists(url, open_plain):
+            return url
+    names = " or ".join(url.rpartition("/")[2] for url in urls)
+    raise MalformedError(f"a {fmt.name} without its document, {names}", url=text)
+
+
+def _exists(url: str, open_plain: Open) -> bool:
+    try:
+        source = open_plain(url)
+        try:
+            source.read([(0, 1)])
+        finally:
+            source.close()
+    except JnrrdzError as error:
+        if is_absent(error):
+            return False
+        raise
+    return True
+
+
+def local_document(path: str) -> str | None:
+    """Return the name of the document in a local directory that holds a product; of several forms the first."""
+    try:
+        names = os.listdir(path)  # noqa: PTH208  the path is literal
+    except (OSError, ValueError):
+        return None
+    return document_among(names)
+
+
+def document_among(names: Iterable[str]) -> str | None:
+    """Return which of the files in a directory is the document of the product that it holds."""
+    patterns = [fmt.document for fmt in FORMATS if fmt.document is not None]
+    documents = [name for name in names if any(pattern.fullmatch(name) for pattern in patterns)]
+    stems = {name.rpartition(".")[0] for name in documents}
+    if len(stems) > 1:
+        return None
+    # XML comes before JSON, which may be a manifest by its name
+    return max(documents, default=None)
+
+
 def describe_in_place(text: str, options: ScanOptions, access: Access) -> Node:
     """Return a directory's tree as Zarr would have it in the very same place."""
     path = local_path(text)
@@ -187,7 +246,10 @@ def is_tree(text: str) -> bool:
     if path is not None:
         return os.path.isdir(path)  # noqa: PTH112  the path is literal
     endings = tuple(ending for fmt in FORMATS if fmt.is_directory for ending in fmt.endings)
-    return text.endswith((*endings, "/")) or any(f"{ending}/" in text for ending in endings)
+    if text.endswith((*endings, "/")) or any(f"{ending}/" in text for ending in endings):
+        return True
+    name = text.rpartition("/")[2]
+    return any(fmt.is_folder(name) for fmt in FORMATS)
 
 
 def _directory_format(text: str) -> Format:
@@ -200,7 +262,7 @@ def _directory_format(text: str) -> Format:
     return next((fmt for fmt in directories if any(ending in text for ending in fmt.endings)), directories[0])
 
 
-def _file_format(read: ReadAhead, url: str) -> Format:
+def file_format(read: ReadAhead, url: str) -> Format:
     """Return the format that a file's head shows; others are refused by name as far as they have one."""
     # the head is read before the size is asked for: the first answer often says it
     head = read(0, max(fmt.magic_start + fmt.magic_length for fmt in FORMATS))

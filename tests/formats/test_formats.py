@@ -101,6 +101,7 @@ def test_a_refusal_names_a_new_format(tmp_path):
     (tmp_path / "x").write_bytes(b"hello")
     with pytest.raises(
         jnrrdz.UnsupportedError,
-        match="it reads TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, DMR\\+\\+, Toy",
+        match="it reads TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, Sentinel-2 product, "
+        "Landsat product, DMR\\+\\+, Toy",
     ):
         jnrrdz.scan(tmp_path / "x")
