@@ -161,6 +161,21 @@ def renamed(entry: Any) -> Any:
     return entry
 
 
+FOREIGN = "imagecodecs_"
+"""What names of codecs of imagecodecs begin with."""
+
+
+def foreign_codec(entries: Any) -> str | None:
+    """Return the first codec of imagecodecs that an array's codecs or filters name."""
+    for entry in entries if isinstance(entries, list) else ():
+        name = entry
+        if isinstance(entry, dict):
+            name = entry.get("name", entry.get("id"))
+        if isinstance(name, str) and name.startswith(FOREIGN):
+            return name
+    return None
+
+
 def codecs_of_foreign(specs: Sequence[CodecSpec], tiles: Any) -> Sequence[Codec] | None:
     """Return codecs that read a chain of another project's codecs, None for a chain that no format knows."""
     for record in all_records().values():

@@ -125,19 +125,6 @@ def spelt(value: Any) -> Any:
 # Entries of `codecs`
 
 
-def _codec(value: Any) -> Any:
-    """Accept a codec with its configuration, which readers would else take for another one: true for 1."""
-    EXTENSION(value)
-    check = _CONFIGURATIONS.get(value if isinstance(value, str) else value["name"])
-    if check is not None and isinstance(value, Mapping):
-        configuration = value.get("configuration", {})
-        try:
-            check(configuration)
-        except MalformedError as error:
-            raise json_schema.inside(error, "configuration") from None
-    return value
-
-
 EXTENSION = json_schema.text_or(
     json_schema.members(
         {"name": json_schema.TEXT},
@@ -146,7 +133,13 @@ EXTENSION = json_schema.text_or(
 )
 """A bare name, or a name with a configuration: codecs, chunk grids, chunk key encodings, data types."""
 
-CODEC: Check = _codec
+_CONFIGURATIONS: dict[str, Check] = {}
+"""Checks of those of zarr's own codecs whose configuration decides how bytes become elements.
+
+Readers would take a configuration of other types for another one: true for 1.
+"""
+
+CODEC: Check = json_schema.all_of(EXTENSION, json_schema.by_name(_CONFIGURATIONS))
 
 """numpy has no more."""
 
@@ -157,19 +150,17 @@ def sizes(least: int) -> Check:
     return json_schema.list_of(size, most=AXES)
 
 
-_INDEX_CODECS = json_schema.list_of(CODEC)
-_CONFIGURATIONS: Mapping[str, Check] = {
+_CONFIGURATIONS |= {
     "transpose": json_schema.members(
         {"order": json_schema.list_of(json_schema.integer(0, AXES))},
     ),
     "bytes": json_schema.members({}, {"endian": json_schema.nullable(json_schema.one_of("little", "big"))}),
     "sharding_indexed": json_schema.members(
         {"chunk_shape": sizes(1), "codecs": json_schema.list_of(CODEC, fewest=1)},
-        {"index_codecs": _INDEX_CODECS, "index_location": json_schema.one_of("start", "end")},
+        {"index_codecs": json_schema.list_of(CODEC), "index_location": json_schema.one_of("start", "end")},
     ),
     "numcodecs.shuffle": json_schema.members({}, {"elementsize": json_schema.integer(1)}),
 }
-"""Of zarr's own codecs, those whose configuration decides how bytes become elements."""
 
 
 # What checks members: each is the metadata of a dataclass's field

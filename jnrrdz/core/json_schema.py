@@ -282,6 +282,31 @@ def _member(check: Check, name: str, value: Any) -> None:
         raise inside(error, shown(name).strip("'\"")) from None
 
 
+def by_member(name: str, checks: Mapping[str, Check]) -> Check:
+    """Return the check of an object by the text of one member, which another check has accepted.
+
+    Objects with a text that no check is for pass.
+    """
+
+    def check(value: Any) -> Any:
+        chosen = checks.get(value[name])
+        return value if chosen is None else chosen(value)
+
+    return check
+
+
+def by_name(configurations: Mapping[str, Check]) -> Check:
+    """Return the check of a name with a configuration by the check of that name; bare names and other names pass."""
+
+    def check(value: Any) -> Any:
+        chosen = None if isinstance(value, str) else configurations.get(value["name"])
+        if chosen is not None:
+            _member(chosen, "configuration", value.get("configuration", {}))
+        return value
+
+    return check
+
+
 def all_of(*checks: Check) -> Check:
     """Return the check of a value that each check accepts."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jnrrdz.core.codec_table import all_records, codecs_of_foreign, is_at
+from jnrrdz.core.codec_table import all_records, codecs_of_foreign, foreign_codec, is_at
 from jnrrdz.core.codecs import OSML, bytes_, reversed_axes
 from jnrrdz.core.configuration import Codec, CodecRecord, CodecSpec, Stage, Translation, same_members, sizes
 from jnrrdz.core.json_schema import (
@@ -260,10 +260,6 @@ def _is_lost(entry: Members, dtype: np.dtype[Any]) -> bool:
     return is_same or entry["id"] == "bitround"
 
 
-FOREIGN = "imagecodecs_"
-"""What names of codecs of imagecodecs begin with."""
-
-
 @record
 class ChunkLayout:
     """The chunks of an array, and how its elements are stored."""
@@ -274,17 +270,6 @@ class ChunkLayout:
     endian: str
     axes: Sequence[Any]
     """Names of the dimensions; empty or of None where nothing names them."""
-
-
-def foreign_codec(entries: Any) -> str | None:
-    """Return the first codec of imagecodecs that an array's codecs or filters name."""
-    for entry in entries if isinstance(entries, list) else ():
-        name = entry
-        if isinstance(entry, dict):
-            name = entry.get("name", entry.get("id"))
-        if isinstance(name, str) and name.startswith(FOREIGN):
-            return name
-    return None
 
 
 def _foreign_codecs(entries: list[Any], array: Members, dtype: np.dtype[Any], axes: Any) -> Sequence[Codec] | None:

@@ -25,14 +25,15 @@ from jnrrdz.core.json_schema import (
     ANYTHING,
     OBJECT,
     TEXT,
+    Check,
     all_of,
+    by_member,
     list_of,
     members,
     nullable,
     one_of,
     shown,
     text_or,
-    validate,
 )
 from jnrrdz.core.refs import References, SparseRefs
 from jnrrdz.errors import MalformedError, UnrepresentableError, UnsupportedError
@@ -321,10 +322,6 @@ def array_json(array: VirtualArray, *, separator: Separator = "/", encoding: Enc
 
 _GRID = members({}, {"chunk_shape": sizes(1)})
 _KEYS = members({}, {"separator": one_of("/", ".")})
-_NODE = members(
-    {"zarr_format": one_of(3), "node_type": one_of("group", "array")},
-    {"attributes": nullable(OBJECT)},
-)
 _ARRAY = members(
     {
         "shape": sizes(0),
@@ -341,14 +338,6 @@ _ARRAY = members(
 )
 
 
-def _node(value: Any) -> Any:
-    _NODE(value)
-    if value["node_type"] == "array":
-        _ARRAY(value)
-        _check_axes(value)
-    return value
-
-
 def _check_axes(document: Mapping[str, Any]) -> None:
     """Refuse an array whose shape, chunks and names of dimensions differ in number."""
     shape = document["shape"]
@@ -361,10 +350,14 @@ def _check_axes(document: Mapping[str, Any]) -> None:
         raise MalformedError(message, field="dimension_names")
 
 
-def checked_node(document: Any, key: str) -> dict[str, Any]:
-    """Return the document of a group or an array whose members are of Zarr's types; an error names `key`."""
-    found: dict[str, Any] = validate(document, _node, key)
-    return found
+NODE: Check = all_of(
+    members(
+        {"zarr_format": one_of(3), "node_type": one_of("group", "array")},
+        {"attributes": nullable(OBJECT)},
+    ),
+    by_member("node_type", {"array": all_of(_ARRAY, _check_axes)}),
+)
+"""The document of a group or an array, whose members are of Zarr's types."""
 
 
 def array_from_json(document: Mapping[str, Any], refs: References | None = None, name: str = "axis") -> VirtualArray:
@@ -383,7 +376,7 @@ def array_from_json(document: Mapping[str, Any], refs: References | None = None,
         shape=shape,
         dtype=dtype,
         chunks=chunks,
-        codecs=tuple(map(CodecSpec.from_json, document["codecs"])),
+        codecs=tuple(CodecSpec(*named(entry)) for entry in document["codecs"]),
         refs=SparseRefs.missing(math.prod(grid_of(shape, chunks))) if refs is None else refs,
         dimension_names=tuple(
             f"{name}_{axis}" if given is None else given for axis, given in enumerate(axis_names(document))

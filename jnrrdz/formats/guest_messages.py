@@ -16,14 +16,14 @@ import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codec_table import find
-from jnrrdz.core.json_schema import parse_json
+from jnrrdz.core.json_schema import parse_json, validate
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.core.zarr_json import (
+    NODE,
     array_from_json,
     array_json,
     axis_names,
-    checked_node,
     dumps,
     json_value,
     scanned_attributes,
@@ -290,7 +290,7 @@ def _group(node: Document, path: str, columns: _Columns, sources: frozenset[str]
 
 def _array(node: Document, path: str, columns: _Columns, sources: frozenset[str]) -> VirtualArray:
     place = f"{FIELD}: {path}"
-    document = checked_node(node["array"], place)
+    document = validate(node["array"], NODE, place)
     if document["node_type"] != "array":
         raise MalformedError("a group where an array is needed", field=place)
     try:

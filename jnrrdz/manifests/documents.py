@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord, grid_of
-from jnrrdz.core.codec_table import entries_of_foreign, renamed
-from jnrrdz.core.json_schema import TEXT, inside, integer, members, nullable, parse_json
+from jnrrdz.core.codec_table import entries_of_foreign, foreign_codec, renamed
+from jnrrdz.core.json_schema import TEXT, inside, integer, members, nullable, parse_json, validate
 from jnrrdz.core.limits import AXES
-from jnrrdz.core.zarr2 import foreign_codec
-from jnrrdz.core.zarr_json import ZARR_JSON, checked_node, key_encoding, regular_chunks
+from jnrrdz.core.zarr_json import NODE, ZARR_JSON, key_encoding, regular_chunks
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import record
 
@@ -145,18 +144,24 @@ class Documents(MutableMapping[str, bytes]):
         if found is None:
             found = {}
             if key in self:
-                found = dict(checked_node(self.whole(key), key))
+                found = dict(validate(self.whole(key), NODE, key))
                 found["attributes"] = found.get("attributes") or {}
             found.pop("consolidated_metadata", None)
             self._parsed[key] = found
-            if "codecs" in found and self.own():
-                found["codecs"] = [renamed(entry) for entry in found["codecs"]]
-            foreign = foreign_codec(found.get("codecs"))
-            if foreign is not None:
-                found["codecs"] = entries_of_foreign(found)
-                if foreign_codec(found["codecs"]) is None:
-                    self.foreign[key.removesuffix(ZARR_JSON).rstrip("/")] = foreign
+            if "codecs" in found:
+                self._name_codecs(found, key)
         return found
+
+    def _name_codecs(self, document: dict[str, Any], key: str) -> None:
+        """Give the codecs of an array the names by which they are read now."""
+        if self.own():
+            document["codecs"] = [renamed(entry) for entry in document["codecs"]]
+        foreign = foreign_codec(document["codecs"])
+        if foreign is None:
+            return
+        document["codecs"] = entries_of_foreign(document)
+        if foreign_codec(document["codecs"]) is None:
+            self.foreign[key.removesuffix(ZARR_JSON).rstrip("/")] = foreign
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """Return what the documents of all groups and arrays say, by their paths; the root's is an empty text."""

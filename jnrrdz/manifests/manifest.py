@@ -264,19 +264,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_recent.unlock_in_child)
 
 
-def load(url: str, *, storage_options: Options = None, templates: Mapping[str, str] | None = None) -> Manifest:
+def load(
+    url: str,
+    *,
+    storage_options: Options = None,
+    templates: Mapping[str, str] | None = None,
+    form: str | None = None,
+) -> Manifest:
     """Return the manifest at a path or URL, the one that the process has already if it has not changed.
 
     `templates` are values in place of the manifest's own.  Where nothing but its size tells whether it has, it is
-    read again.
+    read again.  `form` is what `manifest_form` returns, for callers that asked it.
     """
-    if manifest_form(url) == "icechunk":
+    if (form or manifest_form(url)) == "icechunk":
         version = form_module("icechunk").open_version(url, storage_options)
         snapshot = (version.url, pickle.dumps(storage_options))
         return _recent.get(snapshot) or _keep(snapshot, version.manifest())
     source, is_parquet = _open(url, storage_options)
     seen = source.validators
-    state = (url, seen, pickle.dumps((storage_options, templates)))
+    state = (url, *vars(seen).values(), pickle.dumps((storage_options, templates)))
     manifest = _recent.get(state)
     if manifest is None:
         arrays: Mapping[str, References]
@@ -366,11 +372,17 @@ def split_version(text: str) -> tuple[str, str | None]:
 
     `REPO@branch.NAME`, `REPO@tag.NAME` and `REPO@SNAPSHOT` name one; a path that is there is what it says.
     """
-    match = _VERSION.fullmatch(text.rstrip("/"))
+    repository, version, _ = _parts_of(text)
+    return repository, version
+
+
+def _parts_of(text: str) -> tuple[str, str | None, str | None]:
+    """Return repository and version as `split_version` does, and the local path of the repository."""
     path = local_path(text)
+    match = _VERSION.fullmatch(text.rstrip("/"))
     if match is None or (path is not None and os.path.lexists(path)):
-        return text, None
-    return match["repository"], match["version"]
+        return text, None, path
+    return match["repository"], match["version"], local_path(match["repository"])
 
 
 def manifest_form(text: str) -> str | None:
@@ -378,11 +390,10 @@ def manifest_form(text: str) -> str | None:
 
     A local one is told by its content, and by its name as a remote one is.
     """
-    repository, version = split_version(text)
-    path = local_path(repository)
+    _, version, path = _parts_of(text)
+    names = [name.rstrip("/").lower() for name in (without_query(text), text)]  # a query may name the file
     if version is not None or (path is not None and is_repository(path)):
         return "icechunk"
-    names = [name.rstrip("/").lower() for name in (without_query(text), text)]  # a query may name the file
     ending = next((ending for name in names for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
         return ENDINGS[ending]
@@ -409,8 +420,7 @@ def is_reference_manifest(url: str | os.PathLike[str]) -> bool:
 
     A remote one is looked at only where its name says that it may be one: each look is a request.
     """
-    text, version = split_version(os.fspath(url))
-    place = local_path(text)
+    text, version, place = _parts_of(os.fspath(url))
     if place is not None:
         return is_repository(place) or (version is None and _is_readable(_local_head(Path(place))))
     head = _remote_head(text)

@@ -113,8 +113,7 @@ class LocalSource:
 
     def _reopen(self) -> "_OpenFile":
         opened = _OpenFile(self._path)
-        before = self._validators or opened.validators
-        change = before.difference(opened.validators)
+        change = None if self._validators is None else self._validators.difference(opened.validators)
         if change is not None:
             raise DriftError(f"changed since it was opened: {change}; scan it again")
         self._validators = opened.validators

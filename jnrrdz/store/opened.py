@@ -101,13 +101,14 @@ def opened(
         group = physical(refs) if options.physical else refs
         return ManifestAccess(from_group(group), {"source_options": access.source_options, "allow": ("*",)})
     url = os.fspath(refs)
-    if manifest_form(url) is not None:
+    form = manifest_form(url)
+    if form is not None:
         if changed := options.changed():
             named = ", ".join(f"{name}={value!r}" for name, value in changed.items())
             raise UnsupportedError(
                 f"a manifest is read as it was written; index its source with {named}", url=url, field=named
             )
-        return loaded(url, access)
+        return loaded(url, access, form)
     from jnrrdz.formats.scanning import scan  # noqa: PLC0415  who opens a manifest scans nothing
 
     own = access.source_options if access.source_options is not None else access.storage_options
@@ -115,9 +116,9 @@ def opened(
     return ManifestAccess(from_group(group), {"source_options": own, "allow": ("*",)})
 
 
-def loaded(url: str, access: Access) -> ManifestAccess:
-    """Return the manifest at a path or URL."""
+def loaded(url: str, access: Access, form: str | None = None) -> ManifestAccess:
+    """Return the manifest at a path or URL; `form` is what `manifest_form` returns for it."""
     templates = access.template_overrides
-    manifest = load(url, storage_options=access.storage_options, templates=templates)
+    manifest = load(url, storage_options=access.storage_options, templates=templates, form=form)
     names = ("storage_options", "source_options", "allow")
     return ManifestAccess(manifest, {"templates": templates, **{name: getattr(access, name) for name in names}})

@@ -71,9 +71,10 @@ def dataset(
     In a tree each group is what it is.
     """
     path = "" if group is None else group.strip("/")
-    hierarchy = opened.manifest.hierarchy
+    manifest = opened.manifest
+    hierarchy = manifest.hierarchy
     if path not in hierarchy.nodes:
-        raise hierarchy.no_such_group(path, str(opened.manifest))
+        raise hierarchy.no_such_group(path, str(manifest))
     if not is_tree:
         chosen = hierarchy.choice(path)
         chosen.warn(CALLED)
@@ -82,12 +83,12 @@ def dataset(
     for node in hierarchy.members(path):
         if node.is_array and node.name not in dropped:
             key = f"{node.path}/{ZARR_JSON}"
-            _check_array(opened.manifest.documents.parsed(key), key)
-    backing: Any = _backing(opened, path)
+            _check_array(manifest.documents.parsed(key), key)
+    backing: Any = _backing(opened, manifest, path)
     try:
         found_variables = backing.get_variables()
     except (ValueError, TypeError, KeyError, struct.error) as error:
-        raise MalformedError(f"metadata that xarray refuses: {error}", url=str(opened.manifest), field=path) from error
+        raise MalformedError(f"metadata that xarray refuses: {error}", url=str(manifest), field=path) from error
     variables = {name: variable for name, variable in found_variables.items() if name not in dropped}
     attributes = with_band_attributes(variables)
     if decoding.get("mask_and_scale") is not False:
@@ -100,7 +101,7 @@ def dataset(
         found: xr.Dataset = StoreBackendEntrypoint().open_dataset(decoded, **decoding)
     except (ValueError, OverflowError) as error:
         message = f"xarray cannot decode it: {error}"
-        raise MalformedError(message, url=str(opened.manifest), field=path or "/") from error
+        raise MalformedError(message, url=str(manifest), field=path or "/") from error
     for variable in found.variables.values():
         use_native_order(variable.encoding)
     axes = [stated_axes(attributes[name]) for name in found.data_vars]
@@ -201,34 +202,33 @@ def _warn_of_scales(variables: Mapping[Any, xr.Variable], attributes: Mapping[An
             warn_once(text, ScaleWarning, CALLED)
 
 
-def _backing(opened: "ManifestAccess | ReferenceStore", path: str) -> AbstractDataStore:
+def _backing(opened: "ManifestAccess | ReferenceStore", manifest: Manifest, path: str) -> AbstractDataStore:
     """Return the arrays of a group: of its documents where they say all that zarr would, else of zarr."""
-    variables = _variables(opened, path) if isinstance(opened, ManifestAccess) else None
+    variables = _variables(opened, manifest, path) if isinstance(opened, ManifestAccess) else None
     if variables is not None:
-        return _Documents(opened.manifest.documents.node(path).get("attributes", {}), variables)
+        return _Documents(manifest.documents.node(path).get("attributes", {}), variables)
     store = opened.store if isinstance(opened, ManifestAccess) else opened
     return ZarrStore(group_store.reference_group(store, path), mode="r")
 
 
-def _variables(opened: ManifestAccess, path: str) -> dict[str, xr.Variable] | None:
+def _variables(opened: ManifestAccess, manifest: Manifest, path: str) -> dict[str, xr.Variable] | None:
     """Return the variables of a group, None where a document has anything that is not sure to mean what it says."""
-    documents = opened.manifest.documents
-    group, names = documents.node(path), _array_names(opened.manifest, path)
+    group, names = manifest.documents.node(path), _array_names(manifest, path)
     is_plain = group.get("node_type") == "group" and group.get("zarr_format") == ZARR
     if names is None or not is_plain or not group.keys() <= GROUP_MEMBERS:
         return None
     if not isinstance(group.get("attributes", {}), dict):
         return None
     try:
-        return {name: _variable(opened, f"{path}/{name}".lstrip("/")) for name in names}
+        return {name: _variable(opened, manifest, f"{path}/{name}".lstrip("/")) for name in names}
     except UnsupportedError:
         return None
 
 
-def _variable(opened: ManifestAccess, path: str) -> xr.Variable:
+def _variable(opened: ManifestAccess, manifest: Manifest, path: str) -> xr.Variable:
     """Return the variable of an array as `ZarrStore` has it, without its codecs."""
-    document = opened.manifest.documents.node(path)
-    facts = opened.manifest.hierarchy.nodes[path].array
+    document = manifest.documents.node(path)
+    facts = manifest.hierarchy.nodes[path].array
     names, parts = facts.dimension_names, chain_parts(facts.codecs)
     is_plain = document.keys() <= ARRAY_MEMBERS and None not in axis_names(document)
     if parts is None or parts[1].name == SHARDING or not is_plain:

@@ -20,9 +20,10 @@ from zarr.storage import MemoryStore
 from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.codecs import bytes_
 from jnrrdz.core.configuration import CodecSpec
+from jnrrdz.core.json_schema import validate
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.tree import VirtualGroup, nodes_json, tree_json, tree_of
-from jnrrdz.core.zarr_json import array_from_json, array_json, axis_names, checked_node, dumps, json_value, key_encoding
+from jnrrdz.core.zarr_json import NODE, array_from_json, array_json, axis_names, dumps, json_value, key_encoding
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 
 
@@ -215,7 +216,7 @@ def test_a_document_that_says_less_is_read_too():
 )
 def test_documents_that_are_refused(change, error, message):
     with pytest.raises(error, match=message):
-        array_from_json(checked_node(array_json(virtual()) | change, "a.json"))
+        array_from_json(validate(array_json(virtual()) | change, NODE, "a.json"))
 
 
 @pytest.mark.parametrize("missing", ["shape", "data_type", "chunk_grid", "codecs", "fill_value", "zarr_format"])
@@ -223,7 +224,7 @@ def test_a_field_that_is_missing_is_named(missing):
     document = array_json(virtual())
     del document[missing]
     with pytest.raises(MalformedError, match=f"a.json: {missing}: is missing"):
-        checked_node(document, "a.json")
+        validate(document, NODE, "a.json")
 
 
 def test_the_root_says_which_sources_there_are():

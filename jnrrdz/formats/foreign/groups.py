@@ -18,11 +18,12 @@ import numpy as np
 from jnrrdz.core import codecs as codec
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.configuration import Codec, CodecSpec
+from jnrrdz.core.json_schema import validate
 from jnrrdz.core.limits import CHUNK_BYTES, Budget, Resource
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import cut
 from jnrrdz.core.tree import Node, VirtualGroup
-from jnrrdz.core.zarr_json import array_from_json, checked_node, json_value
+from jnrrdz.core.zarr_json import NODE, array_from_json, json_value
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.sources.ranges import ReadRange
 
@@ -95,7 +96,7 @@ class Conversion:
             raise UnrepresentableError("text, which Zarr v3 has no core data type for")
         elif isinstance(kind, Mapping):
             raise UnrepresentableError(f"a data type {named!r}, which Zarr v3 has no core type for")
-        checked = checked_node(json_value(document | {"attributes": {}}), path)
+        checked = validate(json_value(document | {"attributes": {}}), NODE, path)
         facts = array_from_json(checked, name=path.rpartition("/")[2])
         codecs = tuple(plain_spelling(spec, facts.dtype.itemsize) for spec in facts.codecs)
         unread = sorted({spec.name for spec in codecs} - READ)

@@ -31,11 +31,11 @@ from jnrrdz.core.tree_files import GridFiles, NamedFiles
 from jnrrdz.core.zarr2 import CONSOLIDATED, is_version_2, version_3
 from jnrrdz.core.zarr_json import (
     MARKS,
+    NODE,
     ZARR_JSON,
     Encoding,
     Separator,
     array_from_json,
-    checked_node,
     key_encoding,
     missing_number,
 )
@@ -175,13 +175,13 @@ def _version_3(texts: Texts, *, consolidated: bool) -> dict[str, dict[str, Any]]
     nodes: dict[str, dict[str, Any]] = {}
     for key, text in own.items():
         path = key[: -len(ZARR_JSON) - 1]
-        document = checked_node(parse_json(text, field=key), key)
+        document = validate(parse_json(text, field=key), NODE, key)
         inner = document.pop("consolidated_metadata", None)
         nodes[path] = document
         if consolidated and not older and inner is not None:
             validate(inner, _CONSOLIDATED, f"{key}: consolidated_metadata")
             for name, node in inner["metadata"].items():
-                nodes[name] = checked_node(node, f"{key}: consolidated_metadata.metadata.{name}")
+                nodes[name] = validate(node, NODE, f"{key}: consolidated_metadata.metadata.{name}")
     is_alone = list(nodes) == [""] and nodes[""].get("node_type") == "group"
     if consolidated and is_alone:
         raise UnsupportedError(
