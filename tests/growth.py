@@ -13,7 +13,7 @@ TIMES = (1, 2, 4, 8)
 MOST_STEPS = 1.5
 """How many more steps than linear may pass: the square has eight times as many at eight times the size."""
 
-MOST_SECONDS = 5.0
+MOST_SECONDS = 3.0
 """How much slower than linear may pass, for what is counted by no step."""
 
 FLOOR = 0.002

@@ -35,6 +35,8 @@ READ = {
     # JPEG, by the codec of NITF
     "SC_rgb_jpeg_dcmtk.dcm": ("band", "y", "x"),
     "SC_rgb_dcmtk_+eb+cr.dcm": ("band", "y", "x"),
+    "SC_jpeg_no_color_transform.dcm": ("band", "y", "x"),
+    "SC_jpeg_no_color_transform_2.dcm": ("band", "y", "x"),
     "SC_rgb_dcmtk_+eb+cy+np.dcm": ("band", "y", "x"),
     "examples_ybr_color.dcm": ("frame", "band", "y", "x"),
     # run lengths, by a codec that the sketch adds
