@@ -36,6 +36,9 @@ COORDINATES = {
 
 PER_BAND = frozenset({NAMES, *COORDINATES})
 
+SPREAD = frozenset({SCALES, OFFSETS, UNITS, SCALE_FACTOR, ADD_OFFSET, CF_UNITS})
+"""Attributes of `with_common` and `by_band`: for all bands at once, or a list of entries."""
+
 DEFAULTS: Mapping[str, Any] = {SCALES: 1.0, OFFSETS: 0.0, UNITS: ""}
 """The entries of a band without scale, offset or unit."""
 

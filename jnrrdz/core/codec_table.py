@@ -25,6 +25,7 @@ from jnrrdz.core.codecs import (
     ReshapeConfig,
 )
 from jnrrdz.core.configuration import (
+    ANY_AXES,
     NO_AXES,
     Change,
     Codec,
@@ -200,16 +201,18 @@ def entries_of_foreign(document: Mapping[str, Any]) -> list[Any]:
 
 def lifted(codecs: Sequence[Codec], axes: int) -> tuple[Codec, ...]:
     """Return codecs that read the same bytes for chunks of so many axes and one more in front, of length 1."""
+    leading = [_record(codec).leading for codec in codecs]
+    if all(each is ANY_AXES for each in leading):
+        return tuple(codecs)
     raised: list[Codec] = []
     for number, codec in enumerate(codecs):
-        rest = [_record(one) for one in codecs[number:]]
-        changed = _changed(rest[0].leading.lifted, codec, axes)
+        changed = _changed(leading[number].lifted, codec, axes)
         # what packs the bytes that `bytes` makes is given the shape of the same chunk
-        packs_own_shape = codec.name == BYTES and any(one.leading is NO_AXES for one in rest)
+        packs_own_shape = codec.name == BYTES and any(each is NO_AXES for each in leading[number:])
         if changed is None or packs_own_shape:
             return (*raised, ReshapeConfig.dropping(1, axes), *codecs[number:])
         raised.append(changed)
-        if rest[0].leading.takes_it_off:
+        if leading[number].takes_it_off:
             return (*raised, *codecs[number + 1 :])
     return tuple(raised)
 
@@ -281,10 +284,10 @@ def without_bytes_in_chunks(codecs: Sequence[Codec]) -> tuple[Codec, ...]:
     return tuple(chain)
 
 
-def is_in_chunks(name: str, member: str) -> bool:
-    """Whether a codec's member is bytes that can be at the head of each chunk instead."""
+def member_in_chunks(name: str) -> str | None:
+    """Return the member of a codec whose bytes can be at the head of each chunk instead."""
     record = find(name)
-    return record is not None and record.in_chunks == member
+    return None if record is None else record.in_chunks
 
 
 def _changed(change: Change, codec: Codec, axes: int) -> Codec | None:

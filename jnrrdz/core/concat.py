@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import SourceRecord, VirtualArray
-from jnrrdz.core.bands import BAND, band_count, by_band, with_common
+from jnrrdz.core.bands import BAND, SPREAD, band_count, by_band, with_common
 from jnrrdz.core.codec_table import bytes_in_chunks, lifted, without_bytes_in_chunks
 from jnrrdz.core.concat_match import Facts, Role, Sketch, differences, is_per_band, sketch
 from jnrrdz.core.configuration import Codec
@@ -339,6 +339,8 @@ class Concatenation:
 
     def _comparable(self, _path: str, array: VirtualArray) -> VirtualArray:
         """Return an array whose bands have lists where bands are joined, else what all agree on once."""
+        if SPREAD.isdisjoint(array.attributes):
+            return array
         is_joined = self.dim == BAND and BAND in array.dimension_names
         change = by_band if is_joined else with_common
         bands = band_count(array.dimension_names, array.shape)

@@ -5,14 +5,14 @@ reads.
 """
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.bands import ADD_OFFSET, BAND, CF_UNITS, NAMES, OFFSETS, PER_BAND, SCALE_FACTOR, SCALES, UNITS
-from jnrrdz.core.codec_table import is_in_chunks
+from jnrrdz.core.codec_table import member_in_chunks
 from jnrrdz.core.coordinate import is_time
 from jnrrdz.core.georeference import (
     CRS_WKT,
@@ -42,6 +42,10 @@ MEANING = {
 PLACE = {"multiscales", "AREA_OR_POINT"}
 PLACE_PREFIXES = ("proj:", "spatial:")
 """Attributes that say where a group lies."""
+
+
+ATTRIBUTE = "attribute "
+"""What the labels of facts begin with that are attributes."""
 
 
 class Role(Enum):
@@ -81,7 +85,7 @@ def sketch(group: VirtualGroup, dim: str) -> Sketch:
             continue
         role = _role(path, node, dim, mappings, is_old=bool(lengths))
         seen.roles[path] = role
-        seen.facts[path] = dict(_array_facts(node, role, dim))
+        seen.facts[path] = _array_facts(node, role, dim)
     return seen
 
 
@@ -102,38 +106,44 @@ def _role(path: str, array: VirtualArray, dim: str, mappings: set[str], *, is_ol
     return Role.KEPT if is_old or array.dimension_names == (name,) else Role.STACKED
 
 
-def _array_facts(array: VirtualArray, role: Role, dim: str) -> Iterator[tuple[str, Any]]:
+def _array_facts(array: VirtualArray, role: Role, dim: str) -> dict[str, Any]:
     document = array_json(array)
-    yield "dimensions", document["dimension_names"]
+    attributes = document["attributes"]
+    facts: dict[str, Any] = {"dimensions": document["dimension_names"]}
     if role is Role.COORDINATE:
         # times are put in one unit, whatever theirs are
-        own = {} if is_time(array.attributes) else document["attributes"]
-        yield from ((f"attribute {name}", own[name]) for name in ("units", "calendar") if name in own)
-        return
+        names = () if is_time(array.attributes) else ("units", "calendar")
+        given = {name: attributes[name] for name in names if name in attributes}
+        return facts | {f"{ATTRIBUTE}{name}": value for name, value in given.items()}
     along = array.dimension_names.index(dim) if role is Role.JOINED else None
-    yield "shape", [size for axis, size in enumerate(document["shape"]) if axis != along]
-    yield "type", document["data_type"]
-    yield "chunks", list(array.chunks)
-    yield "fill value", document["fill_value"]
-    yield from _codec_facts(document["codecs"])
-    attributes = document["attributes"]
+    facts["shape"] = [size for axis, size in enumerate(document["shape"]) if axis != along]
+    facts["type"] = document["data_type"]
+    facts["chunks"] = list(array.chunks)
+    facts["fill value"] = document["fill_value"]
+    facts |= _codec_facts(document["codecs"])
     if attributes.get(WKT) == attributes.get(CRS_WKT):
         attributes.pop(WKT, None)  # manifests of the first version say it twice
     for name, value in sorted(attributes.items()):
         if role is Role.JOINED and is_per_band(name, array, dim):
             # these have as many entries as bands, and are joined as the bands are
-            yield from [(f"attribute {name}", "an entry a band")] if name in MEANING else []
-        elif (
-            role in {Role.KEPT, Role.MAPPING}
-            or name.startswith(PLACE_PREFIXES)
-            # a single band's description is of that image alone
-            or (name in MEANING and not (name == NAMES and _is_of_one(value)))
-        ):
-            yield f"attribute {name}", value
+            if name in MEANING:
+                facts[f"{ATTRIBUTE}{name}"] = "an entry a band"
+        elif _has_to_agree(name, value, role):
+            facts[f"{ATTRIBUTE}{name}"] = value
     if role is Role.KEPT:
         refs = array.refs.columns()
         inline = {str(chunk): data.hex() for chunk, data in sorted(refs.inline.items())}
-        yield "values", [inline, *(refs.ranges(chunk) for chunk in range(refs.chunks))]
+        ranges = [refs.ranges(chunk) for chunk in range(refs.chunks)]
+        facts["values"] = [inline, *ranges]
+    return facts
+
+
+def _has_to_agree(name: str, value: Any, role: Role) -> bool:
+    """Whether arrays with another value of an attribute are not put together."""
+    if role in {Role.KEPT, Role.MAPPING} or name.startswith(PLACE_PREFIXES):
+        return True
+    # a single band's description is of that image alone
+    return name in MEANING and not (name == NAMES and _is_of_one(value))
 
 
 def _is_of_one(value: Any) -> bool:
@@ -147,13 +157,16 @@ def is_per_band(name: str, array: VirtualArray, dim: str) -> bool:
     return dim == BAND and name in PER_BAND and isinstance(value, list | tuple) and len(value) == bands
 
 
-def _codec_facts(codecs: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    yield "codecs", [codec["name"] for codec in codecs]
+def _codec_facts(codecs: list[dict[str, Any]]) -> dict[str, Any]:
+    names = [codec["name"] for codec in codecs]
+    facts: dict[str, Any] = {"codecs": names}
+    compared_apart = [member_in_chunks(name) for name in names]
     for place, codec in enumerate(codecs):
-        label = codec["name"] if place == 0 else f"{codec['name']} ({place + 1})"
+        label = names[place] if place == 0 else f"{names[place]} ({place + 1})"
         for member, value in codec.get("configuration", {}).items():
-            if not is_in_chunks(codec["name"], member):  # compared apart
-                yield f"codec {label}, {member}", value
+            if member != compared_apart[place]:
+                facts[f"codec {label}, {member}"] = value
+    return facts
 
 
 def _group_facts(group: VirtualGroup) -> dict[str, Any]:
@@ -193,8 +206,6 @@ def differences(theirs: Facts, ours: Facts) -> list[str]:
             told.setdefault((path.rpartition("/")[2], label), text)
     return [*place, *told.values()]
 
-
-ATTRIBUTE = "attribute "
 
 FOLLOWS = {
     "dimensions": ("shape", "chunks", "type", "fill value", "codec", "values", ATTRIBUTE),

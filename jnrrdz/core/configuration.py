@@ -64,6 +64,8 @@ class Configuration:
     """
 
     NAME: ClassVar[str]
+    name: ClassVar[str]
+    """The codec's name in zarr.json: that of every codec is asked for by `name`."""
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
     """Members that are written even at their defaults, because a reader of the manifest wants to see them."""
 
@@ -90,10 +92,10 @@ class Configuration:
             raise MalformedError("; ".join(problems), field=cls.NAME)
         return cls(**values)
 
-    @property
-    def name(self) -> str:
-        """Return the codec's name in zarr.json."""
-        return self.NAME
+    def __init_subclass__(cls) -> None:
+        """Give the class its codec's name."""
+        super().__init_subclass__()
+        cls.name = cls.NAME
 
     @property
     def configuration(self) -> Mapping[str, Any]:

@@ -61,18 +61,20 @@ def _stage(codec: Codec) -> Stage | None:
 
 def standard_codecs(array: VirtualArray) -> tuple[Codec, ...]:
     """Return codecs of Zarr's own that read an array's chunks as its codecs do; an error says why there are none."""
+    records = [find(codec.name) for codec in array.codecs]
+    if all(entry is not None and is_standard(entry) for entry in records):
+        return array.codecs
     codecs: list[Codec] = []
-    for codec in array.codecs:
-        record = find(codec.name)
-        if record is not None and is_standard(record):
+    for codec, entry in zip(array.codecs, records, strict=True):
+        if entry is not None and is_standard(entry):
             codecs.append(codec)
             continue
-        if record is not None and record.not_standard is not None:
-            raise UnrepresentableError(record.not_standard)
+        if entry is not None and entry.not_standard is not None:
+            raise UnrepresentableError(entry.not_standard)
         is_alone = len(array.codecs) == 1 and isinstance(codec, Configuration)
-        if record is None or record.standard is None or not is_alone:
+        if entry is None or entry.standard is None or not is_alone:
             raise UnrepresentableError(f"no codec of Zarr's own does what {codec.name} does")
-        codecs += resolved(record.standard)(codec, array)
+        codecs += resolved(entry.standard)(codec, array)
     return tuple(codecs)
 
 
@@ -102,7 +104,7 @@ def with_standard_codecs(group: VirtualGroup, *, is_strict: bool = False) -> Vir
     def change(path: str, array: VirtualArray) -> VirtualArray:
         try:
             codecs = standard_codecs(array)
-            return array if codecs == array.codecs else replace(array, codecs=codecs)
+            return array if codecs is array.codecs else replace(array, codecs=codecs)
         except UnrepresentableError as error:
             if is_strict:
                 raise refusal(path, error) from None

@@ -85,7 +85,12 @@ class VirtualGroup(Hierarchy):
 
     def with_refs(self, change: Callable[[References], References]) -> "VirtualGroup":
         """Return the same tree with other references of the same chunks."""
-        return self.with_arrays(lambda _, array: replace(array, refs=change(array.refs)))
+
+        def changed(_: str, array: VirtualArray) -> VirtualArray:
+            refs = change(array.refs)
+            return array if refs is array.refs else replace(array, refs=refs)
+
+        return self.with_arrays(changed)
 
     def __repr__(self) -> str:
         lines = [f"  {path}: {array!r}"[:WIDEST] for path, array in self.arrays()[:SHOWN]]

@@ -303,13 +303,14 @@ def array_json(array: VirtualArray, *, separator: Separator = "/", encoding: Enc
     attributes = dict(array.attributes)
     if "_FillValue" in attributes:
         attributes["_FillValue"] = xarray_fill(attributes["_FillValue"], array.dtype)
+    codecs = [codec.to_json() for codec in array.codecs]
     return {
         "shape": [int(size) for size in array.shape],
         "data_type": data_type(array.dtype),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [int(size) for size in array.chunks]}},
         "chunk_key_encoding": {"name": encoding, "configuration": {"separator": separator}},
         "fill_value": encode_fill(array.fill_value, array.dtype),
-        "codecs": [json_value(codec.to_json(), "codecs") for codec in array.codecs],
+        "codecs": json_value(codecs, "codecs"),
         "attributes": json_value(attributes),
         "dimension_names": list(array.dimension_names),
         "zarr_format": 3,

@@ -115,7 +115,9 @@ def virtual_array(
 ) -> VirtualArray:
     """Return the array of one image; `nodata` marks missing pixels in place of what its own tag says."""
     subsampling = subsampling_of(layout, image) if image.photometric == Photometric.YCBCR else ()
-    stream = old_jpeg_stream(layout, image)
+    stream = None
+    if image.compression == Compression.OLD_JPEG:
+        stream = old_jpeg_stream(layout, image)
     if stream is not None:  # all segments are one chunk, as libtiff decodes them
         image = replace(image, segment_length=image.length)
     config = _tile_config(layout, image, subsampling)
