@@ -23,6 +23,7 @@ import http_windows
 import jnrrd
 import jobs
 import jpeg2000 as jp2
+import jpeg2000_network
 import jpeg2000_window
 import n5 as volumes
 import numpy as np
@@ -400,6 +401,11 @@ def one_tile(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     yield from jpeg2000_window.cases(sizes.one_tile, work, same)
 
 
+def network(sizes: data.Sizes, work: Path) -> Iterator[Case]:
+    """Yield a band as of Sentinel-2 over HTTP, with and without TLM and PLT."""
+    yield from jpeg2000_network.cases(sizes.band, work, same)
+
+
 def strips(sizes: data.Sizes, work: Path) -> Iterator[Case]:
     """Yield the full read of raw one-row strips; reading them at once is the bound."""
     path, manifest = data.row_strips(sizes.strips), work / "strips.json"
@@ -458,6 +464,7 @@ TASKS: dict[str, Callable[[data.Sizes, Path], Iterator[Case]]] = {
     "planar": planar,
     "jpeg2000": jpeg2000,
     "one_tile": one_tile,
+    "jpeg2000_network": network,
     "strips": strips,
     "n5": n5,
     "jnrrd": tiled_jnrrd,

@@ -45,6 +45,7 @@ class Sizes:
     n5: int
     jnrrd: int
     one_tile: int
+    band: int
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,28 @@ ORTHOPHOTO = Picture(samples=3, dtype="uint8", scale=200.0, noise=20.0)
 HEIGHTS = Picture(samples=1, dtype="float32", scale=3000.0, noise=0.5)
 SPECTRUM = Picture(samples=3, dtype="uint16", scale=12_000.0, noise=6.0)
 FULL = Sizes(
-    deflate=16384, jpeg=8192, tiles=1_000_000, webp=4096, planar=8192, strips=16384, n5=512, one_tile=16384, jnrrd=2048
+    deflate=16384,
+    jpeg=8192,
+    tiles=1_000_000,
+    webp=4096,
+    planar=8192,
+    strips=16384,
+    n5=512,
+    one_tile=16384,
+    band=10980,
+    jnrrd=2048,
 )
 QUICK = Sizes(
-    deflate=4096, jpeg=2048, tiles=40_000, webp=1024, planar=2048, strips=4096, n5=256, one_tile=8192, jnrrd=1024
+    deflate=4096,
+    jpeg=2048,
+    tiles=40_000,
+    webp=1024,
+    planar=2048,
+    strips=4096,
+    n5=256,
+    one_tile=8192,
+    band=5490,
+    jnrrd=1024,
 )
 
 
@@ -112,8 +131,9 @@ def draw(path: Path, size: int, picture: Picture) -> None:
     with rasterio.open(path, "w", **profile) as target:
         row = 0
         for band in bands(size, picture):
-            target.write(band, window=Window(0, row, size, band.shape[1]))
-            row += band.shape[1]
+            rows = min(band.shape[1], size - row)
+            target.write(band[:, :rows], window=Window(0, row, size, rows))
+            row += rows
 
 
 def cog(name: str, size: int, picture: Picture, **options: object) -> Path:

@@ -1,6 +1,7 @@
 """A block cache for scanners that walk through headers a few bytes at a time; one scan has one."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from jnrrdz.caches import BoundedCache
 from jnrrdz.errors import MalformedError
@@ -87,6 +88,13 @@ class ReadAhead:
         """Keep bytes that were read from the source elsewhere."""
         if len(data) <= self._largest and not self._block_at(start)[1]:
             self._store(start, data)
+
+    def fetch(self, spans: Sequence[Span]) -> list[bytes]:
+        """Return the bytes of several spans, read at once; they are no part of a walk, and are not kept."""
+        pieces = self.source.read(spans)
+        self.requests += len(spans)
+        self.bytes_read += sum(map(len, pieces))
+        return pieces
 
     def _read_first(self) -> None:
         """Read the head before asking for the size: over HTTP its answer tells the size too."""

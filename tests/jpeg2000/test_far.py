@@ -36,9 +36,9 @@ def test_an_index_of_256_tiles_takes_few_requests(http_server, tmp_path, noise, 
     data, pixels = tiles_again(NOISE[noise], listed=listed)
     http_server.files["/a.j2k"] = data
     jnrrdz.index(f"{http_server.url}/a.j2k", tmp_path / "refs.json")
-    assert len(http_server.log) <= (2 if listed else 12)
-    # found by walking, no byte comes twice
-    assert http_server.body_bytes <= (64 << 10 if listed else len(data))
+    assert len(http_server.log) <= (2 if listed else COUNT + 60)
+    # long tile-parts are looked for at several places
+    assert http_server.body_bytes <= (64 << 10 if listed else len(data) * 0.15)
     array = jnrrdz.open_group(tmp_path / "refs.json")["0/data"]
     assert (array.shape, array.chunks) == ((SIDE, SIDE), (TILE, TILE))
     np.testing.assert_array_equal(array[-TILE:, 3 * TILE : 4 * TILE], pixels)

@@ -144,6 +144,10 @@ def test_tiles_with_a_coding_of_their_own_are_read_whole(tmp_path, in_tiles, cou
             whole = imagecodecs.jpeg2k_decode(data, skipres=level, planar=True)
             expected = whole[:, : pixels.shape[1], : pixels.shape[2]]
             np.testing.assert_array_equal(pixels, expected)
+
     # over a network the index reads one tile's header
-    far = parse_codestream(lambda start, stop: data[start:stop], 0, len(data), far=True)
+    def fetch(spans):
+        return [data[start:stop] for start, stop in spans]
+
+    far = parse_codestream(lambda start, stop: data[start:stop], 0, len(data), fetch=fetch)
     assert far.is_split is not in_tiles

@@ -27,8 +27,8 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.colours import Palette
 from jnrrdz.formats.jpeg2000.boxes import SIGNATURE, SYCC
 from jnrrdz.formats.jpeg2000.codecs import JPEG2000, Jpeg2000Config, Jpeg2000WindowConfig
-from jnrrdz.formats.jpeg2000.codestream import check_packets
 from jnrrdz.formats.jpeg2000.grid import COLOURS, ChunkGrid, check_composite, is_sycc
+from jnrrdz.formats.jpeg2000.levels import check_packets
 from jnrrdz.formats.jpeg2000.markers import (
     Component,
     Marker,

@@ -13,6 +13,7 @@ Spec: docs/codecs/jpeg2000/README.md; ITU-T T.800, B.2
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -66,7 +67,7 @@ class ChunkGrid:
     @property
     def is_tiles(self) -> bool:
         """Whether every chunk has samples of one tile only."""
-        chunk, _ = self.members()
+        chunk, _ = self.members
         return len(chunk) == int(chunk[-1]) + 1
 
     @property
@@ -105,8 +106,9 @@ class ChunkGrid:
         pairs = [(row, column) for row in tiles[0] for column in tiles[1]]
         return {row * self.siz.x.tiles + column for row, column in pairs if self.siz.has_samples(row, column)}
 
+    @cached_property
     def members(self) -> tuple[Ints, Ints]:
-        """Return every pair of a chunk and a tile that it needs, by chunks in C order, then by tiles."""
+        """Every pair of a chunk and a tile that it needs, by chunks in C order, then by tiles."""
         (chunk_y, tile_y), (chunk_x, tile_x) = (_members(axis, factor) for axis, factor in self.axes)
         across = int(chunk_x.max()) + 1
         chunk = (chunk_y[:, np.newaxis] * across + chunk_x).ravel()

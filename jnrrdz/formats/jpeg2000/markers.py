@@ -331,12 +331,20 @@ def steps(head: Head, at: int) -> Iterator[Step]:
 
 def segments(header: bytes | memoryview, start: int = 2) -> Iterator[Segment]:
     """Yield the segments of a header from `start` on, to its end or to the first SOT, SOD or EOC."""
-    for step in steps(lambda at: header[at : at + 4], start):
-        if step.at + 2 > len(header) or step.is_end:
+    at, end = start, len(header)
+    while at + 2 <= end:
+        marker = header[at] << 8 | header[at + 1]
+        if marker in ENDS:
             return
-        if not step.is_sound or step.stop > len(header):
+        length = 0
+        if marker not in BARE:
+            length = int.from_bytes(header[at + 2 : at + 4], "big")
+        stop = at + 2 + length
+        if marker >> 8 != MARK or stop > end or (length < LENGTH and marker not in BARE):
+            step = next(steps(lambda at: header[at : at + 4], at))
             raise step.refusal("where a marker segment belongs", "header")
-        yield Segment(step.marker, step.at, bytes(header[step.at : step.stop]))
+        yield Segment(marker, at, bytes(header[at:stop]))
+        at = stop
 
 
 def parse_cod(segment: bytes) -> Style:

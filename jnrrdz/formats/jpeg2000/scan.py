@@ -19,7 +19,7 @@ from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs, rows_of
 from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import JnrrdzError, UnsupportedError
-from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, ReadRange, parse_colour
+from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
@@ -47,10 +47,16 @@ VARIABLE = "data"
 COMPOSITE = "composite"
 
 
-def read_codestream(read: ReadRange, start: int, stop: int, url: str, options: ScanOptions) -> Windows:
+def read_codestream(read: ReadAhead, start: int, stop: int, url: str, options: ScanOptions) -> Windows:
     """Return the codestream from `start` to `stop` of a source, and the windows that its tiles can be cut into."""
     far = local_path(url) is None
-    codestream = parse_codestream(read, start, stop, far=far, heads=options.precinct_windows == "always")
+    codestream = parse_codestream(
+        read,
+        start,
+        stop,
+        fetch=read.fetch if far else None,
+        heads=options.precinct_windows == "always",
+    )
     return Windows(codestream, read, url, options.precinct_windows or "auto", far=far)
 
 
@@ -162,10 +168,12 @@ def tile_refs(windows: Windows, grid: ChunkGrid) -> ChunkRefs:
     """Return the tile-parts of every chunk's tiles, those that follow one another as one range."""
     codestream = windows.codestream
     grid.check_samples(windows.why_whole)
-    styles = check_pieces(codestream.siz, codestream.header, tiles=grid.most_tiles)
+    styles = codestream.styles
+    if grid.most_tiles > 1:
+        styles = check_pieces(codestream.siz, codestream.header, tiles=grid.most_tiles)
     styles.check_bytes(int(codestream.parts.length.sum()))
     parts = needed_parts(codestream, grid.level, grid)
-    chunk, tile = grid.members()
+    chunk, tile = grid.members
     order = np.argsort(parts.tile, kind="stable")
     pointers = np.searchsorted(parts.tile[order], np.arange(grid.siz.tiles + 1))
     rows = order[rows_of(pointers, tile)]

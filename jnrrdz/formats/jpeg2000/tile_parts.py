@@ -6,8 +6,8 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.4.2 (SOT) and A.7.1 (
 """
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,15 @@ class TileParts:
 
     length: Ints
 
+    is_open: bool = False
+    """Whether the last one leaves its length open: it ends where the codestream does."""
+
     def __len__(self) -> int:
         return len(self.tile)
+
+
+type Fetch = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
+"""Returns the bytes of several spans, read at once."""
 
 
 class Walk:
@@ -57,12 +64,18 @@ class Walk:
         self._start, self._block, self._size = 0, b"", block
         self._parts, self._bytes = 0, 0
         """Of the tile-parts so far."""
+        self.heads: Mapping[int, bytes] = {}
+        """First bytes of tile-parts that were read before, by their offsets."""
+        self._head = 0, b""
 
     def __call__(self, start: int, stop: int) -> bytes:
         """Return bytes, fewer only at the end."""
         stop = min(stop, self.stop)
         if start >= stop:
             return b""
+        at, head = self._head
+        if at <= start <= stop <= at + len(head):
+            return head[start - at : stop - at]
         if not self.far:
             return self._read(start, stop)
         if not self._start <= start <= stop <= self._start + len(self._block):
@@ -78,6 +91,7 @@ class Walk:
 
         A stream that ends without EOC has all of its tile-parts none the less.
         """
+        self._head = offset, self.heads.get(offset, b"")
         data = self(offset, offset + SOT_BYTES + len(SOD))  # in one look: a file may have a million tile-parts
         if not data or data.startswith(EOC):
             return None
@@ -110,6 +124,94 @@ class Walk:
         return b"".join(pieces)
 
 
+MARK = b"\xff\x90\0\x0a"
+"""SOT and its length: packets hold no marker from FF90 on."""
+
+JUMP = 64 * 1024
+"""Tile-parts of a tile that are longer than this are looked for at several places; shorter ones are read through."""
+
+PLACES = 16
+"""Places at which tile-parts are looked for at once."""
+
+FEWEST = 8
+"""Tiles for each such place: to find its first tile-part costs half a tile."""
+
+SEARCHED = 1 << 20
+"""Bytes that are searched at a time, at most."""
+
+HEAD = 512
+"""First bytes of a tile-part that are read at least."""
+
+LONGEST_HEAD = 16 * 1024
+SHARE = 40
+"""Of a tile, so much of it is read where its first resolutions are to be found: lower levels end there."""
+
+
+def part_heads(fetch: Fetch, first: int, stop: int, tiles: int, *, whole: bool) -> dict[int, bytes]:
+    """Return the first bytes of tile-parts of a far codestream by their offsets, found at several places at once.
+
+    From each place the next SOT is searched, and from there on one leads to the next, until a chain meets another.
+    What only looks like a SOT is never met by the chain that begins at `first`.
+    `whole` requires as much of each as the lowest resolutions take.
+    """
+    mean = (stop - first) // tiles
+    if mean <= JUMP:
+        return {}
+    size = min(max(mean // SHARE, HEAD), LONGEST_HEAD) if whole else HEAD
+    count = min(tiles // FEWEST + 1, PLACES)
+    places = [first + number * (stop - first) // count for number in range(count)]
+    chains = [
+        _Chain(place, end, is_found=place == first) for place, end in zip(places, [*places[1:], stop], strict=True)
+    ]
+    block = min(mean // 4, SEARCHED)
+    heads: dict[int, bytes] = {}
+    # short tile-parts, of which a tile may have many, cost less where they are read through
+    while chains and len(heads) * JUMP <= 4 * (stop - first):
+        spans = [(chain.at, min(chain.at + (size if chain.is_found else block), stop)) for chain in chains]
+        for chain, data in zip(chains, fetch(spans), strict=True):
+            chain.follow(data, size, stop, heads)
+        chains = [chain for chain in chains if not chain.is_over]
+    return heads
+
+
+@dataclass
+class _Chain:
+    """Tile-parts that lead from one to the next."""
+
+    at: int
+    """The next byte to read."""
+    end: int
+    """Where the next chain begins to search."""
+    is_found: bool
+    """Whether a tile-part begins there; else it is searched from there on."""
+    is_over: bool = False
+
+    def follow(self, data: bytes, size: int, stop: int, heads: dict[int, bytes]) -> None:
+        """Record the tile-parts in the bytes that were read, and go on after them."""
+        if not self.is_found:
+            place = data.find(MARK)
+            if place < 0:
+                self.at += max(len(data) - len(MARK) + 1, 1)
+                self.is_over = self.at >= self.end
+                return
+            self.at, data, self.is_found = self.at + place, data[place:], True
+            if len(data) < min(size, stop - self.at):
+                return  # it is read again, with all of its first bytes
+        while True:
+            if len(data) < SOT_BYTES or not data.startswith(MARK):
+                self.is_over = True
+                return
+            length = SOT.unpack_from(data)[3]
+            heads[self.at] = data[: min(size, length) or size]
+            self.at += length
+            if length <= SOT_BYTES or self.at >= stop or self.at in heads:
+                self.is_over = True
+                return
+            data = data[length:]
+            if len(data) < HEAD:
+                return
+
+
 def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> TileParts | None:
     """Return the tile-parts that TLM lists (contents without marker and length); None where it is not right."""
     columns = [_tlm(body) for body in sorted(segments, key=lambda body: body[:1])]
@@ -121,7 +223,7 @@ def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> Til
     tile = np.concatenate(named) if len(named) == len(known) else np.arange(len(lengths))
     offsets = first + np.concatenate(([0], np.cumsum(lengths)[:-1]))
     parts = TileParts(tile.astype(np.int64), offsets.astype(np.int64), lengths)
-    return parts if len(tile) == len(lengths) and _is_true(walk, parts, siz) else None
+    return _checked(walk, parts, siz) if len(tile) == len(lengths) else None
 
 
 def _tlm(body: bytes) -> tuple[Ints | None, Ints] | None:
@@ -138,35 +240,37 @@ def _tlm(body: bytes) -> tuple[Ints | None, Ints] | None:
     return rows["tile"].astype(np.int64) if width else None, rows["length"].astype(np.int64)
 
 
-def _is_true(walk: Walk, parts: TileParts, siz: Siz) -> bool:
-    """Whether a list names every tile, and the tile-parts (of a far source the first and the last) stand there."""
+def _checked(walk: Walk, parts: TileParts, siz: Siz) -> TileParts | None:
+    """Return listed tile-parts if every tile has one, and they (of a far source the first and the last) are there."""
     if not len(parts) or parts.length.min() <= SOT_BYTES or parts.tile.max() >= siz.tiles:
-        return False
+        return None
     if np.setdiff1d(siz.needed(), parts.tile).size or int(parts.offset[-1] + parts.length[-1]) > walk.stop:
-        return False
+        return None
+    is_open = False
     rows = list(zip(parts.tile.tolist(), parts.offset.tolist(), parts.length.tolist(), strict=True))
     for number, (tile, offset, length) in enumerate([rows[0], rows[-1]] if walk.far else rows):
         data = walk.exactly(offset, offset + SOT_BYTES)
         if len(data) < SOT_BYTES or not data.startswith(b"\xff\x90"):
-            return False
+            return None
         _, _, named, psot, *_ = SOT.unpack(data)
         # a last tile-part may leave its length open
         is_open = number > 0 and offset == rows[-1][1] and psot == 0
         if named != tile or (psot != length and not is_open):
-            return False
-    return True
+            return None
+    return replace(parts, is_open=is_open)
 
 
-def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes], None]) -> TileParts:
+def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes, bytes, int], None]) -> TileParts:
     """Return the tile-parts found by going from each to the next; every tile that has samples must have one.
 
-    `see` is given each tile with the marker segments of its first tile-part.
+    `see` gets each tile with the marker segments, the first bytes and the length of its first tile-part.
     """
     rows: list[tuple[int, int, int]] = []
-    at, tiles = first, siz.tiles
+    at, tiles, is_open = first, siz.tiles, False
     while (found := walk.sot(at)) is not None:
         tile, length, part, is_bare = found
-        if not length:  # a last tile-part leaves it open: up to EOC
+        is_open = not length
+        if is_open:  # a last tile-part leaves it open: up to EOC
             length = walk.stop - at - (2 if walk(max(walk.stop - 2, at), walk.stop) == EOC else 0)
         if tile >= tiles:
             raise MalformedError(f"a tile-part of tile {tile}, where there are {tiles}", offset=at, field="Isot")
@@ -180,9 +284,11 @@ def walked_parts(walk: Walk, first: int, siz: Siz, see: Callable[[int, bytes], N
             raise MalformedError(f"more than {MAX_PARTS} tile-parts", offset=at, field="SOT")
         rows.append((tile, at, length))
         if part == 0:
-            see(tile, b"" if is_bare and length > SOT_BYTES + 1 else walk.tile_header(at, length))
+            is_empty = is_bare and length > SOT_BYTES + 1
+            see(tile, b"" if is_empty else walk.tile_header(at, length), walk.heads.get(at, b"")[:length], length)
         at += length
-    parts = TileParts(*np.array(rows, np.int64).reshape(-1, 3).T.copy())
+    tile_column, offset_column, length_column = np.array(rows, np.int64).reshape(-1, 3).T.copy()
+    parts = TileParts(tile_column, offset_column, length_column, is_open)
     missing = np.setdiff1d(siz.needed(), parts.tile)
     if missing.size:
         raise MalformedError(
