@@ -28,7 +28,7 @@ from jnrrdz.formats.jpeg2000.markers import (
     segments,
     steps,
 )
-from jnrrdz.formats.jpeg2000.tile_parts import Fetch, TileParts, Walk, listed_parts, part_heads, walked_parts
+from jnrrdz.formats.jpeg2000.tile_parts import DENSE, Fetch, TileParts, Walk, listed_parts, part_heads, walked_parts
 
 MAGIC = b"\xff\x4f\xff\x51"
 MAX_HEADER = 16 << 20
@@ -116,6 +116,7 @@ def parse_codestream(
     far = fetch is not None
     walk, tiles = Walk(read, stop, far=far), TileHeaders(header, siz)
     first = start + len(header)
+    walk.is_dense = (stop - first) // siz.tiles <= DENSE
     tlm = [segment.body for segment in main if segment.marker == Marker.TLM]
     parts = None if far and heads else listed_parts(walk, tlm, first, siz)
     if parts is None:

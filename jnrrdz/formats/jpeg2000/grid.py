@@ -41,36 +41,36 @@ class ChunkGrid:
 
     level: int
 
-    @property
+    @cached_property
     def factors(self) -> tuple[int, int]:
         """How many points of the reference grid a sample spans, down and across."""
         return self.component.dy << self.level, self.component.dx << self.level
 
-    @property
+    @cached_property
     def axes(self) -> tuple[tuple[Axis, int], tuple[Axis, int]]:
         """Each axis with its factor, y first."""
         down, across = self.factors
         return (self.siz.y, down), (self.siz.x, across)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of samples."""
         down, across = self.factors
         return self.siz.y.size(down), self.siz.x.size(across)
 
-    @property
+    @cached_property
     def chunk(self) -> tuple[int, int]:
         """Rows and columns of a chunk."""
         down, across = self.factors
         return self.siz.y.chunk(down), self.siz.x.chunk(across)
 
-    @property
+    @cached_property
     def is_tiles(self) -> bool:
         """Whether every chunk has samples of one tile only."""
         chunk, _ = self.members
         return len(chunk) == int(chunk[-1]) + 1
 
-    @property
+    @cached_property
     def most_tiles(self) -> int:
         """How many tiles make up a chunk, at most."""
         return math.prod(min(axis.together(factor), axis.tiles) for axis, factor in self.axes)

@@ -171,11 +171,10 @@ def tile_refs(windows: Windows, grid: ChunkGrid) -> ChunkRefs:
     styles = codestream.styles
     if grid.most_tiles > 1:
         styles = check_pieces(codestream.siz, codestream.header, tiles=grid.most_tiles)
-    styles.check_bytes(int(codestream.parts.length.sum()))
+    styles.check_bytes(codestream.parts.total)
     parts = needed_parts(codestream, grid.level, grid)
     chunk, tile = grid.members
-    order = np.argsort(parts.tile, kind="stable")
-    pointers = np.searchsorted(parts.tile[order], np.arange(grid.siz.tiles + 1))
+    order, pointers = parts.by_tile(grid.siz.tiles)
     rows = order[rows_of(pointers, tile)]
     owner = np.repeat(chunk, np.diff(pointers)[tile])
     offset, length = parts.offset[rows], parts.length[rows]

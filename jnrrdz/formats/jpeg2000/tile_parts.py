@@ -8,6 +8,7 @@ Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), A.4.2 (SOT) and A.7.1 (
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,18 @@ class TileParts:
     def __len__(self) -> int:
         return len(self.tile)
 
+    @cached_property
+    def total(self) -> int:
+        """Bytes of all of them."""
+        return int(self.length.sum())
+
+    def by_tile(self, tiles: int) -> tuple[Ints, Ints]:
+        """Return the tile-parts in the order of `tiles` tiles, and where each tile's begin in that order."""
+        if len(self) == tiles and np.array_equal(self.tile, numbers := np.arange(tiles)):
+            return numbers, np.arange(tiles + 1)
+        order = np.argsort(self.tile, kind="stable")
+        return order, np.searchsorted(self.tile[order], np.arange(tiles + 1))
+
 
 type Fetch = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
 """Returns the bytes of several spans, read at once."""
@@ -67,6 +80,8 @@ class Walk:
         self.heads: Mapping[int, bytes] = {}
         """First bytes of tile-parts that were read before, by their offsets."""
         self._head = 0, b""
+        self.is_dense = False
+        """Whether tile-parts are so short that it costs less to read them through."""
 
     def __call__(self, start: int, stop: int) -> bytes:
         """Return bytes, fewer only at the end."""
@@ -76,7 +91,7 @@ class Walk:
         at, head = self._head
         if at <= start <= stop <= at + len(head):
             return head[start - at : stop - at]
-        if not self.far:
+        if not (self.far or self.is_dense):
             return self._read(start, stop)
         if not self._start <= start <= stop <= self._start + len(self._block):
             long = self._parts > 1 and self._bytes > WORTH_A_REQUEST * self._parts
@@ -126,6 +141,9 @@ class Walk:
 
 MARK = b"\xff\x90\0\x0a"
 """SOT and its length: packets hold no marker from FF90 on."""
+
+DENSE = 32 * 1024
+"""Tile-parts of a tile that are no longer than this are read through in a local file too."""
 
 JUMP = 64 * 1024
 """Tile-parts of a tile that are longer than this are looked for at several places; shorter ones are read through."""
