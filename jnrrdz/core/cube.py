@@ -138,8 +138,9 @@ class Cube:
         lists = {name: tuple(attributes[name]) for name in BAND_LISTS if name in attributes}
         for name in (*BAND_LISTS, NAMES, "long_name"):
             attributes.pop(name, None)
+        wkt = wkt_of(mapping.attributes)
         key = (
-            wkt_of(mapping.attributes),
+            wkt,
             *(transform.column_x, transform.row_y, beyond),
             *(array.chunks[-2:], array.dtype.name, block),
             str(array.fill_value),
@@ -150,7 +151,7 @@ class Cube:
         grid = self._grids.get(key)
         if grid is None:
             zero = transform._replace(x=beyond[1] * transform.column_x, y=beyond[0] * transform.row_y)
-            grid = Grid(array, mapping, dict(attributes), dict(group.attributes), zero, block)
+            grid = Grid(array, mapping, wkt, dict(attributes), dict(group.attributes), zero, block)
             # the root of a cube gets the name that its resolution has
             grid.name = scene.cube_group or None
             self._grids[key] = grid

@@ -13,7 +13,7 @@ import numpy as np
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codec_table import decoding
-from jnrrdz.core.georeference import GeoTransform, wkt_of
+from jnrrdz.core.georeference import GeoTransform
 from jnrrdz.core.json_schema import shown
 from jnrrdz.core.markings import SECURITIES, SECURITY
 from jnrrdz.core.refs import ChunkRefs
@@ -49,6 +49,8 @@ class Grid:
 
     template: VirtualArray
     mapping: VirtualArray
+    wkt: str
+    """The coordinate system."""
     attributes: dict[str, Any]
     group_attributes: dict[str, Any]
     zero: GeoTransform
@@ -60,11 +62,6 @@ class Grid:
     markings: list[Any] = field(default_factory=list)
     """The security markings of all files, each once."""
     parts: list[GridImage] = field(default_factory=list)
-
-    @property
-    def wkt(self) -> str:
-        """The coordinate system."""
-        return wkt_of(self.mapping.attributes)
 
     @property
     def bands(self) -> frozenset[str]:

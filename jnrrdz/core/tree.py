@@ -9,7 +9,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Literal
 
@@ -72,6 +72,11 @@ class VirtualGroup(Hierarchy):
     def arrays(self) -> list[tuple[str, VirtualArray]]:
         """Return every array below this group with its path."""
         return [(path, node) for path, node in self.walk() if isinstance(node, VirtualArray)]
+
+    @cached_property
+    def referenced_urls(self) -> tuple[str, ...]:
+        """What references name, each once: sources, or the trees that they are files of."""
+        return tuple(dict.fromkeys(url for _, array in self.arrays() for url in array.refs.named))
 
     def with_arrays(self, change: Callable[[str, VirtualArray], VirtualArray], prefix: str = "") -> "VirtualGroup":
         """Return the same tree with what `change` makes of every array and its path."""
@@ -267,8 +272,11 @@ def needed_sources(root: VirtualGroup) -> tuple[SourceRecord, ...]:
     """Return the sources that references need, those that were recorded first."""
     recorded = {record.url for record in root.sources}
     trees = tuple(url for url in recorded if url.endswith("/"))
-    urls = dict.fromkeys(url for _, array in root.arrays() for url in array.refs.named)
-    others = (SourceRecord(url) for url in urls if url not in recorded and not (trees and url.startswith(trees)))
+    others = [
+        SourceRecord(url)
+        for url in root.referenced_urls
+        if url not in recorded and not (trees and url.startswith(trees))
+    ]
     return (*root.sources, *others)
 
 

@@ -119,8 +119,7 @@ _SHOWN = 4
 
 def named_urls(root: VirtualGroup) -> set[str]:
     """Return the URLs of all sources that references or records name."""
-    every = [array.refs for _, array in root.arrays()]
-    return {url for refs in every for url in refs.named} | {record.url for record in root.sources}
+    return {*root.referenced_urls, *(record.url for record in root.sources)}
 
 
 def relative(url: str, target: str) -> str:

@@ -88,12 +88,12 @@ class TiffLayout:
     ) -> None:
         self._read = read
         self._left = LIMITS[Resource.METADATA_BYTES].of_size(size)
+        self._segments_left = LIMITS[Resource.CHUNKS].of_size(size)
         self._head = head = read(0, min(HEAD, size))
         self._stored: dict[int, bytes] = {}
         self._ifds: dict[int, Ifd] = {}
         self._digests: dict[tuple[int, int], bytes] = {}
         self.size = size
-        self._segments_left = LIMITS[Resource.CHUNKS].of_size(size)
         self.name = name
         """What messages call the file where it is not the one that users named."""
 
