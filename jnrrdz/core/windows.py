@@ -48,6 +48,11 @@ def overlaps_along(start: int, stop: int, size: int) -> list[AxisOverlap]:
     return overlaps
 
 
+def overlaps_of_axes(spans: Sequence[tuple[int, int]], sizes: Sequence[int]) -> list[list[AxisOverlap]]:
+    """Return for each axis the chunks that its elements from start to stop are in."""
+    return [overlaps_along(start, stop, size) for (start, stop), size in zip(spans, sizes, strict=True)]
+
+
 def chunks_under(window: Window, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield the indices of the chunks that a window overlaps, in C order."""
     axes = [chunks_along(span.start, span.stop, size) for span, size in zip(window, sizes, strict=True)]

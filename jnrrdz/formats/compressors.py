@@ -17,7 +17,7 @@ import lzma
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import imagecodecs
@@ -43,9 +43,12 @@ DECODER_ERRORS = (RuntimeError, ValueError, OSError, EOFError, zlib.error, lzma.
 
 def inflate(compressor: Codec, data: memoryview, size: int) -> Octets:
     """Return exactly `size` bytes; data that are damaged, or of any other length, are an error."""
-    decoder = _record(compressor.name).decoder or ""
+    record = _record(compressor.name)
+    if not record.can_hold(len(data), size):
+        message = f"{len(data)} bytes cannot become the {size} that are expected"
+        raise MalformedError(message, field=compressor.name)
     try:
-        decoded: bytes | Octets = resolved(decoder)(compressor, data, size)
+        decoded: bytes | Octets = resolved(record.decoder or "")(compressor, data, size)
     except DECODER_ERRORS as error:
         raise MalformedError(f"damaged, or longer than {size} bytes: {error}", field=compressor.name) from error
     if len(decoded) != size:
@@ -63,6 +66,7 @@ def deflate(compressor: Codec, data: bytes) -> bytes:
     return encoded
 
 
+@cache
 def _record(name: str) -> CodecRecord:
     record = find(name)
     if record is None or record.stage is not Stage.PACKER or record.encoder is None:

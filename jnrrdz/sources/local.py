@@ -17,7 +17,7 @@ from functools import cache
 from typing import NamedTuple
 
 from jnrrdz.core.state import Validators, modified_text
-from jnrrdz.errors import DriftError, DriftWarning, UnsupportedError
+from jnrrdz.errors import DriftError, DriftWarning, JnrrdzError, UnsupportedError
 from jnrrdz.redact import printable
 from jnrrdz.sources import faults, ranges
 from jnrrdz.sources.ranges import Span
@@ -72,12 +72,15 @@ class LocalSource:
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Return the bytes of each span, shorter only at the file's end."""
-        with faults.translate_errors(self._url, "reading"):
+        try:
             ranges.check(spans)
             opened = self._file()
-            found = [opened.read(start, stop) for start, stop in spans]
+            pieces = [opened.read(start, stop) for start, stop in spans]
             opened.check()
-            return found
+        except (JnrrdzError, OSError, ValueError):
+            with faults.translate_errors(self._url, "reading"):
+                raise
+        return pieces
 
     def descriptor(self) -> int:
         """Return another descriptor of the open file, which the caller closes."""

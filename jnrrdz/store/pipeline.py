@@ -40,7 +40,7 @@ from jnrrdz.codecs.tiles import ReshapedPlacer, TileCodec
 from jnrrdz.concurrency import together
 from jnrrdz.core.codecs import RESHAPE
 from jnrrdz.core.refs import Ranges
-from jnrrdz.core.windows import chunks_along, overlaps_along
+from jnrrdz.core.windows import AxisOverlap, chunks_along, overlaps_of_axes
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.sources.ranges import Span
 from jnrrdz.store.requests import AHEAD, CONNECTIONS, Taker
@@ -230,18 +230,23 @@ class AxisChunks(NamedTuple):
     """Empty ones where one index is selected: the window has no such axis."""
 
     @classmethod
-    def of(cls, indexer: Any, size: int) -> "AxisChunks | None":
-        """Return the chunks of a given size that one index or a range of them meets; None for anything else."""
+    def of(cls, indexer: Any, span: Span, overlaps: Sequence[AxisOverlap]) -> "AxisChunks":
+        """Return the chunks of a span; an index selects one element and leaves its axis out."""
+        chunks = range(overlaps[0].chunk, overlaps[-1].chunk + 1)
         if type(indexer) is IntDimIndexer:
-            chunk, at = divmod(indexer.dim_sel, size)
-            return cls((indexer.dim_sel, indexer.dim_sel + 1), range(chunk, chunk + 1), [at], [()])
-        if type(indexer) is not SliceDimIndexer or indexer.step != 1:
-            return None
-        start, stop = indexer.start, indexer.stop
-        overlaps = overlaps_along(start, stop, size)
+            return cls(span, chunks, [overlaps[0].within.start], [()])
         within: list[slice | int] = [overlap.within for overlap in overlaps]
         places: list[tuple[slice, ...]] = [(overlap.place,) for overlap in overlaps]
-        return cls((start, stop), chunks_along(start, stop, size), within, places)
+        return cls(span, chunks, within, places)
+
+
+def _span(indexer: Any) -> Span | None:
+    """Return the elements that one index or a range of them selects along an axis; None for anything else."""
+    if type(indexer) is IntDimIndexer:
+        return indexer.dim_sel, indexer.dim_sel + 1
+    if type(indexer) is SliceDimIndexer and indexer.step == 1:
+        return indexer.start, indexer.stop
+    return None
 
 
 _AT_ONCE = 1 << 20
@@ -439,13 +444,18 @@ class ReferenceArray(zarr.Array[ArrayV3Metadata]):
             return None
         if default_buffer_prototype() != numpy_buffer_prototype():
             return None
-        axes = [AxisChunks.of(*one) for one in zip(indexer.dim_indexers, self._reading[0].shape, strict=True)]
-        known = [axis for axis in axes if axis is not None]
-        if len(known) < len(axes):
+        spec, placer = self._reading
+        spans = [span for span in map(_span, indexer.dim_indexers) if span is not None]
+        if len(spans) < len(spec.shape):
             return None
+        overlaps = overlaps_of_axes(spans, spec.shape)
+        axes = [AxisChunks.of(*axis) for axis in zip(indexer.dim_indexers, spans, overlaps, strict=True)]
+        return self._kind_of_window(self, axes, indexer.shape, spec, placer)
+
+    @cached_property
+    def _kind_of_window(self) -> type[Window]:
         store: Any = self.store_path.store
-        kind = Window if store._supports_sync_io else RemoteWindow  # noqa: SLF001  zarr's name for it
-        return kind(self, known, indexer.shape, *self._reading)
+        return Window if store._supports_sync_io else RemoteWindow  # noqa: SLF001  zarr's name for it
 
     @cached_property
     def _reading(self) -> tuple[ArraySpec, Placer] | None:

@@ -215,7 +215,10 @@ class ReferenceStore(Store):
 
     def _most(self, key: str) -> tuple[int, int]:
         """Return the bytes of the chunk that a key names, and the most that it may be stored in."""
-        path = self.manifest.array_path(key) or ""
+        return self._most_of(self.manifest.array_path(key) or "")
+
+    def _most_of(self, path: str) -> tuple[int, int]:
+        """Return the bytes of an array's chunks, and the most that one may be stored in."""
         if path not in self._stored:
             self._stored[path] = most_stored(self.manifest.documents.node(path))
         return self._stored[path]
@@ -256,7 +259,7 @@ class ReferenceStore(Store):
             found = self.manifest.arrays[path].ranges_of(numbers)
         except JnrrdzError as error:
             raise error.at(field=path) from error.__cause__
-        _, most = self._most(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
+        _, most = self._most_of(path)
         return found._replace(counts=np.where(found.length > most, -1, found.counts))
 
     def elsewhere(self, ranges: Ranges) -> Ints:
