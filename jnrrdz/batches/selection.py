@@ -19,9 +19,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,7 +30,6 @@ from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 from jnrrdz.batches.item import Found, exists, is_since, moment, source_path
 from jnrrdz.batches.names import MOST_NAMES, MOST_RESOLVED, NameCount
 from jnrrdz.batches.stac import LARGEST, LINES, Assets, Reader, found_in_lines, found_in_rows, named_by
-from jnrrdz.core.state import rfc3339
 from jnrrdz.core.zarr_json import ZARR_JSON
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats import FORMATS
@@ -46,8 +44,8 @@ from jnrrdz.sources import faults, filesystems
 from jnrrdz.sources import url as urls
 from jnrrdz.sources.fsspec import read_document
 from jnrrdz.sources.guard import AddressGuard, guard_of
+from jnrrdz.sources.listing import RemoteFolder, local_entries, pages, state_of
 from jnrrdz.sources.local import validators_of
-from jnrrdz.sources.tree import entries_of, has_pages, pages_of
 from jnrrdz.sources.url import join_folder, local_path, origin
 
 if TYPE_CHECKING:
@@ -150,20 +148,11 @@ def listed(wanted: Within, storage_options: Options = None, names: NameCount | N
         return
     with faults.translate_errors(wanted.folder, "opening"):
         fs, root = filesystems.opened(wanted.folder, storage_options)
-    if has_pages(fs):
-        delimiter = "" if wanted.deep else "/"
-        for page in pages_of(fs, root, wanted.folder, start=wanted.start, delimiter=delimiter):
-            counted.add(wanted.folder, len(page))
-            yield from _files(wanted, page)
-        return
-    root = root.rstrip("/")
-    waiting = [root]
-    while waiting:
-        entries = sorted(entries_of(fs, waiting.pop(), wanted.folder), key=lambda entry: str(entry["name"]))
-        counted.add(wanted.folder, len(entries))
-        folders = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
-        waiting += reversed([name for name in folders if _may_hold(wanted, name[len(root) + 1 :] + "/")])
-        yield from _files(wanted, ((str(entry["name"])[len(root) + 1 :], entry) for entry in entries))
+    folder = RemoteFolder(fs, root, wanted.folder)
+    descends = partial(_may_hold, wanted)
+    for page in pages(folder, start=wanted.start, is_deep=wanted.deep, descends=descends):
+        counted.add(wanted.folder, len(page))
+        yield from _files(wanted, page)
 
 
 def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Found]:
@@ -179,15 +168,11 @@ def _files(wanted: Within, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> 
                 continue
         if entry["type"] != "file" or not path or path.endswith("/") or not wanted.takes(path):
             continue
-        size, etag = entry.get("size"), entry.get("ETag") or entry.get("etag")
-        modified = entry.get("LastModified") or entry.get("last_modified") or entry.get("mtime")
-        yield Found(
-            _below(wanted.folder, path),
-            None if size is None else int(size),
-            etag if isinstance(etag, str) else None,
-            rfc3339(modified) if isinstance(modified, datetime) else None,
-            path,
-        )
+        url, state = _below(wanted.folder, path), state_of(entry)
+        if state is None:
+            yield Found(url, path=path)
+        else:
+            yield Found(url, state.size, state.etag, state.modified, path)
 
 
 def _whole_part(path: str, *, is_folder: bool) -> str | None:
@@ -217,8 +202,8 @@ def _local(wanted: Within, root: str, names: NameCount) -> Iterator[Found]:
     while waiting:
         folder = waiting.pop()
         place = os.path.join(root, folder)  # noqa: PTH118  the same
-        with faults.translate_errors(f"{wanted.folder}/{folder}", "listing"), os.scandir(place) as entries:
-            kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
+        entries = local_entries(place, f"{wanted.folder}/{folder}")
+        kinds = sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_file()) for entry in entries)
         names.add(wanted.folder, len(kinds))
         if folder and document_among(name for name, _, is_file in kinds if is_file) is not None:
             product = folder.rstrip("/")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import batched, takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jnrrdz.core.state import Mark, Validators, nanoseconds
+from jnrrdz.core.state import Mark, Validators
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.lazy import library
 from jnrrdz.sources import faults, filesystems
@@ -20,7 +20,7 @@ from jnrrdz.sources import url as urls
 from jnrrdz.sources.faults import is_absent
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.guard import AddressGuard
-from jnrrdz.sources.listing import validators_of
+from jnrrdz.sources.listing import RemoteFolder, local_entries, mark_of, pages
 from jnrrdz.sources.local import READING, read_at
 from jnrrdz.sources.ranges import ByteSource
 
@@ -32,12 +32,6 @@ else:
 
 type Page = tuple[list[str], list[int], list[Mark]]
 """Keys relative to the tree, the size of each object, and what tells its state."""
-
-PER_REQUEST = 1000
-"""Objects in one page of an S3 listing."""
-
-LONGEST_PAGE = 600.0
-"""Seconds for a page of a listing: a store may answer with empty pages for ever."""
 
 _TOGETHER = 256
 
@@ -107,16 +101,15 @@ class LocalTree:
         sizes: list[int] = []
         marks: list[Mark] = []
         below: list[str] = []
-        with os.scandir(f"{self._path}/{folder}") as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    if self._follows(entry, f"{self._path}/{folder}"):
-                        below.append(f"{folder}{entry.name}/")
-                elif entry.is_file() and self._follows(entry):
-                    state = entry.stat()
-                    keys.append(folder + entry.name)
-                    sizes.append(state.st_size)
-                    marks.append(state.st_mtime_ns)
+        for entry in local_entries(f"{self._path}/{folder}", self.url + folder):
+            if entry.is_dir():
+                if self._follows(entry, f"{self._path}/{folder}"):
+                    below.append(f"{folder}{entry.name}/")
+            elif entry.is_file() and self._follows(entry):
+                state = entry.stat()
+                keys.append(folder + entry.name)
+                sizes.append(state.st_size)
+                marks.append(state.st_mtime_ns)
         return keys, sizes, marks, below
 
     def _follows(self, entry: os.DirEntry[str], folder: str | None = None) -> bool:
@@ -161,21 +154,13 @@ class FsspecTree:
 
     def pages(self) -> Iterator[Page]:
         """Yield pages of one flat listing where the store has that, of each directory elsewhere."""
-        if has_pages(self._fs):
-            for page in pages_of(self._fs, self._path, self.url):
-                self.requests += 1
-                files = [(key, entry) for key, entry in page if entry["type"] == "file" and key[-1:] != "/"]
-                if files:
-                    times = [entry["LastModified"].timestamp() for _, entry in files if "LastModified" in entry]
-                    self.latest = max([self.latest, *times])
-                    yield _page(files)
-            return
-        waiting = [self._path]
-        while waiting:
-            entries = entries_of(self._fs, waiting.pop(), self.url)
+        for page in pages(RemoteFolder(self._fs, self._path, self.url)):
             self.requests += 1
-            waiting += [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
-            yield _page([(entry["name"][len(self._path) + 1 :], entry) for entry in entries if entry["type"] == "file"])
+            files = [(key, entry) for key, entry in page if entry["type"] == "file" and key[-1:] != "/"]
+            if files:
+                times = [entry["LastModified"].timestamp() for _, entry in files if "LastModified" in entry]
+                self.latest = max([self.latest, *times])
+                yield _page(files)
 
     def read(self, keys: Sequence[str], stop: int) -> list[bytes]:
         """Return the first `stop` bytes of each object, many at once."""
@@ -196,62 +181,8 @@ class FsspecTree:
 
 def _page(files: Sequence[tuple[str, Mapping[str, Any]]]) -> Page:
     """Return the entries of a listing as columns."""
-    marks = [entry.get("ETag") or _mark(entry) for _, entry in files]
+    marks = [mark_of(entry) for _, entry in files]
     return [key for key, _ in files], [int(entry["size"]) for _, entry in files], marks
-
-
-def _mark(entry: Mapping[str, Any]) -> Mark:
-    """Return what an entry of any file system says of an object's state."""
-    try:
-        state = validators_of(entry)
-    except ValueError:  # a time that is no ISO 8601
-        return 0
-    return state.etag or (0 if state.modified is None else nanoseconds(state.modified))
-
-
-def has_pages(fs: Any) -> bool:
-    """Whether a file system tells of objects as the answers of S3's LIST come."""
-    return hasattr(fs, "_iterdir") and hasattr(fs, "split_path")
-
-
-def pages_of(
-    fs: Any, path: str, url: str, *, start: str = "", delimiter: str = ""
-) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
-    """Yield the answers of S3's LIST of all below a path that starts so: keys relative to the path, and entries.
-
-    Nothing of a million objects stays but what is taken here; there is one page at least.
-    """
-    bucket, key, _ = fs.split_path(path)
-    prefix = f"{key.rstrip('/')}/" if key else ""
-
-    # s3fs offers pages only here; `find` would hold a dictionary for every object
-    entries = fs._iterdir(bucket, delimiter=delimiter, prefix=prefix + start)  # noqa: SLF001
-    skipped = len(bucket) + 1 + len(prefix)
-
-    async def next_page() -> list[tuple[str, Mapping[str, Any]]]:
-        page: list[tuple[str, Mapping[str, Any]]] = []
-        async for entry in entries:
-            page.append((str(entry["name"])[skipped:], entry))
-            if len(page) == PER_REQUEST:
-                break
-        return page
-
-    is_first = True
-    while True:
-        with faults.translate_errors(url, "listing", fs):
-            page = asyn.sync(filesystems.loop(), next_page, timeout=LONGEST_PAGE)
-        if page or is_first:
-            yield page
-        is_first = False
-        if len(page) < PER_REQUEST:
-            return
-
-
-def entries_of(fs: Any, folder: str, url: str) -> list[dict[str, Any]]:
-    """Return what a folder of any file system holds now."""
-    with faults.translate_errors(url, "listing", fs):
-        fs.invalidate_cache(folder)
-        return [entry for entry in fs.ls(folder, detail=True) if entry["name"].rstrip("/") != folder]
 
 
 _UNLISTED_TOGETHER = 16
@@ -355,8 +286,7 @@ def common_folder(wanted: Sequence[str]) -> str:
 def _list_local(path: str, numbers: Sequence[int], wanted: Sequence[str], found: FileSizes) -> None:
     found.requests += 1
     try:
-        with faults.translate_errors(path.rstrip("/"), "listing"), os.scandir(path) as entries:
-            known = {entry.name: entry for entry in entries}
+        known = {entry.name: entry for entry in local_entries(path, path.rstrip("/"))}
     except JnrrdzError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return
