@@ -246,7 +246,9 @@ def _place(place: Json) -> Iterator[tuple[str, str]]:
 
 def _bands(bands: Sequence[Json]) -> Iterator[tuple[str, str]]:
     """Yield bands in one line where only colours are known, else one after the other."""
-    if all(not set(band) - {"number", "colour", "nodata"} for band in bands):
+    is_nodata_common = len({str(band.get("nodata")) for band in bands}) == 1
+    is_short = all(not set(band) - {"number", "colour", "nodata"} for band in bands)
+    if not bands or (is_short and is_nodata_common):
         colours = [str(band["colour"]) for band in bands if "colour" in band]
         shown = colours[:BANDS] + ([f"and {len(colours) - BANDS} more"] if len(colours) > BANDS else [])
         if shown:
@@ -264,6 +266,7 @@ def _bands(bands: Sequence[Json]) -> Iterator[tuple[str, str]]:
             f"{_short(ranges['minimum'])} to {_short(ranges['maximum'])}"
             if {"minimum", "maximum"} <= set(ranges)
             else "",
+            "" if is_nodata_common or "nodata" not in band else f"nodata {_short(band['nodata'])}",
         ]
         yield "" if number else "bands", f"{band['number']}: {', '.join(filter(None, words)) or '-'}"
     if len(bands) > BANDS:

@@ -150,6 +150,7 @@ class Band:
 
 
 BAND_LISTS = {
+    "nodata": NODATA,
     "name": NAMES,
     "colour": "colorinterp",
     "scale": SCALES,
@@ -165,7 +166,8 @@ BAND_LISTS = {
 def stated_bands(attributes: Mapping[str, Any], count: int, nodata: Any) -> tuple[Band, ...]:
     """Return each band by the attributes of its array; nothing where they say nothing.
 
-    A list counts where it has an entry for each band; empty texts say nothing.
+    `nodata` is the value of all bands, where they have one.  A list counts where it has
+    an entry for each band; empty texts say nothing.
     """
     spread = by_band(attributes, count)
     lists = {member: spread.get(name) for member, name in BAND_LISTS.items()}
@@ -176,7 +178,7 @@ def stated_bands(attributes: Mapping[str, Any], count: int, nodata: Any) -> tupl
     for index in range(count):
         entries_of_band = {member: values[index] for member, values in listed.items()}
         stated = {member: value for member, value in entries_of_band.items() if value != ""}
-        bands.append(Band(number=index + 1, nodata=nodata, **stated))
+        bands.append(Band(number=index + 1, **{"nodata": nodata, **stated}))
     return tuple(bands)
 
 

@@ -11,11 +11,13 @@ import rasterio
 import rasterio.warp
 import tifffile
 import zarr
+from click.testing import CliRunner
 from rasterio.control import GroundControlPoint
 from rasterio.crs import CRS
 from rasterio.transform import Affine
 
 import jnrrdz
+from jnrrdz.cli import cli
 from jnrrdz.core.segments import moment
 from tests import writers
 
@@ -289,3 +291,20 @@ def test_the_documentation_explains_every_member():
     documented = {name for name in members if f"`{name}`" in text}
     ignored = {"properties", "items", "defs", "names", "shape", "point", "corners", "dimensions", "number", "array"}
     assert members - documented - ignored - {"image", "band", "source", "additionalProperties"} == set()
+
+
+def test_nodata_that_differs_is_each_band_s_own(tmp_path):
+    path = writers.geotiff(tmp_path / "a.tif", np.arange(48, dtype="u1").reshape(3, 4, 4), **writers.PLACE)
+    bands = ((1, 0), (2, 20))
+    marks = (f'<PAMRasterBand band="{n}"><NoDataValue>{mark}</NoDataValue></PAMRasterBand>' for n, mark in bands)
+    (tmp_path / "a.tif.aux.xml").write_text(f"<PAMDataset>{''.join(marks)}</PAMDataset>")
+    with rasterio.open(path) as file:
+        wanted = list(file.nodatavals)
+    assert wanted == [0, 20, None]
+    shown = only(path, sidecars=True)
+    assert [band.get("nodata") for band in shown["bands"]] == wanted
+    item = jnrrdz.stac_item(path, sidecars=True, datetime="2024-01-01")
+    assert [band.get("nodata") for band in item["assets"]["image"]["bands"]] == wanted
+    jnrrdz.index(path, tmp_path / "a.json", sidecars=True)
+    text = CliRunner().invoke(cli, ["info", str(tmp_path / "a.json")]).stdout
+    assert re.findall(r"(\d): .*nodata (\d+)", text) == [("1", "0"), ("2", "20")]
