@@ -11,7 +11,7 @@ import tifffile
 import xarray as xr
 
 import jnrrdz
-from jnrrdz.formats.tiff.pages import axis_names, order_of
+from jnrrdz.formats.tiff.series import axis_names, order_of
 from jnrrdz.formats.tiff.structure import TiffLayout
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -184,7 +184,7 @@ def _series_group(
     elif kind is not None:
         group = _vendor_group(read, layout, url, kind, options)
     if group is None and not isinstance(layout, NdpiLayout) and layout.has_pages(2):
-        from jnrrdz.formats.tiff.pages import stack_group  # noqa: PLC0415
+        from jnrrdz.formats.tiff.series import stack_group  # noqa: PLC0415
 
         try:
             group = stack_group(layout, url, options)
