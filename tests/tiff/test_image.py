@@ -12,7 +12,8 @@ import tifffile
 
 import jnrrdz
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.structure import TiffLayout, segments, tiff_image
+from jnrrdz.formats.tiff.image import segments, tiff_image
+from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import sample_dtype
 from tests.readers import by_gdal
 from tests.writers import tiff_bytes

@@ -26,17 +26,17 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.slabs import step_along
 from jnrrdz.errors import JnrrdzError, UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
-from jnrrdz.formats.tiff.schemes import SCHEMES, Compression, check_decodable
-from jnrrdz.formats.tiff.structure import (
+from jnrrdz.formats.tiff.image import (
     Segments,
     TiffImage,
-    TiffLayout,
     old_jpeg_header,
     old_jpeg_stream,
     segments,
     strip_bytes,
     subsampling_of,
 )
+from jnrrdz.formats.tiff.schemes import SCHEMES, Compression, check_decodable
+from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Photometric, Planar, Predictor, Tag, sample_dtype
 
 WINDOWS_NAN = re.compile(r"[+-]?1\.#(QNAN|SNAN|IND|NAN)\d*", re.IGNORECASE)

@@ -24,7 +24,8 @@ from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.rpc_files import POLYNOMIALS, RPB, RPC_TXT, SINGLE, TERMS, find_rpc, parse_rpc_items
 from jnrrdz.formats.tiff.gdal_metadata import PAM, GdalMetadata, parse_pam
-from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout
+from jnrrdz.formats.tiff.image import TiffImage
+from jnrrdz.formats.tiff.structure import Ifd, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 
 COUNT = len(SINGLE) + TERMS * len(POLYNOMIALS)

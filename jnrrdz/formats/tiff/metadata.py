@@ -31,7 +31,8 @@ from jnrrdz.formats.tiff.gdal_metadata import (
     parse_gdal_metadata,
 )
 from jnrrdz.formats.tiff.georeference import Sidecars
-from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout
+from jnrrdz.formats.tiff.image import TiffImage
+from jnrrdz.formats.tiff.structure import Ifd, TiffLayout
 from jnrrdz.formats.tiff.tags import ExtraSample, Photometric, Tag
 from jnrrdz.formats.tiff_directory import Entry, FieldType
 from jnrrdz.options import ScanOptions

@@ -21,10 +21,11 @@ from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.gdal_metadata import finite_number
+from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import TEXTS, Meaning, bounded, iso_time, meaning_of
 from jnrrdz.formats.tiff.pages import Numbers, Pages
 from jnrrdz.formats.tiff.series import NAMES, Level, Series, axis_names, check_levels, file_group, refusal
-from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
+from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record

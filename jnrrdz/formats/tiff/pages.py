@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
+from jnrrdz.formats.tiff.image import TiffImage, segment_tags, segments, tiff_image
 from jnrrdz.formats.tiff.schemes import Compression
-from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout, segment_tags, segments, tiff_image
+from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.formats.tiff_directory import ITEMSIZE, NUMPY_CODE
 from jnrrdz.records import record

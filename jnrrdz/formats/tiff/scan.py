@@ -22,16 +22,9 @@ from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours, beside
 from jnrrdz.formats.tiff.arrays import own_nodata, virtual_array
 from jnrrdz.formats.tiff.georeference import Sidecars, geo_of, sidecars_of
+from jnrrdz.formats.tiff.image import TiffImage, sound_image, sound_images
 from jnrrdz.formats.tiff.metadata import Meaning, bounded, expanded, meaning_of
-from jnrrdz.formats.tiff.structure import (
-    Ifd,
-    NdpiLayout,
-    TiffImage,
-    TiffLayout,
-    ndpi_layout,
-    sound_image,
-    sound_images,
-)
+from jnrrdz.formats.tiff.structure import Ifd, NdpiLayout, TiffLayout, ndpi_layout
 from jnrrdz.formats.tiff.tags import Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record

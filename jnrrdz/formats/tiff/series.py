@@ -30,9 +30,10 @@ from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.arrays import raw_planes
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.georeference import geo_of
+from jnrrdz.formats.tiff.image import TiffImage
 from jnrrdz.formats.tiff.metadata import Meaning, meaning_of
 from jnrrdz.formats.tiff.pages import Column, Keyframe, Numbers, Pages
-from jnrrdz.formats.tiff.structure import TiffImage, TiffLayout
+from jnrrdz.formats.tiff.structure import TiffLayout
 from jnrrdz.formats.tiff.tags import Photometric, SampleFormat, Tag
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record

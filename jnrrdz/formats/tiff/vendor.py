@@ -27,13 +27,14 @@ from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
+from jnrrdz.formats.tiff.image import TiffImage, strip_bytes, tiff_image
 from jnrrdz.formats.tiff.imagej import imagej_axes
 from jnrrdz.formats.tiff.metadata import meaning_of
 from jnrrdz.formats.tiff.pages import ADDRESSES, Column, Gathered, Keyframe, Pages
 from jnrrdz.formats.tiff.scan import with_kind, with_left_out
 from jnrrdz.formats.tiff.schemes import Compression
 from jnrrdz.formats.tiff.series import Level, Series, axis_names, check_levels, file_group, refusal
-from jnrrdz.formats.tiff.structure import Ifd, TiffImage, TiffLayout, strip_bytes, tiff_image
+from jnrrdz.formats.tiff.structure import Ifd, TiffLayout
 from jnrrdz.formats.tiff.tags import Tag, name_of, sample_dtype
 from jnrrdz.options import ScanOptions
 from jnrrdz.records import record
