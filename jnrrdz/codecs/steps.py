@@ -23,8 +23,8 @@ from zarr.core.common import JSON
 
 from jnrrdz.codecs.base import QuickCodec, ThreadedCodec
 from jnrrdz.codecs.tiles import TileCodec, placed
+from jnrrdz.core.codec_records import CHECKSUM
 from jnrrdz.core.codecs import (
-    CHECKSUM,
     FLETCHER32,
     LINEAR,
     RESHAPE,

@@ -16,14 +16,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from jnrrdz.core.codecs import (
-    BYTES,
-    OF_OSML,
-    PACKERS,
-    STEPS,
-    ZARRS_OWN,
-    ReshapeConfig,
-)
+from jnrrdz.core.codec_records import OF_OSML, PACKERS, STEPS, ZARRS_OWN
+from jnrrdz.core.codecs import BYTES, ReshapeConfig
 from jnrrdz.core.configuration import (
     ANY_AXES,
     NO_AXES,

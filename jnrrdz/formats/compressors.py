@@ -25,8 +25,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from jnrrdz.core.codec_records import PACKERS
 from jnrrdz.core.codec_table import find
-from jnrrdz.core.codecs import BLOSC, LZ4, PACKERS, SHUFFLES, Framing
+from jnrrdz.core.codecs import BLOSC, LZ4, SHUFFLES, Framing
 from jnrrdz.core.configuration import Codec, CodecRecord, Stage
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.records import resolved
