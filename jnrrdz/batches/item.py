@@ -35,12 +35,12 @@ from jnrrdz.sources.url import HTTP, is_absolute, parse, scheme
 if TYPE_CHECKING:
     import fsspec
 
-    from jnrrdz.manifests import icechunk
+    from jnrrdz.manifests import icechunk_read
 else:
     # a local file needs none of it, see `sources.filesystems`
     fsspec = library("fsspec")
     # an extra
-    icechunk = library("jnrrdz.manifests.icechunk")
+    icechunk_read = library("jnrrdz.manifests.icechunk_read")
 
 
 class Found(NamedTuple):
@@ -184,7 +184,7 @@ def _recorded_in_repository(output: str, options: Options) -> Recorded | None:
     """Return how the version on a repository's branch was made; None where there is none of ours."""
     if not exists(split_version(output)[0], options):
         return None
-    root = icechunk.open_version(output, options).root_document()
+    root = icechunk_read.open_version(output, options).root_document()
     if root is None or "jnrrdz" not in json.loads(root).get("attributes", {}):
         return None
     return Recorded(Documents({_ROOT: root}).sources(first=True), _choices(root))

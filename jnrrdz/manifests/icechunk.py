@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,7 +32,6 @@ from jnrrdz.core.arrays import SourceRecord, VirtualArray
 from jnrrdz.core.cube import TIME, VARIABLE
 from jnrrdz.core.cube_growth import Extension
 from jnrrdz.core.json_schema import parse_json
-from jnrrdz.core.limits import GRID_CHUNKS
 from jnrrdz.core.refs import ChunkRefs, References
 from jnrrdz.core.tree import VirtualGroup, tree_json
 from jnrrdz.core.tree_files import TreeFiles
@@ -41,9 +39,7 @@ from jnrrdz.core.zarr_json import ZARR_JSON, dumps
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import turns
 from jnrrdz.manifests.atomic import exists_already, locate, new_directory, writing
-from jnrrdz.manifests.columns import Columns, Piece
-from jnrrdz.manifests.documents import ChunkKeys, Documents
-from jnrrdz.manifests.manifest import REPOSITORY, Manifest, split_version
+from jnrrdz.manifests.manifest import REPOSITORY, split_version
 from jnrrdz.manifests.written_refs import (
     MISSING,
     Spans,
@@ -56,9 +52,7 @@ from jnrrdz.manifests.written_refs import (
 )
 from jnrrdz.options import WriteOptions
 from jnrrdz.sources import faults
-from jnrrdz.sources.local import written_at
 from jnrrdz.sources.url import file_url
-from jnrrdz.sources.url import local_path as path_of
 
 BRANCH = "main"
 _FILES = {REPOSITORY, "config.yaml"}
@@ -91,7 +85,7 @@ def write(root: VirtualGroup, target: str, options: WriteOptions | None = None) 
         def put() -> None:
             opened = _repository(root, place, store_options, overwrite=wanted.overwrite)
             with opened as repository:
-                _require(branch, repository.list_branches(), "branch", target)
+                require_name(branch, repository.list_branches(), "branch", target)
                 _commit(repository, branch, change, turn)
 
         if turn.is_update:
@@ -131,7 +125,7 @@ def extend(more: Extension, recorded: Sequence[SourceRecord], target: str, optio
         turn_of(place) as turn,
         _repository(group, place, store_options, overwrite=True) as repository,
     ):
-        _require(branch, repository.list_branches(), "branch", target)
+        require_name(branch, repository.list_branches(), "branch", target)
         what = f"Add {len(_urls(group))} sources with jnrrdz"
         change = _Change(documents, slabs, sources, what, more.before)
         _commit(repository, branch, change, turn)
@@ -166,7 +160,7 @@ def _repository(root: VirtualGroup, target: str, options: dict[str, Any], *, ove
     """Yield a repository that knows the containers; a new one is gone if the block fails."""
     urls = [_uri(url) for url in _urls(root)]
     try:
-        storage = _storage(target, options)
+        storage = storage_of(target, options)
         if overwrite and icechunk.Repository.exists(storage):
             config = icechunk.Repository.fetch_config(storage) or icechunk.RepositoryConfig.default()
             if _configure(config, root, urls, options):
@@ -294,7 +288,8 @@ def _objects_of(objects: Iterable[str], place: str) -> list[str]:
     return [path for path, name in names.items() if name in _FILES or name.startswith(folders)]
 
 
-def _storage(target: str, options: dict[str, Any]) -> Any:
+def storage_of(target: str, options: dict[str, Any]) -> Any:
+    """Return where a repository is, as icechunk takes it."""
     if is_local(target):
         return icechunk.local_filesystem_storage(absolute_path(target))
     parts = urlsplit(target)
@@ -447,7 +442,7 @@ ORDER = "order"
 def _in_order(documents: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return documents whose root records the order of nodes, for Icechunk keeps none.
 
-    Only groups are recorded whose names in the order of `_by_number` differ: the first
+    Only groups are recorded whose names in the order of `by_number` differ: the first
     image of a file is the one that is opened.
     """
     names: dict[str, list[str]] = {}
@@ -455,7 +450,7 @@ def _in_order(documents: Mapping[str, Any]) -> Mapping[str, Any]:
         parent, _, name = key.removesuffix(ZARR_JSON).rstrip("/").rpartition("/")
         if name:
             names.setdefault(parent, []).append(name)
-    odd = {path: own for path, own in names.items() if own != sorted(own, key=_by_number)}
+    odd = {path: own for path, own in names.items() if own != sorted(own, key=by_number)}
     if not odd:
         return documents
     root = documents[ZARR_JSON]
@@ -590,158 +585,13 @@ def _uri(url: str) -> str:
     return file_url(absolute_path(url)) if is_local(url) else url
 
 
-# Reading
-
-NATIVE, INLINE = 1, 3
-"""Kinds of chunks by their numbers: https://icechunk.io/en/stable/reference/spec/."""
-CHUNKS = "chunks/"
-"""Below a repository: the chunks that it holds itself, each an object of nothing but its bytes."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """One version of a repository, opened."""
-
-    url: str
-    """The repository and its snapshot, which never changes: `REPO@SNAPSHOT`."""
-    repository: str
-    opened: Any
-    session: Any
-    options: Mapping[str, Any] | None
-
-    def manifest(self, *, outline: bool = False) -> Manifest:
-        """Return what the version holds; in an `outline` arrays with more than one axis have no references."""
-        with _told(self.url):
-            if not outline:
-                self._refuse_many()
-            documents = Documents(sync(get_loop(), _read_documents, self.session.store))
-            documents.require_v3()
-            urls: dict[str, int] = {}
-            columns = {
-                path: Columns(keys)
-                if outline and len(keys.grid) > 1
-                else sync(get_loop(), _read_columns, self.session.store, path, keys, self._chunks, urls)
-                for path, keys in documents.array_keys(list(documents)).items()
-            }
-        records = documents.sources()
-        # Icechunk spells local files as URLs: each is called here as the table of sources calls it
-        called = {path: record.url for record in records if (path := path_of(record.url)) is not None}
-        sources = tuple(called.get(path, path) if (path := path_of(url)) is not None else url for url in urls)
-        arrays = {path: found.build(sources) for path, found in columns.items()}
-        own_chunks = (self._chunks, self.options)
-        return Manifest(self.url, documents, arrays, records, "icechunk", own_chunks, self._written())
-
-    def _written(self) -> int:
-        """Return when the snapshot was written to a disk, 0 for one elsewhere."""
-        if not is_local(self.repository):
-            return 0
-        snapshot = Path(absolute_path(self.repository), "snapshots", self.session.snapshot_id)
-        return written_at(snapshot.stat()) if snapshot.is_file() else 0
-
-    def root_document(self) -> bytes | None:
-        """Return the root's `zarr.json`, None where the version holds nothing."""
-        with _told(self.url):
-            buffer = sync(get_loop(), self.session.store.get, ZARR_JSON, default_buffer_prototype())
-        return None if buffer is None else bytes(buffer.to_bytes())
-
-    def _refuse_many(self) -> None:
-        held = sum(file.num_chunk_refs for file in self.opened.list_manifest_files(self.session.snapshot_id))
-        if held > GRID_CHUNKS:
-            raise UnsupportedError(f"{held} chunks; no more than {GRID_CHUNKS} are taken at once")
-
-    @property
-    def _chunks(self) -> str:
-        return f"{self.repository.rstrip('/')}/{CHUNKS}"
-
-
-def open_version(url: str, storage_options: Mapping[str, Any] | None = None) -> Version:
-    """Return the version of a repository that a name asks for, its branch `main` where it asks for none."""
-    place, version = split_version(url)
-    kind, _, name = (version or f"branch.{BRANCH}").partition(".")
-    options = dict(storage_options or {})
-    with _told(url):
-        repository = icechunk.Repository.open(_storage(place, options))
-        if not name:
-            session = repository.readonly_session(snapshot_id=kind)
-        elif kind == "tag":
-            _require(name, repository.list_tags(), kind, url)
-            session = repository.readonly_session(tag=name)
-        else:
-            _require(name, repository.list_branches(), kind, url)
-            session = repository.readonly_session(name)
-    where = os.path.abspath(absolute_path(place)) if is_local(place) else place.rstrip("/")  # noqa: PTH100
-    return Version(f"{where}@{session.snapshot_id}", where, repository, session, storage_options)
-
-
-def _require(name: str, known: set[str], kind: str, url: str) -> None:
+def require_name(name: str, known: set[str], kind: str, url: str) -> None:
+    """Refuse the name of a branch or tag that a repository does not have."""
     if name not in known:
         there = ", ".join(sorted(known)) or "none"
         raise JnrrdzError(f"no {kind} {name!r}; there are {there}", url=url, field=kind)
 
 
-@contextmanager
-def _told(url: str) -> Iterator[None]:
-    """Turn Icechunk's errors to ours; what follows the first line of theirs is about its own code."""
-    try:
-        yield
-    except icechunk.IcechunkError as error:
-        reason = next((line.strip() for line in str(error.message).splitlines() if line.strip()), "unknown")
-        raise JnrrdzError(f"Icechunk: {reason}", url=url) from error
-    except JnrrdzError as error:
-        raise error.at(url=url) from error.__cause__
-
-
-async def _read_documents(store: Any) -> dict[str, bytes]:
-    """Return the documents of every node; what is below an array is not listed, for it has as many keys as chunks."""
-    found: dict[str, bytes] = {}
-    waiting = [""]
-    while waiting:
-        path = waiting.pop()
-        buffer = await store.get(f"{path}{ZARR_JSON}", default_buffer_prototype())
-        if buffer is None:
-            continue
-        found[f"{path}{ZARR_JSON}"] = buffer.to_bytes()
-        if Documents(found).parsed(f"{path}{ZARR_JSON}").get("node_type") == "group":
-            names = [name async for name in store.list_dir(path.rstrip("/")) if name != ZARR_JSON]
-            ordered = _ordered(names, Documents(found).own().get(ORDER), path.rstrip("/"))
-            waiting += [f"{path}{name}/" for name in reversed(ordered)]
-    return found
-
-
-def _ordered(names: list[str], recorded: Any, path: str) -> list[str]:
-    """Return the names below a group in the recorded order; 2 before 10 where there is none.
-
-    Icechunk keeps no order, and the first image is the one that is opened.
-    """
-    listed = recorded.get(path) if isinstance(recorded, dict) else None
-    numbered = sorted(names, key=_by_number)
-    if not isinstance(listed, list):
-        return numbered
-    first = [name for name in listed if name in names]
-    return [*dict.fromkeys(first), *(name for name in numbered if name not in first)]
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
+def by_number(name: str) -> list[tuple[int, str]]:
+    """Return what sorts names by the numbers in them: `s2` before `s10`."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]
-
-
-async def _read_columns(store: Any, path: str, keys: ChunkKeys, own: str, urls: dict[str, int]) -> Columns:
-    """Return the references of an array; `urls` gets a number for each source."""
-    columns = Columns(keys)
-    grid = np.array(keys.grid, np.int64)
-    async for index, kinds, places, offsets, lengths, inlined in store.array_chunk_iterator(path):
-        inside = (index < grid).all(axis=1)  # an array that was made smaller may keep chunks
-        numbers = index.astype(np.int64) @ np.array(keys.strides, np.int64)
-        for row, data in inlined.items():
-            if inside[row]:
-                columns.add_inline(int(numbers[row]), data)
-        if len(offsets) and max(int(offsets.max()), int(lengths.max())) > np.iinfo(np.int64).max >> 1:
-            raise MalformedError("a range beyond any file's end", field=path)
-        kept = np.flatnonzero(inside & (kinds != INLINE))
-        native = set(np.flatnonzero(kinds == NATIVE).tolist())
-        named = [f"{own}{places[row]}" if row in native else places[row] for row in kept.tolist()]
-        source = np.fromiter((urls.setdefault(place, len(urls)) for place in named), np.int32, len(named))
-        columns.pieces.append(
-            Piece(numbers[kept], source, offsets[kept].astype(np.int64), lengths[kept].astype(np.int64))
-        )
-    return columns

@@ -277,7 +277,7 @@ def load(
     read again.  `form` is what `manifest_form` returns, for callers that asked it.
     """
     if (form or manifest_form(url)) == "icechunk":
-        version = form_module("icechunk").open_version(url, storage_options)
+        version = form_module("icechunk", "_read").open_version(url, storage_options)
         snapshot = (version.url, pickle.dumps(storage_options))
         return _recent.get(snapshot) or _keep(snapshot, version.manifest())
     source, is_parquet = _open(url, storage_options)
@@ -326,7 +326,7 @@ def load_outline(url: str, *, storage_options: Options = None) -> Manifest:
     """Return the manifest at a path or URL; arrays with more than one axis may be without references."""
     if manifest_form(url) != "icechunk":
         return load(url, storage_options=storage_options)
-    manifest: Manifest = form_module("icechunk").open_version(url, storage_options).manifest(outline=True)
+    manifest: Manifest = form_module("icechunk", "_read").open_version(url, storage_options).manifest(outline=True)
     return manifest
 
 

@@ -13,7 +13,7 @@ import jnrrdz
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
-from jnrrdz.manifests.icechunk import _ordered
+from jnrrdz.manifests.icechunk_read import _ordered
 from jnrrdz.sources.local import validators_of
 from tests.manifests.test_icechunk import group
 from tests.servers.fixtures import bucket, seaweed

@@ -189,11 +189,11 @@ def by_icechunk(at, target):
     """Return the root group of a repository's branch as Icechunk itself opens it, None where there is none."""
     import icechunk  # noqa: PLC0415  may not be installed
 
-    from jnrrdz.manifests.icechunk import _storage  # noqa: PLC0415  the same place, by its options
+    from jnrrdz.manifests.icechunk import storage_of  # noqa: PLC0415  the same place, by its options
 
     prefix = Path(source("old")).parent.as_uri() + "/"
     access = {prefix: icechunk.credentials.LocalFileSystemAccess}
-    storage = _storage(at(target), at.options or {})
+    storage = storage_of(at(target), at.options or {})
     if not icechunk.Repository.exists(storage):
         return None
     session = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access).readonly_session("main")

@@ -22,7 +22,7 @@ import pytest
 import zarr
 
 import jnrrdz
-from jnrrdz.manifests.icechunk import _storage
+from jnrrdz.manifests.icechunk import storage_of
 from tests import writers
 from tests.manifests import many_sources
 from tests.servers.fixtures import seaweed
@@ -121,7 +121,7 @@ class At:
         if self.form == "icechunk":
             folders = [self.folder, self.folder / "a", self.folder / "b"]
             access = {f"{folder.as_uri()}/": icechunk.credentials.LocalFileSystemAccess for folder in folders}
-            storage = _storage(target, self.options)
+            storage = storage_of(target, self.options)
             repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=access)
             return zarr.open_group(repository.readonly_session("main").store, mode="r")
         if self.options:
