@@ -289,7 +289,9 @@ TOLD = 5
 @click.argument("refs", nargs=-1, metavar="[SRC...]", type=click.Path())
 @click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(), help="The manifest to write.")
 @click.option("--stac", multiple=True, metavar="URL", help="STAC item, collection, search or table. Repeatable.")
-@click.option("--asset", "assets", multiple=True, metavar="KEY", help="Assets that are taken. Repeatable.")
+@click.option(
+    "--asset", "assets", multiple=True, metavar="KEY", help="Assets, and bands of products, that are taken. Repeatable."
+)
 @click.option(
     "--time-from", metavar="REGEX|metadata", help="Where the time stands, if not in the STAC item or the metadata."
 )

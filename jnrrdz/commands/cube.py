@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -30,9 +30,12 @@ from jnrrdz.commands.first_chunks import FirstChunks
 from jnrrdz.core.coordinate import METADATA, parsed, rule_of
 from jnrrdz.core.cube import Built, Cube, CubeGroup, Scene, require_unchanged
 from jnrrdz.core.cube_growth import Extension, extension, scenes_of
+from jnrrdz.core.json_schema import is_number
 from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import scanning
+from jnrrdz.formats.products.assemble import images_of
+from jnrrdz.formats.products.product import PRODUCT
 from jnrrdz.lazy import library
 from jnrrdz.manifests.atomic import check_replaceable, locate, writing
 from jnrrdz.manifests.groups import ORIGIN, group_from_manifest
@@ -64,6 +67,9 @@ else:
 
 NUMBERED = re.compile(r"b\d+")
 """Names that an item gives to bands that have none."""
+
+CLOUD_COVER = "eo:cloud_cover"
+"""STAC's name of the percentage of a scene that clouds cover."""
 
 AT_ONCE = 64
 THREADS = 8
@@ -148,7 +154,8 @@ def cube(  # noqa: PLR0913  the signature is the documentation
     stac
         STAC items, collections, searches or tables, whose assets are taken too.
     assets
-        The keys of the assets that are taken; all images without it.
+        The keys of the assets, and the bands of products, that are taken; all images
+        without it.
     time_from
         A file's time: a regular expression whose one group finds it in the name, or
         `metadata`; by default the STAC item's, and else the metadata's.
@@ -233,7 +240,7 @@ def cube(  # noqa: PLR0913  the signature is the documentation
         check_replaceable(locate(stac_out, target_options), replaces)
     selected = Selection((), stac=stac, assets=assets).found(lambda _: storage_options, access.allow)
     first_chunks = FirstChunks(access)
-    files = _Files(itertools.chain(sources, selected), _Teller(options), access, first_chunks)
+    files = _Files(itertools.chain(sources, selected), _Teller(options, assets), access, first_chunks)
     made = Cube(group_by_grid, bool(by))
     own = target_options
     if own is None:
@@ -376,7 +383,8 @@ class _Files:
                         self.urls |= {record.url for record in group.sources}
                         self.count += len(group.sources)
                     else:
-                        made.add(self.teller.scene(source, group))
+                        for scene in self.teller.scenes(source, group):
+                            made.add(scene)
                         self.urls |= {record.url for record in group.sources}
                         self.count += 1
 
@@ -429,8 +437,10 @@ def _group(name: str, access: Access, first_chunks: FirstChunks) -> VirtualGroup
 class _Teller:
     """Says which time and band each file is."""
 
-    def __init__(self, options: CubeOptions) -> None:
+    def __init__(self, options: CubeOptions, assets: Sequence[str] = ()) -> None:
         self.options = options
+        self.assets = assets
+        """The bands of products that are taken; all without any."""
         self.rule = None if options.time_from is None else rule_of(options.time_from, "--time-from")
         self.metadata = rule_of(METADATA, "--time-from")
         self.band: re.Pattern[str] | None = None
@@ -442,6 +452,33 @@ class _Teller:
             if self.band.groups != 1:
                 message = f"{self.band.groups} groups in {options.band_from!r}; one finds the band"
                 raise MalformedError(message, field="--band-from")
+
+    def scenes(self, source: Source, group: VirtualGroup) -> Iterator[Scene]:
+        """Yield a file as a scene, a product as a scene of each image."""
+        if PRODUCT not in group.attributes:
+            yield self.scene(source, group)
+            return
+        name = _name(source)
+        told: Mapping[str, Any] = dict(source.told) if isinstance(source, Found) else {}
+        facts = group.attributes[PRODUCT]
+        cover = facts.get("cloud_cover") if isinstance(facts, Mapping) else None
+        if is_number(cover):
+            told = {CLOUD_COVER: cover, **told}
+        try:
+            time = self._time(name, group, told)
+        except UnrepresentableError as error:
+            raise error.at(url=name) from error.__cause__
+        rank = self._rank(group, told, time)
+        count = 0
+        for path, image in images_of(group):
+            band = path.rpartition("/")[2]
+            if self.assets and not {band, path} & set(self.assets):
+                continue
+            count += 1
+            yield Scene(f"{name} {path}", time, image, (band,), rank)
+        if not count:
+            bands = ", ".join(dict.fromkeys(path.rpartition("/")[2] for path, _ in images_of(group)))
+            raise UnrepresentableError(f"none of the bands {', '.join(self.assets)}; there are {bands}", url=name)
 
     def scene(self, source: Source, group: VirtualGroup) -> Scene:
         """Return a file as a scene."""
@@ -485,6 +522,6 @@ class _Teller:
             "updated": lambda: str(told.get("updated") or told.get("created") or modified),
             "created": lambda: str(told.get("created") or modified),
             "modified": lambda: modified,
-            "cloud": lambda: -float(told.get("eo:cloud_cover", 100)),
+            "cloud": lambda: -float(told.get(CLOUD_COVER, 100)),
         }
         return (1, *(values[name]() for name in self.options.by))

@@ -18,6 +18,7 @@ from jnrrdz.core.bands import BAND, DEFAULTS, NAMES, OFFSETS, SCALES, UNITS, by_
 from jnrrdz.core.codec_table import decoding, lifted, with_sides
 from jnrrdz.core.coordinate import Coordinate, column, variable
 from jnrrdz.core.cube_grids import (
+    FLAGS,
     RESAMPLE,
     SHOWN,
     Grid,
@@ -144,7 +145,7 @@ class Cube:
             *(transform.column_x, transform.row_y, beyond),
             *(array.chunks[-2:], array.dtype.name, block),
             str(array.fill_value),
-            bands if block > 1 else None,
+            bands if block > 1 or FLAGS in attributes else None,
             # a manifest has these as JSON, a scan as numbers of numpy
             dumps(json_value([decoding(array.codecs), attributes.get("_FillValue")])),
         )

@@ -20,6 +20,9 @@ from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.errors import UnrepresentableError
 
 SHOWN = 5
+FLAGS = "flag_meanings"
+"""An attribute that holds for one band alone, of classes or bits."""
+
 SHIFTED = "its corner is not whole chunks from the other's"
 THOUSANDTH = 1e-3
 """Of a pixel: as far apart places are the same."""
@@ -123,7 +126,8 @@ def separation(number: int, grids: Sequence[Grid], names: Sequence[str]) -> tupl
     other = grids[like]
     stored_otherwise = _differences(grid, other)
     reason = f"apart from {names[like]}: {'; '.join(stored_otherwise or [SHIFTED])}"
-    is_other_band = grid.template.dtype != other.template.dtype and not grid.bands & other.bands
+    is_other_kind = grid.template.dtype != other.template.dtype or FLAGS in grid.attributes or FLAGS in other.attributes
+    is_other_band = is_other_kind and not grid.bands & other.bands
     # what is shifted was put apart because `group_by_grid` asked for it
     is_split = bool(stored_otherwise) and not is_other_band
     return reason, names[like] if is_split else None

@@ -73,7 +73,7 @@ def expected_cube(case):
         dims = ("time", "band", *stacked.dims[1:])
         stacked = replace(stacked, pixels=pixels, dims=dims)
     numbers = tuple(str(n + 1) for n in range(stacked.pixels.shape[1]))
-    return replace(stacked, names=stacked.names or numbers)
+    return replace(stacked, names=stacked.names or case.row.bands or numbers)
 
 
 def convert(start, end):

@@ -15,6 +15,8 @@ PLACED = {"traits": ("place",), "without": ("bands",)}
 REFUSALS = [
     Refusal("in place", "Zarr.*", "Zarr is not described in place",
             "Zarr has metadata in place"),
+    Refusal("in place", ".* product", "so it is no N5 container",
+            "Only containers of N5 get metadata in place"),
     Refusal("in place", ANY, "a file is not described in place",
             "Only containers of N5 get metadata in place", without=("N5",)),
     Refusal("Parser|refresh", ANY, "this is a manifest, where an image is needed",

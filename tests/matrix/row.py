@@ -39,6 +39,9 @@ class Row:
     variable: str = "data"
     """The variable of the image."""
 
+    bands: tuple[str, ...] = ()
+    """Names that the bands have in a cube, where the image itself has none."""
+
     group: str = ""
     """The group of the full resolution in the tree."""
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
-from jnrrdz.errors import JnrrdzError
+from jnrrdz.errors import GIVEN_WARNINGS, JnrrdzError
 from tests.products.writers import SAFE_1C, image_of, moved, write_image
 
 STORED = {"mask_and_scale": False}
@@ -74,6 +74,7 @@ def test_classes_stay_integers(refs):
 
 
 def test_choices_are_named_where_none_is_made(refs):
+    GIVEN_WARNINGS.clear()  # a process gives each once
     with pytest.warns(UserWarning, match="10m is opened, one image of 3; .*20m, 60m"):
         dataset = xr.open_dataset(refs)
     assert dataset.attrs["datetime"] == "2022-10-05T11:54:11.024Z"

@@ -35,7 +35,9 @@ def pixels(name, size, seed=0, dtype="uint16"):
     return random.integers(0, most, shape).astype(dtype)
 
 
-def write_image(path, data, resolution, driver, epsg=32629, **options):
+def write_image(  # noqa: PLR0913, PLR0917  where an image is
+    path, data, resolution, driver, epsg=32629, west=500000, **options
+):
     """Write one georeferenced image with GDAL."""
     path.parent.mkdir(parents=True, exist_ok=True)
     count, height, width = data.shape
@@ -46,7 +48,7 @@ def write_image(path, data, resolution, driver, epsg=32629, **options):
         "width": width,
         "dtype": data.dtype.name,
         "crs": f"EPSG:{epsg}",
-        "transform": from_origin(500000, 5900040, resolution, resolution),
+        "transform": from_origin(west, 5900040, resolution, resolution),
     }
     with rasterio.open(path, "w", **profile, **options) as file:
         file.write(data)
@@ -113,6 +115,9 @@ def image_of(folder, band, metres=None):
 
 
 LANDSAT_SIZE = 100
+WEST = 499995
+"""Landsat's grids begin half a pixel from a multiple of 30 m."""
+
 TIFF = {"tiled": True, "blockxsize": 64, "blockysize": 64, "compress": "deflate"}
 SIGNED = ("TRAD", "URAD", "DRAD", "ATRAN", "EMIS", "EMSD", "CDIST", "ST_QA", "OPACITY")
 BYTES = ("SR_QA_AEROSOL", "SR_CLOUD_QA")
@@ -133,7 +138,8 @@ def landsat(root, name=LANDSAT_8, seed=0, change=lambda text: text):
         data = pixels(band, LANDSAT_SIZE, seed, dtype)
         nodata = 1 if band == "QA_PIXEL" else None
         target = folder / path
-        write_image(target, data, 30, "GTiff", epsg=32619, nodata=nodata, **TIFF)
+        place = {"epsg": 32619, "west": WEST}
+        write_image(target, data, 30, "GTiff", nodata=nodata, **place, **TIFF)
     (folder / source.name).write_text(text)
     return folder
 

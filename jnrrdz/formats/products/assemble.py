@@ -8,7 +8,7 @@ the finer ones.
 """
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from jnrrdz.core.tree import Node, VirtualGroup
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.products.product import (
     COMMON_NAME,
+    PRODUCT,
     Attributes,
     Product,
     ProductImage,
@@ -183,6 +184,31 @@ def _with_nodata(array: VirtualArray, image: ProductImage) -> VirtualArray:
     held = array.dtype.type(value)
     attributes = {**array.attributes, NODATA: held}
     return replace(array, fill_value=held, attributes=attributes)
+
+
+def images_of(root: VirtualGroup) -> Iterator[tuple[str, VirtualGroup]]:
+    """Yield the images of a product by their paths, such as `10m/B04`, as trees.
+
+    Pictures (TCI) are left out: their bands are made of others.
+    """
+    records = {record.url: record for record in root.sources}
+    for path, array in root.arrays():
+        if array.dimension_names != PLANE:
+            continue
+        name = path.rpartition("/")[0]
+        group = root.at(name)
+        if not isinstance(group, VirtualGroup):
+            continue
+        mapping = group.children[GRID_MAPPING]
+        children: dict[str, Node] = {
+            path.rpartition("/")[2]: array,
+            GRID_MAPPING: mapping,
+        }
+        attributes = {
+            name: value for name, value in group.attributes.items() if name != PRODUCT
+        }
+        sources = tuple(records[url] for url in array.refs.sources if url in records)
+        yield path, VirtualGroup(children, attributes, sources, root.origin)
 
 
 def _warn(text: str) -> None:
