@@ -167,10 +167,11 @@ def most_stored(document: Mapping[str, Any]) -> tuple[int, int]:
     try:
         chunk = document["chunk_grid"]["configuration"]["chunk_shape"]
         itemsize = get_data_type_from_json(document["data_type"], zarr_format=3).to_native_dtype().itemsize
-        records = [find(CodecSpec.from_json(entry).name) for entry in document["codecs"]]
+        names = [CodecSpec.from_json(entry).name for entry in document["codecs"]]
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedError(f"not an array's metadata: {error!r}", field="data_type") from error
     size = math.prod(chunk) * itemsize
+    records = map(find, names)
     if any(record is not None and record.is_part_of_stored for record in records):
         return size, LARGEST_SPARE + LARGEST_EXPANDED * size
     return size, MOST_SPARE + MOST_EXPANDED * size

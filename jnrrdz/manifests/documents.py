@@ -67,6 +67,8 @@ class Documents(MutableMapping[str, bytes]):
         self._texts: dict[str, bytes | None] = {}
         self._objects: dict[str, Any] = {}
         self._parsed: dict[str, dict[str, Any]] = {}
+        self._consolidated: dict[str, list[str]] = {}
+        self._chunk_keys: dict[str, ChunkKeys] = {}
         self.foreign: dict[str, str] = {}
         """By the paths of arrays, codecs of others that are read by ours."""
         if isinstance(texts, Documents):
@@ -87,23 +89,29 @@ class Documents(MutableMapping[str, bytes]):
     def __setitem__(self, key: str, text: bytes) -> None:
         self._texts[key] = text
         self._objects.pop(key, None)
-        self._parsed.pop(key, None)
+        self._forget(key)
 
     def __delitem__(self, key: str) -> None:
         del self._texts[key]
         self._objects.pop(key, None)
-        self._parsed.pop(key, None)
+        self._forget(key)
 
     def put(self, key: str, document: dict[str, Any]) -> None:
         """Take a document that is an object."""
         self._texts[key] = None
         self._objects[key] = document
+        self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        """Drop what was made of an older document."""
         self._parsed.pop(key, None)
+        self._consolidated.pop(key, None)
+        self._chunk_keys.pop(key, None)
 
     def rename(self, old: str, new: str) -> None:
         """Give a document another key, behind all others."""
         self._texts[new] = self._texts.pop(old)
-        self._parsed.pop(old, None)
+        self._forget(old)
         if old in self._objects:
             self._objects[new] = self._objects.pop(old)
 
@@ -146,7 +154,10 @@ class Documents(MutableMapping[str, bytes]):
             if key in self:
                 found = dict(validate(self.whole(key), NODE, key))
                 found["attributes"] = found.get("attributes") or {}
-            found.pop("consolidated_metadata", None)
+            listed = found.pop("consolidated_metadata", None)
+            if listed is not None:
+                nodes = listed.get("metadata") if isinstance(listed, dict) else None
+                self._consolidated[key] = list(nodes) if isinstance(nodes, dict) else []
             self._parsed[key] = found
             if "codecs" in found:
                 self._name_codecs(found, key)
@@ -171,6 +182,12 @@ class Documents(MutableMapping[str, bytes]):
     def node(self, path: str) -> dict[str, Any]:
         """Return what the document of a group or array says; an empty object where there is none."""
         return self.parsed(f"{path}/{ZARR_JSON}" if path else ZARR_JSON)
+
+    def consolidated(self, path: str) -> list[str] | None:
+        """Return the names of the nodes whose documents a group consolidates, None where it consolidates none."""
+        key = f"{path}/{ZARR_JSON}" if path else ZARR_JSON
+        self.parsed(key)
+        return self._consolidated.get(key)
 
     def own(self) -> dict[str, Any]:
         """Return the root's attribute `jnrrdz`; an empty object where it has none."""
@@ -209,7 +226,9 @@ class Documents(MutableMapping[str, bytes]):
             if path and not all(part.strip(".") for part in path.split("/")):
                 raise MalformedError("no path of a Zarr node", field=key)
             try:
-                arrays[path] = _chunk_keys(path, self.parsed(key))
+                if key not in self._chunk_keys:
+                    self._chunk_keys[key] = _chunk_keys(path, self.parsed(key))
+                arrays[path] = self._chunk_keys[key]
             except (MalformedError, UnsupportedError) as error:
                 error.field = f"{key}: {error.field}"
                 raise
@@ -239,7 +258,8 @@ def _chunk_keys(path: str, document: Mapping[str, Any]) -> "ChunkKeys":
         raise UnsupportedError(
             f"chunks of {reprlib.repr(chunks)}, more than {_MOST_ELEMENTS} elements", field="chunk_grid"
         )
-    return ChunkKeys.encoded(path, grid_of(shape, chunks), *key_encoding(document))
+    encoding, separator = key_encoding(document)
+    return ChunkKeys.encoded(path, grid_of(shape, chunks), encoding, separator)
 
 
 @record

@@ -173,7 +173,7 @@ class SourcePool:
         is_own = self._own is not None and url.startswith(self._own[0])
         options = self._own[1] if self._own is not None and is_own else self._options
         source = self._opener(place, storage_options=options, guard=guard, expected=record)
-        opened = OpenSource(source, record, self.is_local(url))
+        opened = OpenSource(source, record, self._at_home and isinstance(source, LocalSource))
         if opened.local:
             opened.check()
             if record is not None and record.modified is not None:

@@ -80,10 +80,13 @@ def dataset(
         chosen.warn(CALLED)
         path = chosen.path
     dropped = {drop_variables} if isinstance(drop_variables, str) else {*(drop_variables or ())}
+    checked = {}
     for node in hierarchy.members(path):
         if node.is_array and node.name not in dropped:
             key = f"{node.path}/{ZARR_JSON}"
-            _check_array(manifest.documents.parsed(key), key)
+            checked[key] = manifest.documents.parsed(key)
+    for key, document in checked.items():
+        _check_array(document, key)
     backing: Any = _backing(opened, manifest, path)
     try:
         found_variables = backing.get_variables()
@@ -262,11 +265,10 @@ ZARR = 3
 def _array_names(manifest: Manifest, path: str) -> list[str] | None:
     """Return the names of a group's arrays in zarr's order, None where the group consolidates others than there are."""
     names = [node.name for node in manifest.hierarchy.members(path) if node.is_array]
-    said = manifest.documents.whole(f"{path}/{ZARR_JSON}".lstrip("/")).get("consolidated_metadata")
-    if said is None:
+    consolidated = manifest.documents.consolidated(path)
+    if consolidated is None:
         return names
-    members = said.get("metadata") if isinstance(said, dict) else None
-    listed = [name for name in members if name in names] if isinstance(members, dict) else []
+    listed = [name for name in consolidated if name in names]
     return listed if len(listed) == len(names) else None
 
 

@@ -71,3 +71,20 @@ def manifests(tmp_path):
     jnrrdz.write(group, target)
     load(target).documents.nodes()
     return group, target
+
+
+def test_what_was_made_of_a_document_goes_with_it():
+    grid = {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}}}
+    kind = {"data_type": "uint8", "fill_value": 0, "codecs": [{"name": "bytes"}]}
+    keys = {"chunk_key_encoding": {"name": "default"}}
+    array = {"zarr_format": 3, "node_type": "array", "shape": [4], **grid, **kind, **keys}
+    documents = Documents(objects={"zarr.json": WHOLE, "b/zarr.json": array})
+    assert documents.consolidated("") == ["b"]
+    assert documents.consolidated("b") is None
+    assert documents.array_keys(documents)["b"].grid == (2,)
+    documents.put("b/zarr.json", {**array, "shape": [6]})
+    assert documents.array_keys(documents)["b"].grid == (3,)
+    documents["zarr.json"] = json.dumps(GROUP).encode()
+    assert documents.consolidated("") is None
+    documents["zarr.json"] = json.dumps({**GROUP, "consolidated_metadata": 3}).encode()
+    assert documents.consolidated("") == []
