@@ -37,7 +37,8 @@ from jnrrdz.formats.n5.attributes import ATTRIBUTES
 from jnrrdz.formats.scanning import document_among, local_document
 from jnrrdz.lazy import library
 from jnrrdz.manifests.documents import METADATA
-from jnrrdz.manifests.manifest import ENDINGS, REPOSITORY, is_reference_manifest, is_repository, manifest_form
+from jnrrdz.manifests.forms import ENDINGS
+from jnrrdz.manifests.manifest import REPOSITORY, is_reference_manifest, is_repository, manifest_form
 from jnrrdz.manifests.trust import check_named
 from jnrrdz.redact import record_repr
 from jnrrdz.sources import faults, filesystems

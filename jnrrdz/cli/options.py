@@ -23,6 +23,7 @@ import click
 from jnrrdz.cli.console import Console
 from jnrrdz.formats import FORMATS as SOURCES
 from jnrrdz.lazy import library
+from jnrrdz.manifests.forms import ENDINGS, FORMS
 from jnrrdz.options import Access
 from jnrrdz.records import record
 from jnrrdz.sources.url import local_path, origin
@@ -194,8 +195,7 @@ STDOUT = "-"
 
 if_any_option = click.option("--if-any", is_flag=True, help="End well where REFS are not there, or hold no manifest.")
 
-ENDINGS = {"json": ".json", "parquet": ".parquet", "icechunk": ".icechunk"}
-ONE = (*ENDINGS.values(), ".parq")
+ONE = tuple(ENDINGS)
 """What the name of one manifest ends in."""
 
 
@@ -249,7 +249,7 @@ def planned_manifests(
         if len(sources) > 1:
             raise click.UsageError("Several sources need a directory for OUT; stdout takes one manifest.")
         return [(sources[0], STDOUT)]
-    pairs = planned(sources, output, ENDINGS[format or "json"], ONE)
+    pairs = planned(sources, output, FORMS[format or "json"].endings[0], ONE)
     own = {os.path.realpath(source) for source in sources}
     for _, place in pairs:
         if os.path.exists(place) and os.path.realpath(place) in own:  # noqa: PTH110  URLs come here too
@@ -320,13 +320,11 @@ def stac_options(command: Command) -> Command:
     return click.option("--datetime", metavar="TIME[/TIME]", help="An item's time, or its start and end.")(command)
 
 
-FORMATS = ("json", "parquet", "icechunk")
-
-FORMS = (
+MANIFEST = (
     click.option(
         "-f",
         "--format",
-        type=click.Choice(FORMATS),
+        type=click.Choice(list(FORMS)),
         help="Form of the manifest; by default what OUT's ending says, else json.",
     ),
     click.option("--single-range", is_flag=True, help="Refer to scattered chunks by the span that holds them."),
@@ -344,7 +342,7 @@ FORM = ("format", "single_range", "relative", "keep_query")
 """The keywords of these options."""
 
 CHOICES = (
-    *FORMS,
+    *MANIFEST,
     click.option("--no-overviews", "overviews", is_flag=True, default=True, flag_value=False, help="Full size only."),
     click.option("--physical", is_flag=True, help="Read values by scale, offset and nodata, as floats with NaN."),
     click.option("--expand-palette", is_flag=True, help="Read a palette's colours in place of its indices."),
@@ -410,7 +408,7 @@ def index_options(command: Command) -> Command:
 
 def form_options(command: Command) -> Command:
     """Add the options of how a manifest is written to a command that scans nothing."""
-    return _with((*FORMS, OVERWRITE), command)
+    return _with((*MANIFEST, OVERWRITE), command)
 
 
 class Shard(click.ParamType[tuple[int, int]]):

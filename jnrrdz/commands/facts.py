@@ -11,13 +11,13 @@ from jnrrdz.core.hierarchy import HierarchyNode
 from jnrrdz.core.refs import WHOLE, ChunkRefs
 from jnrrdz.core.standard import ReaderVerdict, of_all, verdicts
 from jnrrdz.formats import scanning
+from jnrrdz.manifests.forms import FORMS
 from jnrrdz.manifests.manifest import Manifest, from_group, manifest_form
 from jnrrdz.options import Access, ScanOptions
 from jnrrdz.sources.url import is_chained
 
 type Json = dict[str, Any]
 
-FORMS = {"json": "JSON manifest", "parquet": "Parquet manifest", "icechunk": "Icechunk repository"}
 
 _LOW = (1 << 32) - 1
 
@@ -115,6 +115,6 @@ def opened(name: str, access: Access, options: ScanOptions | None = None) -> Ins
     form = manifest_form(name)
     if form is not None:
         store = api.open_stored(name, access=access)
-        return Inspection(name, FORMS[store.manifest.form or form], store.manifest)
+        return Inspection(name, FORMS[store.manifest.form or form].title, store.manifest)
     found = scanning.scan(name, options or ScanOptions(), access)
     return Inspection(name, found.format, from_group(found.group), found.requests, found.bytes_read)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jnrrdz.batches.stac import IMAGE, REFERENCES
-from jnrrdz.commands.facts import FORMS, Facts, Inspection, Json, opened
+from jnrrdz.commands.facts import Facts, Inspection, Json, opened
 from jnrrdz.commands.info import plain
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.bands import Band
@@ -27,6 +27,7 @@ from jnrrdz.core.json_schema import as_object
 from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import FORMATS
+from jnrrdz.manifests.forms import FORMS
 from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, Codecs, ItemRules, PrecinctWindows, ScanOptions, StorageOptions
@@ -44,9 +45,6 @@ EXTENSIONS = {
 }
 """By the prefix of their fields: an item names those of which it has some."""
 
-TYPES = {"json": "application/json", "parquet": "application/vnd.apache.parquet"} | {
-    "icechunk": "application/vnd.zarr+icechunk"
-}
 TIME_FROM, MODIFIED = "--time-from", "modified"
 """An option, and the rule that takes the time at which a file was changed for that at which its image was taken."""
 
@@ -462,12 +460,14 @@ def media_type(url: str, *, is_placed: bool) -> str | None:
 
 def manifest_asset(url: str, form: str, *, group: str = "", keep_query: Sequence[str] = ()) -> Json:
     """Return a manifest as an asset; `group` is the one in it that is meant."""
-    title = FORMS.get(form, "manifest")
+    record = FORMS.get(form)
+    title = "manifest" if record is None else record.title
+    media_type = {} if record is None else {"type": record.media_type}
     path = local_path(url)
     where = bare(url, keep_query) if path is None else slashed(os.path.abspath(path))  # noqa: PTH100  it is literal
     return {
         "href": file_url(where) if has_drive(where) else where,
-        **({"type": TYPES[form]} if form in TYPES else {}),
+        **media_type,
         "title": f"{title}: the same pixels as Zarr, by reference",
         "roles": [REFERENCES, "virtual"],
         "xarray:open_kwargs": {"engine": "jnrrdz"} | ({"group": group} if group else {}),

@@ -26,6 +26,7 @@ from jnrrdz.core.zarr_json import REFERENCES, ZARR_JSON
 from jnrrdz.errors import JnrrdzError, UnrepresentableError, UnsupportedError
 from jnrrdz.manifests import atomic, turns
 from jnrrdz.manifests.documents import METADATA, ChunkKeys, Documents, is_manifest
+from jnrrdz.manifests.forms import ENDINGS, FORMS
 from jnrrdz.manifests.trust import Trust
 from jnrrdz.manifests.written_refs import moved, named_urls
 from jnrrdz.options import WriteOptions
@@ -37,8 +38,6 @@ from jnrrdz.sources.local import LocalSource
 from jnrrdz.sources.ranges import ByteSource
 from jnrrdz.sources.url import join_folder, local_path, without_query
 
-FORMATS = ("json", "parquet", "icechunk")
-ENDINGS = {".json": "json", ".parquet": "parquet", ".parq": "parquet", ".icechunk": "icechunk"}
 REPOSITORY = "repo"
 """The file that makes a directory an Icechunk repository."""
 _ICECHUNK = "ICE🧊CHUNK".encode()
@@ -50,7 +49,6 @@ _VERSION = re.compile(r"(?P<repository>.+)@(?P<version>(?:branch|tag)\.[^/@]+|[0
 _SNIFFED = 1 << 20  # bytes of a file that are looked at to tell what it is
 _SNIFFED_FAR = 1 << 16
 _LAST = 256  # bytes at the end, where kerchunk tells the size of records
-_REMOTE_NAMES = (".json", ".parquet", ".parq", ".icechunk")
 _KEPT = 4  # manifests that a process keeps, so that a worker's tasks do not each read theirs
 
 type Options = Mapping[str, Any] | None
@@ -197,8 +195,8 @@ def form_module(name: str, part: str = "") -> ModuleType:
 def write_form(group: VirtualGroup, target: str, options: WriteOptions) -> None:
     """Write a virtual group as a manifest, whole or not at all."""
     name = options.format or format_of(target)
-    if name not in FORMATS:
-        raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMATS)}", url=target)
+    if name not in FORMS:
+        raise UnsupportedError(f"manifest format {name!r}; there are {', '.join(FORMS)}", url=target)
     if options.single_range and group.origin:
         group = replace(group, origin={**group.origin, "single_range": True})
     form_module(name).write(group, target, options)
@@ -446,7 +444,7 @@ def _local_head(path: Path) -> bytes:
 
 def _remote_head(url: str) -> bytes:
     name = without_query(url).rstrip("/")
-    if not name.endswith(_REMOTE_NAMES):
+    if not name.endswith(tuple(ENDINGS)):
         return b""
     inside = REPOSITORY if name.endswith(".icechunk") else METADATA
     try:

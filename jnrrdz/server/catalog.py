@@ -18,7 +18,7 @@ from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats import FORMATS
 from jnrrdz.formats.guests import IS_POSSIBLE, Guests, ParserTimeoutError
 from jnrrdz.formats.neighbours import Guest
-from jnrrdz.manifests.manifest import ENDINGS
+from jnrrdz.manifests.forms import ENDINGS
 from jnrrdz.options import ScanOptions, ServeOptions
 from jnrrdz.redact import hidden
 from jnrrdz.server.memory import Memory

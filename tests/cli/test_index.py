@@ -11,9 +11,10 @@ import tifffile
 import xarray as xr
 import zarr
 
-from jnrrdz.cli.options import ENDINGS, ONE, planned
+from jnrrdz.cli.options import ONE, planned
 from jnrrdz.errors import JnrrdzError
-from jnrrdz.manifests.manifest import FORMATS, format_of
+from jnrrdz.manifests.forms import FORMS
+from jnrrdz.manifests.manifest import form_module, format_of
 
 
 def names(folder):
@@ -217,7 +218,7 @@ def test_clash_is_refused_before_anything_is_written(three, run):
     ],
 )
 def test_planned(sources, output, form, places):
-    assert planned(sources, output, ENDINGS[form or "json"], ONE) == list(zip(sources, places, strict=True))
+    assert planned(sources, output, FORMS[form or "json"].endings[0], ONE) == list(zip(sources, places, strict=True))
 
 
 @pytest.mark.parametrize("source", ["https://host/"])
@@ -278,9 +279,10 @@ def test_s3_server_gets_what_the_options_say(bucket, run, tmp_path, pixels):
         assert np.array_equal(found["data"], pixels)
 
 
-def test_formats_are_those_of_the_library():
-    assert set(ENDINGS) == set(FORMATS)
-    assert [format_of(f"a{ending}") for ending in ENDINGS.values()] == list(ENDINGS)
+def test_each_form_has_a_writer_and_its_endings():
+    for form in FORMS.values():
+        assert callable(form_module(form.name).write)
+        assert {format_of(f"a{ending}") for ending in form.endings} == {form.name}
 
 
 @pytest.mark.parametrize("option", [["--chain", "offset"], ["--stack-timepoints"]])

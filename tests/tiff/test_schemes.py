@@ -12,7 +12,7 @@ import jnrrdz
 from jnrrdz.errors import UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
 from jnrrdz.formats.tiff.decode import TileDecoder
-from jnrrdz.formats.tiff.schemes import SCHEMES, Compression
+from jnrrdz.formats.tiff.schemes import SCHEMES, Compression, Kind, of_kind
 from jnrrdz.formats.tiff.tags import Tag
 from tests.readers import by_gdal
 from tests.writers import geotiff, tiff_of, tiff_tags
@@ -211,3 +211,10 @@ def test_a_tag_at_odds_with_webp_is_named(tmp_path, name):
         tag.overwrite((number,) * tag.count if tag.count > 1 else number)
     with pytest.raises(UnsupportedError, match=name):
         jnrrdz.scan(path)
+
+
+def test_what_is_an_image_declares_its_size():
+    """A decoder would else take the memory that a chunk's bytes ask for."""
+    images = [SCHEMES[number] for number in of_kind(Kind.IMAGE, Kind.JPEG)]
+    assert images
+    assert [scheme for scheme in images if scheme.declared is None] == []
