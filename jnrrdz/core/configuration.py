@@ -411,6 +411,9 @@ class CodecRecord:
     lack: str | None = None
     """Returns why a configuration cannot be decoded in this environment, `lack(configuration)`; None if it can."""
 
+    heads: str | None = None
+    """Returns what finds the first bytes of a chunk that are all it needs, `heads(config)`; None if it needs all."""
+
     sides: Mapping[str, int] = field(default_factory=dict)
     """Members that hold the image's size along an axis, which limits chunks at its edge: `{"image_width": -1}`."""
 

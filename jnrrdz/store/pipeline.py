@@ -365,6 +365,11 @@ class RemoteWindow(Window):
         """Return the elements of the window; requests run on zarr's loop."""
         return sync(self._fetched())
 
+    def _ranges(self) -> Ranges:
+        path, windows = self._array.store_path.path, [[axis.chunks for axis in self._axes]]
+        ranges: Ranges = self._store.needed_ranges_of(path, windows)
+        return ranges
+
     async def _fetched(self) -> NDArray[Any]:
         out, workers = self._empty(), _resolve_max_workers()
         ranges = await asyncio.to_thread(self._ranges)

@@ -222,6 +222,10 @@ class Batches:
             self._start()
         return self._turns.setdefault(asyncio.get_running_loop(), _Turns())
 
+    def keep(self, where: Range, data: bytes) -> None:
+        """Keep the bytes of a range for the reads that follow."""
+        self._recent.put(where, data)
+
     # One chunk after another
 
     def ask(self, url: str, offset: int, length: int, expected: ObjectState | None = None) -> asyncio.Future[bytes]:

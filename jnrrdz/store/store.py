@@ -29,6 +29,7 @@ from jnrrdz.manifests.manifest import Manifest, load
 from jnrrdz.redact import hidden
 from jnrrdz.sources.fsspec import open_source
 from jnrrdz.sources.ranges import MOST, Span
+from jnrrdz.store.heads import ChunkHeads, heads_of
 from jnrrdz.store.requests import Batches, Taker, Walks
 from jnrrdz.store.sources import Opener, SourcePool, WholeFiles
 
@@ -109,6 +110,7 @@ class ReferenceStore(Store):
         self._batches = Batches(self._pool)
         self._wholes = WholeFiles(manifest, self._pool)
         self._walks: dict[str, Walks] = {}
+        self._heads: dict[str, ChunkHeads | None] = {}
         self._served: dict[str, bytes | None] = {}
         self._stored: dict[str, tuple[int, int]] = {}
         self._sync: bool | None = None
@@ -262,6 +264,15 @@ class ReferenceStore(Store):
         _, most = self._most_of(path)
         return found._replace(counts=np.where(found.length > most, -1, found.counts))
 
+    def needed_ranges_of(self, path: str, windows: Sequence[Sequence[range]]) -> Ranges:
+        """Return the same, of remote chunks no more than the codec needs: their first bytes may be read for that."""
+        ranges = self.ranges_of(path, windows)
+        if path not in self._heads:
+            made = heads_of(self.manifest.documents.node(path))
+            self._heads[path] = None if made is None else ChunkHeads(made, self._pool, self._batches.keep)
+        heads = self._heads[path]
+        return ranges if heads is None else heads.shortened(ranges, self.elsewhere(ranges))
+
     def elsewhere(self, ranges: Ranges) -> Ints:
         """Return which of some chunks are one range of a remote source each."""
         is_one = (ranges.counts == 1) & (ranges.length > 0) & (ranges.offset <= MOST - ranges.length)
@@ -287,7 +298,7 @@ class ReferenceStore(Store):
     async def read_ahead(self, path: str, windows: Sequence[Sequence[range]]) -> None:
         """Fetch the remote chunks of windows in the background, unless their references cannot be read."""
         try:
-            ranges = await asyncio.to_thread(self.ranges_of, path, windows)
+            ranges = await asyncio.to_thread(self.needed_ranges_of, path, windows)
         except JnrrdzError:  # told to whoever reads such a window
             return
         self._batches.ahead(ranges, self.elsewhere(ranges))

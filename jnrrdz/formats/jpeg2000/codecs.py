@@ -91,6 +91,7 @@ RECORDS = (
         version_2={JPEG2000: same_members},
         filter_class="jnrrdz.codecs.filters:Jpeg2000",
         lack="jnrrdz.formats.jpeg2000.decode:lack",
+        heads="jnrrdz.formats.jpeg2000.levels:level_heads",
         distinctive=frozenset(),
         is_part_of_stored=True,
     ),

@@ -15,7 +15,9 @@ from functools import partial
 import numpy as np
 
 from jnrrdz.errors import MalformedError, UnsupportedError
-from jnrrdz.formats.jpeg2000.markers import Marker, Progression, Siz, levels_of, segments
+from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config
+from jnrrdz.formats.jpeg2000.grid import ChunkGrid
+from jnrrdz.formats.jpeg2000.markers import Marker, Progression, Siz, levels_of, parse_siz, segments
 from jnrrdz.formats.jpeg2000.packets import (
     IN_TILES,
     Coding,
@@ -28,7 +30,7 @@ from jnrrdz.formats.jpeg2000.packets import (
     tile_part,
     walk_packets,
 )
-from jnrrdz.formats.jpeg2000.tile_parts import SOT_BYTES, TileParts, Walk
+from jnrrdz.formats.jpeg2000.tile_parts import MARK, SOT, SOT_BYTES, TileParts, Walk
 
 SOD_BYTES = 2
 FEW_PACKETS = 1 << 12
@@ -240,3 +242,63 @@ def _own_coding(data: bytes | memoryview, parts: Sequence[tuple[int, int]]) -> s
                 if segment.marker == marker:
                     return meaning
     return None
+
+
+LOW = 2
+"""The first level whose packets are looked up while it is read; finer ones are a quarter of the file and more."""
+
+LONGEST_MARKERS = 500
+"""Bytes of a tile-part's marker segments and of packet headers, as a rule."""
+
+DENSER = 2.5
+"""A sample of a low resolution takes as many bytes as this many of the full one, at most as a rule."""
+
+
+class LevelHeads:
+    """How much of the only tile-part of each chunk's tile a level needs, by the first bytes of it."""
+
+    def __init__(self, main_header: bytes, siz: Siz, level: int) -> None:
+        self._header = main_header
+        self._siz = siz
+        self._level = level
+
+    def guess(self, length: int) -> int:
+        """Return how many of so many bytes show where the level ends, as a rule."""
+        return min(LONGEST_MARKERS + int(length * DENSER / 4**self._level), length)
+
+    def end(self, head: bytes, length: int) -> int | None:
+        """Return where the level ends in `length` bytes: at their end where it cannot be told; None for too few."""
+        if len(head) < SOT_BYTES or not head.startswith(MARK):
+            return length
+        _, _, tile, psot, *_ = SOT.unpack_from(head)
+        if psot != length or tile >= self._siz.tiles:
+            return length
+        own = Walk(lambda start, stop: head[start:stop], len(head), far=False).tile_header(0, len(head))
+        if SOT_BYTES + len(own) + SOD_BYTES > len(head):
+            return None
+        tiles = TileHeaders(self._header, self._siz)
+        if tiles.coding is None or self._level > tiles.levels:
+            return length
+        tiles.see(tile, own, head, length)
+        ends = tiles.heads.get(tile)
+        if ends is None:
+            return None
+        end = ends[tiles.coding.levels - self._level]
+        return end if end < length else None
+
+
+def level_heads(config: Jpeg2000Config) -> LevelHeads | None:
+    """Return what finds the ends of a level's chunks; None where all of each chunk is needed, or may be."""
+    level = config.resolution_level
+    if level < LOW or config.tile_parts:
+        return None
+    main = next(segments(config.main_header), None)
+    if main is None or main.marker != Marker.SIZ:
+        return None
+    siz = parse_siz(main.data)
+    coded = countable(config.main_header)
+    if coded is None or not is_by_resolution(coded.progression, coded.layers):
+        return None
+    is_even = all(ChunkGrid(siz, component, level).is_tiles for component in set(siz.components))
+    levels = {component.levels for component in coded.components}
+    return LevelHeads(config.main_header, siz, level) if is_even and len(levels) == 1 else None
