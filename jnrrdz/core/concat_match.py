@@ -77,6 +77,7 @@ def sketch(group: VirtualGroup, dim: str) -> Sketch:
     if len(lengths) > 1:
         raise UnrepresentableError(f"arrays of different lengths {sorted(lengths)} along {dim!r}", field=dim)
     mappings = {str(array.attributes.get("grid_mapping")) for array in arrays}
+    documents = {path: array_json(node) for path, node in nodes if isinstance(node, VirtualArray)}
     seen = Sketch(facts={"": _group_facts(group)}, size=next(iter(lengths), 1))
     for path, node in nodes:
         if isinstance(node, VirtualGroup):
@@ -85,7 +86,7 @@ def sketch(group: VirtualGroup, dim: str) -> Sketch:
             continue
         role = _role(path, node, dim, mappings, is_old=bool(lengths))
         seen.roles[path] = role
-        seen.facts[path] = _array_facts(node, role, dim)
+        seen.facts[path] = _array_facts(node, documents[path], role, dim)
     return seen
 
 
@@ -106,8 +107,7 @@ def _role(path: str, array: VirtualArray, dim: str, mappings: set[str], *, is_ol
     return Role.KEPT if is_old or array.dimension_names == (name,) else Role.STACKED
 
 
-def _array_facts(array: VirtualArray, role: Role, dim: str) -> dict[str, Any]:
-    document = array_json(array)
+def _array_facts(array: VirtualArray, document: Mapping[str, Any], role: Role, dim: str) -> dict[str, Any]:
     attributes = document["attributes"]
     facts: dict[str, Any] = {"dimensions": document["dimension_names"]}
     if role is Role.COORDINATE:

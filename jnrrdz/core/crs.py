@@ -271,18 +271,19 @@ def _crs(node: Json, shift: tuple[float, ...]) -> Crs:
 
 def cf_attributes(crs: Crs) -> dict[str, Any]:
     """Return the CF grid mapping attributes of a CRS: `crs_wkt`, and the parameters that CF has names for."""
-    return {name: list(value) if isinstance(value, list) else value for name, value in _cf_attributes(crs).items()}
+    attributes = _cf_attributes(crs.wkt, crs.code)
+    return {name: list(value) if isinstance(value, list) else value for name, value in attributes.items()}
 
 
 @lru_cache(KEPT)
-def _cf_attributes(crs: Crs) -> dict[str, Any]:
-    if known := crs_table.entry_of(crs.code, crs.wkt):
-        return {"crs_wkt": crs.wkt} | known.cf  # in the order of PROJ
+def _cf_attributes(wkt: str, code: str | None) -> dict[str, Any]:
+    if known := crs_table.entry_of(code, wkt):
+        return {"crs_wkt": wkt} | known.cf  # in the order of PROJ
     try:
-        attributes: dict[str, Any] = made(crs.wkt, "crs_wkt").to_cf()
+        attributes: dict[str, Any] = made(wkt, "crs_wkt").to_cf()
     except KeyError:  # a projection without a parameter that CF wants: the WKT says all that is known
         attributes = {}
-    return attributes | {"crs_wkt": crs.wkt}
+    return attributes | {"crs_wkt": wkt}
 
 
 def crs_from_epsg(code: int, field: str) -> Crs:

@@ -237,11 +237,12 @@ def list_of(item: Check, fewest: int = 0, most: int | None = None) -> Check:
     def check(value: Any) -> Any:
         if not isinstance(value, list) or len(value) < fewest or (most is not None and len(value) > most):
             raise refused(value, needed)
-        for number, entry in enumerate(value):
-            try:
+        number = 0
+        try:
+            for number, entry in enumerate(value):  # noqa: B007  the error names it
                 item(entry)
-            except MalformedError as error:
-                raise inside(error, number) from None
+        except MalformedError as error:
+            raise inside(error, number) from None
         return value
 
     return check
@@ -263,13 +264,17 @@ def members(needed: Mapping[str, Check], optional: Mapping[str, Check] | None = 
     every = {**needed, **(optional or {})}
 
     def check(value: Any) -> Any:
-        found = _an_object(value)
-        for name in needed:
-            if name not in found:
-                raise inside(MalformedError("is missing"), name)
-        for name, item in every.items():
-            if name in found:
-                _member(item, name, found[name])
+        given = _an_object(value)
+        if not needed.keys() <= given.keys():
+            missing = next(name for name in needed if name not in given)
+            raise inside(MalformedError("is missing"), missing)
+        name = ""
+        try:
+            for name, item in every.items():
+                if name in given:
+                    item(given[name])
+        except MalformedError as error:
+            raise inside(error, name) from None
         return value
 
     return check

@@ -86,7 +86,8 @@ def scan(
     if is_tree(text):
         tree = open_tree(text, storage_options=access.storage_options, guard=guard, allow=access.allow)
         fmt = _directory_format(text)
-        group = _group(fmt, partial(fmt.call, "scan"), options, tree.url, tree, options)
+        _check_options(fmt, origin["options"], tree.url)
+        group = _group(partial(fmt.call, "scan"), options, tree.url, tree, options)
         return Scanned(replace(group, origin=origin), fmt.name, tree.requests, tree.bytes_read)
     open_plain = partial(opener, storage_options=access.storage_options, guard=guard)
     open_archive = partial(_open_archive, opener=opener, access=access)
@@ -101,7 +102,8 @@ def scan(
         call: Callable[..., Any] = partial(fmt.call, "scan")
         if fmt.is_guest and guest is not None:
             call = partial(guest, fmt.scan)
-        group = _group(fmt, call, options, source.url, read, source.url, options, neighbours)
+        _check_options(fmt, origin["options"], source.url)
+        group = _group(call, options, source.url, read, source.url, options, neighbours)
         records = (record_of(source), *neighbours.records)
         sources = (source, *(reader.source for reader in neighbours.readers))
         members = {one.url: one for one in sources if isinstance(one, StoredMember)}
@@ -280,14 +282,17 @@ def file_format(read: ReadAhead, url: str) -> Format:
     raise UnsupportedError(f"{found}, which is not a format that jnrrdz reads; it reads {readable}", url=url)
 
 
-def _group(fmt: Format, call: Callable[..., Any], options: ScanOptions, url: str, *source: Any) -> VirtualGroup:
-    """Return what a format's scanner finds, its values physical where the options say so."""
-    for name in options.changed():
-        # an option that does nothing would pass for one that did
+def _check_options(fmt: Format, changed: Iterable[str], url: str) -> None:
+    """Refuse options of other formats: one that does nothing would pass for one that did."""
+    for name in changed:
         other = next((other for other in FORMATS if name in other.options), None)
         if other is not None and name not in fmt.options:
             kind = " containers, which are directories" if other.is_directory else ""
             raise UnsupportedError(f"{name} is for {other.name}{kind}", url=url, field=name)
+
+
+def _group(call: Callable[..., Any], options: ScanOptions, url: str, *source: Any) -> VirtualGroup:
+    """Return what a format's scanner finds, its values physical where the options say so."""
     try:
         group: VirtualGroup = call(*source)
         if options.codecs != "proposal":

@@ -41,11 +41,13 @@ _UNSAID = re.compile(r"[\x00-\x1f\x7f]|\{\{")
 
 def placed(root: VirtualGroup, target: str | None, keep_query: Collection[str] = ()) -> VirtualGroup:
     """Return the same tree with its sources' URLs as a manifest has them: relative to `target`, absolute without."""
-    shared = shareable(root, keep_query)
+    shared, urls = _shared(root, keep_query)
     if target is not None:
         return relocate(shared, target)
-    odd = {url for url in named_urls(shared) if has_drive(url) or (_UNSAID.search(url) and url.startswith("/"))}
-    return moved(shared, {url: file_url(url) if url in odd else url for url in named_urls(shared)}) if odd else shared
+    odd = {url for url in urls if has_drive(url) or (_UNSAID.search(url) and url.startswith("/"))}
+    if not odd:
+        return shared
+    return moved(shared, {url: file_url(url) if url in odd else url for url in urls})
 
 
 def relocate(root: VirtualGroup, target: str) -> VirtualGroup:
@@ -64,6 +66,11 @@ def shareable(root: VirtualGroup, keep_query: Collection[str] = ()) -> VirtualGr
 
     What a URL keeps is said in `jnrrdz.redact`; `keep_query` names further members of queries, and is recorded.
     """
+    return _shared(root, keep_query)[0]
+
+
+def _shared(root: VirtualGroup, keep_query: Collection[str]) -> tuple[VirtualGroup, Collection[str]]:
+    """Return the tree of `shareable`, and the URLs that it names."""
     recorded = root.origin.get("keep_query")
     keep = {*keep_query, *(recorded if isinstance(recorded, list) else ())}
     urls = {url: bare(url, keep) for url in named_urls(root)}
@@ -74,7 +81,7 @@ def shareable(root: VirtualGroup, keep_query: Collection[str] = ()) -> VirtualGr
         _tell_lost(lost, keep)
     if keep and any(bare(kept) != kept for kept in urls.values()):
         root = replace(root, origin={**root.origin, "keep_query": sorted(keep)})
-    return moved(root, urls) if lost else root
+    return (moved(root, urls) if lost else root), urls.values()
 
 
 def _refuse_shares(urls: Iterable[str], keep: Collection[str]) -> None:
