@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jnrrdz.commands.facts import Facts, Inspection, Json, opened
-from jnrrdz.core.coordinate import coordinate_of
+from jnrrdz.core.coordinate import coordinate_along
 from jnrrdz.core.describe import Image, crs_at, date_of, file_of
 from jnrrdz.core.hierarchy import HierarchyNode
 from jnrrdz.core.json_schema import without_empty
-from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError
 from jnrrdz.formats.jpeg2000.markers import Marker, Progression, parse_cod, parse_siz, segments
-from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.options import Access, Codecs, PrecinctWindows, ScanOptions, StorageOptions
 from jnrrdz.redact import hidden, redacted
 
@@ -124,24 +122,24 @@ def info(  # noqa: PLR0913  the signature is the documentation
     return summary(opened(os.fspath(src), access, options), attributes=attributes)
 
 
-def summary(found: Inspection, *, attributes: bool = False) -> Json:
-    """Return what was found as JSON has it."""
-    facts = Facts(found.manifest)
+def summary(inspection: Inspection, *, attributes: bool = False) -> Json:
+    """Return the document of what was inspected."""
+    facts = Facts(inspection.manifest)
     arrays = [array_facts(facts, node) for node in facts.arrays()]
-    whole: Json = {"version": VERSION, "name": hidden(found.name), "format": found.format}
-    if found.requests is not None:
-        whole |= {"requests": found.requests, "bytes_read": found.bytes_read}
+    document: Json = {"version": VERSION, "name": hidden(inspection.name), "format": inspection.format}
+    if inspection.requests is not None:
+        document |= {"requests": inspection.requests, "bytes_read": inspection.bytes_read}
     sizes = [array["stored_bytes"] for array in arrays]
     images = facts.hierarchy.images()
     file = file_of(facts.hierarchy)
-    whole |= {
+    document |= {
         "levels": 1 + max((array["level"] for array in arrays), default=-1),
         "chunks": sum(array["chunks"] for array in arrays),
         "missing": sum(array["missing"] for array in arrays),
         "stored_bytes": None if None in sizes else sum(sizes),
         **without_empty({"nitf": None if file is None else file.to_json(), "date": date_of(images)}),
         "readable_by": [verdict.to_json() for verdict in facts.readers()],
-        "images": [image_json(facts, image) for image in images],
+        "images": [image_json(image) for image in images],
         "arrays": arrays,
         "sources": [
             {
@@ -151,13 +149,13 @@ def summary(found: Inspection, *, attributes: bool = False) -> Json:
                 "version_id": record.version,
                 "last_modified": record.modified,
             }
-            for record in found.manifest.sources
+            for record in inspection.manifest.sources
         ],
     }
     if attributes:
-        whole["attributes"] = {path or "/": node.attributes for path, node in facts.nodes.items() if node.attributes}
-    shown: Json = plain(whole)
-    return shown
+        document["attributes"] = {path or "/": node.attributes for path, node in facts.nodes.items() if node.attributes}
+    public: Json = plain(document)
+    return public
 
 
 def plain(value: Any) -> Any:
@@ -204,21 +202,19 @@ MEMBERS = (
 """Members of an image in the order of the document."""
 
 
-def image_json(facts: Facts, image: Image) -> Json:
+def image_json(image: Image) -> Json:
     """Return what an image is: where it is, when it was taken, its bands, its levels."""
     members = image.to_json()
-    members |= without_empty({"times": _times(facts, image.finest), "jpeg2000": _jpeg2000(image.finest)})
+    members |= without_empty({"times": _times(image), "jpeg2000": _jpeg2000(image.finest)})
     return {name: members[name] for name in MEMBERS if name in members}
 
 
-def _times(facts: Facts, node: HierarchyNode) -> Json | None:
+def _times(image: Image) -> Json | None:
     """Return the first and the last time of an image's axis `time` and how many there are, None where it has none."""
-    if TIME not in node.dimension_names:
+    if TIME not in image.finest.dimension_names:
         return None
     try:
-        root = group_from_manifest(facts.manifest, outline=True)
-        group = root.at(node.path.rpartition("/")[0])
-        coordinate = coordinate_of(group, TIME) if isinstance(group, VirtualGroup) else None
+        coordinate = coordinate_along(image, TIME)
     except JnrrdzError:  # a manifest of another's, whose axis is no numbers
         return None
     if coordinate is None or coordinate.values.dtype.kind != "M" or not len(coordinate.values):

@@ -19,7 +19,7 @@ from jnrrdz.commands.facts import Facts, Inspection, Json, opened
 from jnrrdz.commands.info import plain
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.bands import Band
-from jnrrdz.core.coordinate import METADATA, coordinate_of, parsed, rule_of
+from jnrrdz.core.coordinate import METADATA, coordinate_along, parsed, rule_of
 from jnrrdz.core.describe import Image, date_of, file_of
 from jnrrdz.core.footprint import Footprint, footprint, joined
 from jnrrdz.core.georeference import Place
@@ -28,7 +28,6 @@ from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import FORMATS
 from jnrrdz.manifests.forms import FORMS
-from jnrrdz.manifests.groups import group_from_manifest
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, Codecs, ItemRules, PrecinctWindows, ScanOptions, StorageOptions
 from jnrrdz.redact import bare, is_share_link
@@ -45,6 +44,7 @@ EXTENSIONS = {
 }
 """By the prefix of their fields: an item names those of which it has some."""
 
+TIME = "time"
 TIME_FROM, MODIFIED = "--time-from", "modified"
 """An option, and the rule that takes the time at which a file was changed for that at which its image was taken."""
 
@@ -242,11 +242,11 @@ def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access)
     source = _source(found, access)
     name = found.name if source is None else source.url
     last = without_query(name).rstrip("/").rpartition("/")[2]
-    group = _stack(found, images, access)
+    timed = next((image for image in images if TIME in image.finest.dimension_names), None)
     when = _asked(rules, name, source)
     if when is None and rules.time_from is None:
         when = _told(parts.told or {})
-    properties = when or _shown(facts, images, group)
+    properties = when or _shown(facts, images, timed)
     ground = ground_of(images)
     title = next((image.title for image in images if image.title is not None), None)
     properties |= {} if title is None else {"title": title}
@@ -265,8 +265,8 @@ def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access)
             assets[REFERENCES]["roles"] = ["data", *assets[REFERENCES]["roles"]]
     if rules.band_from is not None:
         _name_band(assets, rule_of(rules.band_from, BAND_FROM).text(name, VirtualGroup()))
-    if group is not None:
-        properties |= cube_fields(group, images[0])
+    if timed is not None:
+        properties |= cube_fields(timed)
     for asset in assets.values():  # what stays of a URL is said above, and is more than is shown to people
         asset |= plain({name: value for name, value in asset.items() if name != "href"})  # noqa: PLW2901  in place
     item = {
@@ -319,21 +319,6 @@ def _source(found: Inspection, access: Access) -> SourceRecord | None:
     return record if trust is None else replace(record, url=trust.resolve(record.url))
 
 
-def _stack(found: Inspection, images: Sequence[Image], access: Access) -> VirtualGroup | None:
-    """Return the group of an image that has an axis of times."""
-    timed = next((image for image in images if "time" in image.finest.dimension_names), None)
-    if timed is None:
-        return None
-    root = group_from_manifest(found.manifest, allow=access.allow, source_options=access.source_options)
-    return group_of(root, timed)
-
-
-def group_of(root: VirtualGroup, image: Image) -> VirtualGroup:
-    """Return the group that holds an image."""
-    groups = {path: node for path, node in root.walk() if isinstance(node, VirtualGroup)}
-    return groups.get(image.finest.parent, root)
-
-
 # Time
 
 
@@ -350,9 +335,9 @@ def _asked(rules: ItemRules, name: str, source: SourceRecord | None) -> Json | N
     return _instant(source.modified)
 
 
-def _shown(facts: Facts, images: Sequence[Image], group: VirtualGroup | None) -> Json:
+def _shown(facts: Facts, images: Sequence[Image], timed: Image | None) -> Json:
     """Return when an image was taken by its axis of times, or its metadata."""
-    if group is not None and (span := span_of(group)) is not None:
+    if timed is not None and (span := span_of(timed)) is not None:
         return span
     file = file_of(facts.hierarchy)
     text = date_of(images) or (None if file is None else file.date)
@@ -408,9 +393,9 @@ def _text(when: np.datetime64) -> str:
     return f"{when.astype('M8[us]') if unit == 'ns' else when}Z"
 
 
-def span_of(group: VirtualGroup) -> Json | None:
+def span_of(image: Image) -> Json | None:
     """Return the properties of an axis of times: one time, or from the first to the last."""
-    coordinate = coordinate_of(group, "time")
+    coordinate = coordinate_along(image, TIME)
     if coordinate is None or coordinate.values.dtype.kind != "M" or not len(coordinate.values):
         return None
     first, last = (_text(one.astype("M8[s]")) for one in (coordinate.values.min(), coordinate.values.max()))
@@ -543,19 +528,19 @@ def _nodata(value: Any) -> float | str | None:
 # Cubes
 
 
-def cube_fields(group: VirtualGroup, image: Image) -> Json:
+def cube_fields(image: Image) -> Json:
     """Return the axes and the variable of a stack or cube, as the datacube extension has them."""
     dimensions = {
-        str(name): _dimension(str(name), size, group, image)
+        str(name): _dimension(str(name), size, image)
         for name, size in zip(image.finest.dimension_names, image.finest.shape, strict=True)
     }
     variable = {"type": "data", "dimensions": list(dimensions)}
     return {"cube:dimensions": dimensions, "cube:variables": {image.finest.name: variable}}
 
 
-def _dimension(name: str, size: int, group: VirtualGroup, image: Image) -> Json:
+def _dimension(name: str, size: int, image: Image) -> Json:
     place = image.place
-    if name == "time" and (span := span_of(group)) is not None:
+    if name == TIME and (span := span_of(image)) is not None:
         return {"type": "temporal", "extent": [span["start_datetime"], span["end_datetime"]]}
     if name in {"x", "y"} and place.affine is not None:
         first = 0 if name == "x" else 1
@@ -564,7 +549,7 @@ def _dimension(name: str, size: int, group: VirtualGroup, image: Image) -> Json:
         return {"type": "spatial", "axis": name, "extent": extent, "step": step, **_system(place)}
     if name == "band":
         return {"type": "bands", "values": [band["name"] for band in image_bands(image)["bands"]]}
-    coordinate = coordinate_of(group, name)
+    coordinate = coordinate_along(image, name)
     values = [] if coordinate is None else coordinate.values.tolist()
     if values:
         return {"type": "other", "values": values}

@@ -20,7 +20,6 @@ from jnrrdz.commands.stac import (
     VERSION,
     cube_fields,
     ground_of,
-    group_of,
     image_bands,
     manifest_asset,
     projection,
@@ -233,8 +232,7 @@ def cube_collection(root: VirtualGroup, out: str, form: str, *, files: int, name
     summary, assets = Summary(count=1), {}
     for image in images:
         path = image.finest.parent
-        group = group_of(root, image)
-        summary.add_times(span_of(group) or {})
+        summary.add_times(span_of(image) or {})
         ground = ground_of([image])
         if ground is not None:
             summary.bounds.add(ground.bbox)
@@ -243,7 +241,7 @@ def cube_collection(root: VirtualGroup, out: str, form: str, *, files: int, name
         summary.codes |= {code: None for code in (projected.get("proj:code"),) if code}
         asset = manifest_asset(out, form, group=path)
         asset["roles"] = ["data", *asset["roles"]]
-        assets[path or REFERENCES] = asset | projected | image_bands(image) | cube_fields(group, image)
+        assets[path or REFERENCES] = asset | projected | image_bands(image) | cube_fields(image)
     stem = out.rstrip("/").rpartition("/")[2]
     called = name or stem.rpartition(".")[0] or stem
     about = f"A cube of {files:,} file{'' if files == 1 else 's'}, read as Zarr by reference"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.arrays import VirtualArray
 from jnrrdz.core.codecs import BYTES, bytes_
-from jnrrdz.core.describe import taken
+from jnrrdz.core.describe import Image, taken
 from jnrrdz.core.refs import ChunkRefs
 from jnrrdz.core.segments import file_date
 from jnrrdz.core.tree import VirtualGroup
@@ -222,8 +222,26 @@ _WHOLE = 1 << 53
 def coordinate_of(group: VirtualGroup, dim: str) -> Coordinate | None:
     """Return the values along an axis that a group holds itself, None where it has none that can be read here."""
     array = group.children.get(dim)
-    if not isinstance(array, VirtualArray) or array.dimension_names != (dim,):
-        labels = group.attributes.get(labels_name(dim))
+    return _stated(array if isinstance(array, VirtualArray) else None, group.attributes, dim)
+
+
+def coordinate_along(image: Image, dim: str) -> Coordinate | None:
+    """Return the values along an axis of an image, None where its group has none that can be read here."""
+    node = image.tree.sibling(image.finest, dim)
+    array = None
+    if node is not None and node.refs is not None:
+        array = node.array
+    return _stated(array, image.tree.group_attributes(image.finest), dim)
+
+
+def _stated(
+    array: VirtualArray | None,
+    group_attributes: Mapping[str, Any],
+    dim: str,
+) -> Coordinate | None:
+    """Return the values of a coordinate's array, else the labels that its group lists."""
+    if array is None or array.dimension_names != (dim,):
+        labels = group_attributes.get(labels_name(dim))
         is_text = isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels)
         return Coordinate(np.array(labels), {}) if is_text else None
     numbers, attributes = _inline_values(array), array.attributes
