@@ -493,11 +493,10 @@ def _limits(values: Pixels, stretch: str | None) -> tuple[float, float]:
 
 def _upright(rgba: NDArray[np.uint8], image: Image) -> NDArray[np.uint8]:
     """Return the picture with north up and west on the left, where the affine says otherwise."""
-    if image.place.affine is not None:
-        column_x, row_x, _, column_y, row_y, _ = image.place.affine
-        is_rotated = bool(row_x or column_y)
-        rgba = rgba[::-1] if row_y > 0 and not is_rotated else rgba
-        rgba = rgba[:, ::-1] if column_x < 0 and not is_rotated else rgba
+    transform = image.transform
+    if transform is not None and not transform.is_rotated:
+        rgba = rgba[::-1] if transform.row_y > 0 else rgba
+        rgba = rgba[:, ::-1] if transform.column_x < 0 else rgba
     return np.ascontiguousarray(rgba)
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.core.bands import BAND_AXES, Band, Colours, stated_bands
-from jnrrdz.core.georeference import Place, StatedCrs, stated_crs
+from jnrrdz.core.georeference import GeoTransform, Place, StatedCrs, geo_transform, stated_crs
 from jnrrdz.core.json_schema import as_number, as_object, as_objects, without_empty
 from jnrrdz.core.ome import Channel, PixelSize, pixel_size, stated_channels
 from jnrrdz.core.segments import NITF, NitfFile, Segment, moment, nitf_file, segment_of
@@ -107,6 +107,11 @@ class Image:
     def date(self) -> str | None:
         """When it was taken, in ISO 8601."""
         return taken(self.attributes)
+
+    @property
+    def transform(self) -> GeoTransform | None:
+        """The transform of its grid mapping; an error where that is malformed."""
+        return geo_transform(self.tree.grid_mapping(self.finest))
 
     @cached_property
     def place(self) -> Place:
