@@ -301,7 +301,7 @@ class _Unplaced:
             return None
 
     def _new_named(self) -> tuple[str, int]:
-        for path in _free_names(self._folder, self._name):
+        for path in temporary_names(self._folder, self._name):
             with suppress(FileExistsError):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
                 self._named = path
@@ -326,7 +326,7 @@ class _Unplaced:
             return
         if not self._has_name:
             turns.lock(self.stream.fileno(), wait=False)
-            for path in _free_names(self._folder, self._name):
+            for path in temporary_names(self._folder, self._name):
                 self._named = path
                 with suppress(FileExistsError):
                     self._link(path)
@@ -380,7 +380,7 @@ def _host() -> str:
 _TEMPORARY = re.compile(r"\..*\.(?:([0-9a-f]{8})-[0-9]+|lock)\.jnrrdz", re.DOTALL)
 
 
-def _free_names(folder: str, name: str) -> Iterator[str]:
+def temporary_names(folder: str, name: str) -> Iterator[str]:
     """Yield names for what is being written; those that killed runs left are free again."""
     stem = os.fsencode(name)[:_LONGEST_NAME].decode("utf-8", "ignore")
     for number in itertools.count():
@@ -415,7 +415,7 @@ def lock_file_of(path: str) -> str:
 
 
 def sweep(path: str) -> None:
-    """Remove what a run of this machine that was killed left under a name of `_free_names`; no other's."""
+    """Remove what a run of this machine that was killed left under a name of `temporary_names`; no other's."""
     match = _TEMPORARY.fullmatch(os.path.basename(path))  # noqa: PTH119  see `locate`
     is_ours = match is not None and match[1] in (None, _host())
     if not is_ours or os.path.islink(path):  # noqa: PTH114  the same
@@ -455,7 +455,7 @@ def work_folder(place: OutputPath) -> Iterator[Path]:
     path, descriptor, is_made = "", None, False
     with _os_errors(place.url):
         try:
-            for path in _free_names(parent, os.path.basename(place.path)):  # noqa: PTH119  the same
+            for path in temporary_names(parent, os.path.basename(place.path)):  # noqa: PTH119  the same
                 with suppress(FileExistsError, FileNotFoundError):
                     os.mkdir(path)  # noqa: PTH102  the same
                     descriptor = os.open(path, os.O_RDONLY) if os.name == "posix" else None

@@ -132,12 +132,12 @@ async def _read_documents(store: Any) -> dict[str, bytes]:
         found[f"{path}{ZARR_JSON}"] = buffer.to_bytes()
         if Documents(found).parsed(f"{path}{ZARR_JSON}").get("node_type") == "group":
             names = [name async for name in store.list_dir(path.rstrip("/")) if name != ZARR_JSON]
-            ordered = _ordered(names, Documents(found).own().get(ORDER), path.rstrip("/"))
+            ordered = in_recorded_order(names, Documents(found).own().get(ORDER), path.rstrip("/"))
             waiting += [f"{path}{name}/" for name in reversed(ordered)]
     return found
 
 
-def _ordered(names: list[str], recorded: Any, path: str) -> list[str]:
+def in_recorded_order(names: list[str], recorded: Any, path: str) -> list[str]:
     """Return the names below a group in the recorded order; 2 before 10 where there is none.
 
     Icechunk keeps no order, and the first image is the one that is opened.

@@ -82,7 +82,7 @@ class ReferencePipeline(FusedCodecPipeline):
                 found[first] = super(ReferencePipeline, self).read_sync(part, out, drop_axes, max_workers=1)
 
         starts = range(0, len(batch), length)
-        _shared(read, deque(starts), max_workers)
+        share_out(read, deque(starts), max_workers)
         return tuple(result for first in starts for result in found[first])
 
     async def read(
@@ -161,7 +161,7 @@ def _told(batch: Sequence[Item]) -> Iterator[None]:
         raise MalformedError(f"a chunk that cannot be decoded: {error}", field=place) from error
 
 
-def _shared(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
+def share_out(work: Callable[[int], Any], pending: deque[int], workers: int) -> None:
     """Do work on several threads, of which this is one, until nothing is pending.
 
     Raises what the earliest that failed raised.
@@ -290,7 +290,7 @@ class Window:
             return out
         workers = _resolve_max_workers()
         tasks = list(self._tasks(ranges, workers))
-        _shared(lambda number: self._fill(tasks[number], ranges, out), deque(range(len(tasks))), workers)
+        share_out(lambda number: self._fill(tasks[number], ranges, out), deque(range(len(tasks))), workers)
         return out
 
     def _tasks(self, ranges: Ranges, workers: int) -> Iterator[Task]:

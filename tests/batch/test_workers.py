@@ -36,7 +36,7 @@ def images(tmp_path):
 
 def temporary_name(folder, name):
     """Return the name that a run on this machine gives to what becomes an output."""
-    return Path(next(atomic._free_names(str(folder), name)))  # noqa: SLF001  it is only seen where a run was killed
+    return Path(next(atomic.temporary_names(str(folder), name)))
 
 
 def hidden(folder):

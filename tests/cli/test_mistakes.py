@@ -15,7 +15,7 @@ from rasterio.transform import from_origin
 
 from tests import writers
 
-READ = "TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, DMR++"
+READ = "TIFF, JPEG 2000, NITF, JNRRD, NRRD, HDF5, netCDF-3, FITS, Sentinel-2 product, Landsat product, DMR++"
 
 MISTAKES = {
     "a wrong path": ("index nosuch.tif -o a.json", 1, "error: HERE/nosuch.tif: not found"),

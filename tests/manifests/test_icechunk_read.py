@@ -13,7 +13,7 @@ import jnrrdz
 from jnrrdz.core.arrays import SourceRecord
 from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import DriftError, JnrrdzError, UnrepresentableError, UntrustedSourceError
-from jnrrdz.manifests.icechunk_read import _ordered
+from jnrrdz.manifests.icechunk_read import in_recorded_order
 from jnrrdz.sources.local import validators_of
 from tests.manifests.test_icechunk import group
 from tests.servers.fixtures import bucket, seaweed
@@ -257,9 +257,9 @@ def test_the_order_of_nodes_is_that_of_the_file(tmp_path):
 
 @pytest.mark.parametrize("recorded", [None, 3, {"": 3}, {"": ["b", 4, ["c"], "b", "gone"]}])
 def test_an_order_that_is_none_leaves_names_by_number(recorded):
-    names = _ordered(["b10", "b2", "a"], recorded, "")
+    names = in_recorded_order(["b10", "b2", "a"], recorded, "")
     assert names == ["a", "b2", "b10"]
 
 
 def test_names_that_are_not_recorded_come_last():
-    assert _ordered(["a", "b", "c"], {"": ["c", "a"]}, "") == ["c", "a", "b"]
+    assert in_recorded_order(["a", "b", "c"], {"": ["c", "a"]}, "") == ["c", "a", "b"]

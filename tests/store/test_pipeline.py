@@ -18,7 +18,7 @@ from zarr.registry import get_codec_class
 
 from jnrrdz.errors import MalformedError
 from jnrrdz.store.group import in_c_order
-from jnrrdz.store.pipeline import ReferencePipeline, _shared
+from jnrrdz.store.pipeline import ReferencePipeline, share_out
 
 SPEC = ArraySpec((3, 4), UInt16(), np.uint16(7), ArrayConfig.from_dict({}), default_buffer_prototype())
 GRID = (6, 5)
@@ -92,14 +92,14 @@ def test_no_chunks_are_no_error():
 @pytest.mark.parametrize("count", [1, 2, 5, 500])
 def test_every_turn_is_taken_once(workers, count):
     done = []
-    _shared(done.append, deque(range(count)), workers)
+    share_out(done.append, deque(range(count)), workers)
     assert sorted(done) == list(range(count))
 
 
 def test_threads_that_are_busy_elsewhere_are_not_waited_for():
     free, done = threading.Event(), []
     others = [_get_pool(1).submit(free.wait, 60) for _ in range(64)]
-    _shared(lambda number: done.append((number, threading.current_thread())), deque(range(5)), 2)
+    share_out(lambda number: done.append((number, threading.current_thread())), deque(range(5)), 2)
     free.set()
     assert done == [(number, threading.current_thread()) for number in range(5)]
     assert all(other.result() for other in others)
@@ -116,7 +116,7 @@ def test_of_two_that_fail_the_earlier_is_told_and_the_rest_are_left():
     for _ in range(20):
         done.clear()
         with pytest.raises(MalformedError, match="number 0"):
-            _shared(work, deque(range(100)), 2)
+            share_out(work, deque(range(100)), 2)
         assert sorted(done) == [0, 1]
 
 
@@ -135,7 +135,7 @@ def test_what_fails_leaves_nothing_to_the_others():
             time.sleep(0.001)
 
     with pytest.raises(MalformedError, match="number 0"):
-        _shared(work, pending, 2)
+        share_out(work, pending, 2)
     assert sorted(done) == [0, 1]
 
 
