@@ -19,10 +19,7 @@ from jnrrdz.manifests.columns import Columns, Piece
 from jnrrdz.manifests.documents import ChunkKeys, Documents
 from jnrrdz.manifests.icechunk import BRANCH, ORDER, by_number, require_name, storage_of
 from jnrrdz.manifests.manifest import Manifest, split_version
-from jnrrdz.manifests.written_refs import (
-    absolute_path,
-    is_local,
-)
+from jnrrdz.manifests.written_refs import absolute_path, is_local
 from jnrrdz.sources.local import written_at
 from jnrrdz.sources.url import local_path as path_of
 

@@ -17,7 +17,8 @@ from jsonschema import Draft202012Validator
 import jnrrdz
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
-from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
+from jnrrdz.formats.tiff.decode import TileDecoder
+from jnrrdz.formats.tiff.synthetic import synthetic_tiff
 
 SCHEMA = Draft202012Validator(
     json.loads((Path(__file__).parents[2] / "docs" / "codecs" / "tiff-tile" / "schema.json").read_text("utf-8"))

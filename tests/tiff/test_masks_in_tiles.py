@@ -13,7 +13,8 @@ from rasterio.shutil import copy
 import jnrrdz
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.tiff.codecs import TiffTileConfig
-from jnrrdz.formats.tiff.decode import TileDecoder, synthetic_tiff
+from jnrrdz.formats.tiff.decode import TileDecoder
+from jnrrdz.formats.tiff.synthetic import synthetic_tiff
 from tests import writers
 from tests.readers import by_gdal
 

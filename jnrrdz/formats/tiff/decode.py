@@ -9,11 +9,8 @@ Spec: docs/codecs/tiff-tile/README.md
 
 import io
 import math
-import struct
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -28,144 +25,35 @@ from jnrrdz.core.configuration import BYTE_BITS, check_type, in_type
 from jnrrdz.errors import JnrrdzError, MalformedError
 from jnrrdz.formats.colours import Palette
 from jnrrdz.formats.format import DecoderState
-from jnrrdz.formats.image_streams import (
-    COLOURS,
-    jpeg_words,
-    lerc_size,
-    scratch,
-    upper_rows,
-    webp_words,
-)
+from jnrrdz.formats.image_streams import COLOURS, jpeg_words, lerc_size, scratch, upper_rows, webp_words
 from jnrrdz.formats.jpeg_markers import LOSSLESS, JpegMarkers, Size, jpeg_markers
 from jnrrdz.formats.tiff.codecs import TIFF_TILE, TiffTileConfig
 from jnrrdz.formats.tiff.declared import check_declared, check_jpeg, check_possible
-from jnrrdz.formats.tiff.directory import assemble
 from jnrrdz.formats.tiff.fax import Rows, rows_held
-from jnrrdz.formats.tiff.schemes import (
-    BY_NUMBER,
-    BYTE_STREAMS,
-    SCHEMES,
-    Compression,
-    Kind,
-    check_decodable,
-    of_kind,
+from jnrrdz.formats.tiff.samples import (
+    DECODER_ERRORS,
+    DECODERS,
+    INT24,
+    OCTETS,
+    float_planes,
+    integers_of_24_bits,
+    unpacked,
+    without_float_predictor,
 )
+from jnrrdz.formats.tiff.schemes import BY_NUMBER, BYTE_STREAMS, SCHEMES, Compression, Kind, check_decodable, of_kind
+from jnrrdz.formats.tiff.synthetic import JPEGS, synthetic_tiff
 from jnrrdz.formats.tiff.tags import (
     ExtraSample,
     Photometric,
     Planar,
     Predictor,
     SampleFormat,
-    Tag,
     name_of,
     sample_dtype,
     tile_samples,
 )
-from jnrrdz.formats.tiff_directory import FieldType
-
-JPEG_COLOURS = 3
-
-ALWAYS = {Tag.BitsPerSample, Tag.SampleFormat}
-"""Tags that are written even without values."""
-
-POINTERS = {Tag.StripOffsets, Tag.JPEGInterchangeFormat}
-
-
-def synthetic_tiff(config: TiffTileConfig, width: int, height: int, data: bytes) -> bytes:
-    """Return a TIFF whose only strip is `data`, `width` x `height` pixels, tagged as the source is."""
-    order = "<" if config.byte_order == "little" else ">"
-    long, short, rational = FieldType.LONG, FieldType.SHORT, FieldType.RATIONAL
-    separate = config.planar_config == Planar.SEPARATE
-    samples = 1 if separate else config.samples_per_pixel
-    is_jpeg = config.compression in JPEGS and config.compression != Compression.OLD_JPEG
-    # JPEGs of three components that are no YCbCr: libtiff takes their numbers as they
-    # are, be they grey, Lab or red, green and blue.  tifffile does so for plain RGB only,
-    # and leaves all else to libjpeg, which guesses YCbCr.
-    is_three = config.compression == Compression.JPEG and samples == JPEG_COLOURS
-    is_plain_jpeg = is_three and config.photometric != Photometric.YCBCR
-    colours = config.photometric
-    if is_plain_jpeg:
-        colours = Photometric.RGB
-    elif separate or (is_jpeg and samples != JPEG_COLOURS):
-        # one plane of several is grey, whatever the planes together are; and tifffile makes
-        # colours of a grey JPEG that is called RGB
-        colours = Photometric.MINISBLACK
-    formats = config.sample_format
-    is_odd = SampleFormat.INT in formats and config.bits_per_sample[0] % 8
-    if is_odd or SampleFormat.VOID in formats:
-        formats = (SampleFormat.UINT,) * len(formats)  # whose signs are extended later
-    is_old = config.compression == Compression.OLD_JPEG
-    has_palette = config.photometric == Photometric.PALETTE
-    tags: list[tuple[int, int, tuple[int, ...] | bytes]] = [
-        (Tag.ImageWidth, long, (width,)),
-        (Tag.ImageLength, long, (height,)),
-        (Tag.BitsPerSample, short, config.bits_per_sample[:samples]),
-        (Tag.Compression, short, (config.compression,)),
-        (Tag.PhotometricInterpretation, short, (colours,)),
-        (Tag.FillOrder, short, (config.fill_order,)),
-        (Tag.StripOffsets, long, (0,)),
-        (Tag.SamplesPerPixel, short, (samples,)),
-        (Tag.RowsPerStrip, long, (height,)),
-        (Tag.StripByteCounts, long, (len(data),)),
-        (Tag.PlanarConfiguration, short, (Planar.CHUNKY,)),
-        (Tag.SampleFormat, short, formats[:samples]),
-        (Tag.Predictor, short, () if config.predictor == 1 else (config.predictor,)),
-        (Tag.T4Options, long, () if config.t4_options is None else (config.t4_options,)),
-        (Tag.ExtraSamples, short, () if separate or is_plain_jpeg else config.extra_samples),
-        (Tag.YCbCrSubSampling, short, config.ycbcr_subsampling),
-        (Tag.YCbCrCoefficients, rational, config.ycbcr_coefficients),
-        (Tag.ReferenceBlackWhite, rational, config.reference_black_white),
-        (Tag.JPEGProc, short, (1,) if is_old else ()),
-        (Tag.JPEGInterchangeFormat, long, (0,) if is_old else ()),
-        (Tag.JPEGInterchangeFormatLength, long, (len(data),) if is_old else ()),
-        (Tag.LERCParameters, long, config.lerc_parameters),
-        (Tag.ColorMap, short, (0,) * (3 << min(config.bits_per_sample[0], 16)) if has_palette else ()),
-        (Tag.JPEGTables, FieldType.UNDEFINED, config.jpeg_tables or b""),
-    ]
-    present = sorted(entry for entry in tags if entry[2] or entry[0] in ALWAYS)
-    return assemble(order, present, POINTERS) + data
-
 
 REVERSED = 2
-DECODERS: dict[int, Callable[..., bytes | bytearray | memoryview]] = {
-    number: getattr(imagecodecs, f"{scheme.decoder.lower()}_decode")
-    for number, scheme in SCHEMES.items()
-    if scheme.kind is Kind.STREAM and scheme.decoder != "NONE"
-}
-
-
-SURPLUS = 1 << 16
-
-
-def unpacked(
-    scheme: int, data: bytes | memoryview, room: NDArray[np.uint8]
-) -> bytes | bytearray | memoryview | NDArray[np.uint8]:
-    """Return the first bytes that a stream becomes, as many as there is room for or fewer.
-
-    As in libtiff, what a stream has beyond a segment is left out.
-    """
-    if scheme == Compression.NONE:
-        return memoryview(data)[: len(room)]
-    try:
-        return DECODERS[scheme](data, out=room)
-    except DECODER_ERRORS:
-        longer: bytes | bytearray | memoryview | None = None
-        if SCHEMES[scheme].decoder == "DEFLATE":
-            longer = _inflated(data, len(room) + 1)
-        elif SCHEMES[scheme].needs_room:
-            with suppress(*DECODER_ERRORS):
-                longer = DECODERS[scheme](data, out=2 * len(room) + SURPLUS)
-        if longer is None or len(longer) <= len(room):
-            raise
-        return memoryview(bytearray(longer))[: len(room)]
-
-
-def _inflated(data: bytes | memoryview, most: int) -> bytes | None:
-    """Return the first bytes that a zlib stream becomes, None if it is damaged before."""
-    try:
-        return zlib.decompressobj().decompress(data, most)
-    except zlib.error:
-        return None
 
 
 PLANES = 3
@@ -174,61 +62,16 @@ PLANES = 3
 PREDICTED = {int(Predictor.HORIZONTAL): "ui", int(Predictor.FLOATING_POINT): "f"}
 """Kinds of elements that a predictor is for."""
 
-OCTETS = {size: np.dtype([(f"byte{number}", np.uint8) for number in range(size)]) for size in (2, 4, 8)}
-"""Floats as their bytes, the lowest first."""
-
-
-def float_planes(differences: NDArray[np.uint8], size: int) -> list[NDArray[np.uint8]]:
-    """Return the bytes of predicted floats, the lowest first; changes what it is given.
-
-    A row has the first byte of all its floats, the one with the sign, then all second ones, and of all these the
-    differences (Adobe's TIFF Technical Note 3).  imagecodecs' own function gives the same in three times the time: it
-    works byte by byte.  `differences` are (row, byte and column, sample), the result's planes (row, column, sample).
-    """
-    rows, octets, samples = differences.shape
-    imagecodecs.delta_decode(differences, axis=1, out=differences)
-    planes = differences.reshape(rows, size, octets // size, samples)
-    return [planes[:, number] for number in range(size)][::-1]
-
-
-def without_float_predictor(differences: NDArray[np.uint8], size: int) -> NDArray[Any]:
-    """Return the (row, column, sample) floats of so many bytes that are predicted."""
-    planes = float_planes(differences, size)
-    if size == INT24 // 8:
-        octets = np.stack(planes, axis=-1)
-        floats: NDArray[Any] = imagecodecs.float24_decode(octets.tobytes(), byteorder="<")
-        return floats.reshape(planes[0].shape)
-    floats = np.empty(planes[0].shape, f"<f{size}")
-    fields = floats.view(OCTETS[size])
-    for name, plane in zip(fields.dtype.names or (), planes, strict=True):
-        fields[name] = plane
-    return floats
-
-
-def integers_of_24_bits(octets: NDArray[np.uint8], byte_order: str, kind: str) -> NDArray[Any]:
-    """Return the integers ("i" or "u") that the three bytes along the last axis are.
-
-    As libtiff and GDAL have it, the highest byte comes first in little-endian files, where
-    bits are packed, and last in big-endian ones, where libtiff swaps them.
-    """
-    padded = np.zeros((*octets.shape[:-1], 4), np.uint8)
-    padded[..., :3] = octets if byte_order == "little" else octets[..., ::-1]
-    return padded.view(f">{kind}4")[..., 0].astype(f"{kind}4") >> 8
-
 
 type Shape = tuple[int, ...]
 type Reach = tuple[int, int]
 """Rows and columns of a chunk up to the last ones that are selected."""
 
 type Decode = Callable[..., tuple[NDArray[Any] | None, Any, Any]]
-
-INT24 = 24
 RGBA = 4
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 BEHIND_JPEG = bytes(range(0xB5, 0xF5)) * 4
 """Bytes without a marker, whose first bits are not the zeros that libjpeg reads behind an end."""
-
-JPEGS = of_kind(Kind.JPEG)
 LERC_MAGIC = {b"Lerc", b"CntZ"}
 LERC_HEADERS = 1 << 16
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -236,20 +79,6 @@ FAXES = of_kind(Kind.FAX)
 LIBTIFF_ONLY = {number for number, scheme in SCHEMES.items() if scheme.decoder == "TIFF"}
 SELF_SIZED = of_kind(Kind.IMAGE, Kind.JPEG)
 """Image formats, whose data say how high and wide they are."""
-
-DECODER_ERRORS = (
-    ValueError,
-    TypeError,
-    RuntimeError,  # every error of imagecodecs' decoders
-    NotImplementedError,
-    OverflowError,
-    struct.error,
-    IndexError,
-    KeyError,
-    MemoryError,
-    tifffile.TiffFileError,
-)
-"""What the libraries raise at bytes that they cannot decode."""
 
 
 def has_jfif(data: bytes | memoryview, markers: JpegMarkers) -> bool:

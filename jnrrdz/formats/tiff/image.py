@@ -21,13 +21,7 @@ from jnrrdz.core.limits import LIMITS, Resource
 from jnrrdz.errors import MalformedError, UnsupportedError
 from jnrrdz.formats.tiff.schemes import BYTE_STREAMS, Compression
 from jnrrdz.formats.tiff.structure import Ifd, TiffLayout
-from jnrrdz.formats.tiff.tags import (
-    Photometric,
-    Planar,
-    Predictor,
-    SubfileType,
-    Tag,
-)
+from jnrrdz.formats.tiff.tags import Photometric, Planar, Predictor, SubfileType, Tag
 from jnrrdz.records import record
 
 MAX_UNLISTED = LIMITS[Resource.CHUNKS].free

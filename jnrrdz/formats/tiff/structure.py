@@ -20,18 +20,8 @@ from numpy.typing import NDArray
 
 from jnrrdz.core.limits import LIMITS, Resource
 from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
-from jnrrdz.formats.tiff.tags import (
-    SubfileType,
-    Tag,
-    name_of,
-)
-from jnrrdz.formats.tiff_directory import (
-    ITEMSIZE,
-    NUMPY_CODE,
-    Entry,
-    FieldType,
-    parse_header,
-)
+from jnrrdz.formats.tiff.tags import SubfileType, Tag, name_of
+from jnrrdz.formats.tiff_directory import ITEMSIZE, NUMPY_CODE, Entry, FieldType, parse_header
 from jnrrdz.records import record
 
 type ReadRange = Callable[[int, int], bytes]
