@@ -84,6 +84,7 @@ def scan(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -120,6 +121,9 @@ def scan(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -144,6 +148,7 @@ def scan(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,
@@ -221,6 +226,7 @@ def index(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -265,6 +271,9 @@ def index(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -306,6 +315,7 @@ def index(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,
@@ -352,6 +362,7 @@ def index_in_place(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -390,6 +401,9 @@ def index_in_place(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -414,6 +428,7 @@ def index_in_place(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,
@@ -443,6 +458,7 @@ def open_store(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -489,6 +505,9 @@ def open_store(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -518,6 +537,7 @@ def open_store(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,
@@ -568,6 +588,7 @@ def open_group(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -611,6 +632,9 @@ def open_group(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -640,6 +664,7 @@ def open_group(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,
@@ -669,6 +694,7 @@ def open_dataset(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -717,6 +743,9 @@ def open_dataset(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -754,6 +783,7 @@ def open_dataset(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,
@@ -779,6 +809,7 @@ def open_datatree(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -823,6 +854,9 @@ def open_datatree(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -858,6 +892,7 @@ def open_datatree(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,

@@ -237,6 +237,10 @@ class ScanOptions:
     """Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are cheap to find (`auto`, the
     default), all, or none."""
 
+    tile_part_table: str | None = None
+    """A Parquet table of others, on this machine, that lists the tile-parts of JPEG 2000 files: it replaces the walk
+    through a file without TLM."""
+
     allow_missing: bool = False
     """Take tiles whose files are not there for missing chunks, which read as the fill value; leave out images of a
     product that do not exist."""

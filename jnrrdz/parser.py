@@ -92,6 +92,10 @@ class Parser:
     """Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
     cheap to find (`auto`, the default), all (`always`), or none (`never`)."""
 
+    tile_part_table: str | None = None
+    """A Parquet table on this machine that lists the tile-parts of JPEG 2000 files, in place
+    of the walk through a file without TLM."""
+
     allow_missing: bool = False
     """Read tiles whose files are missing as the fill value."""
 
@@ -115,6 +119,7 @@ class Parser:
             chain=self.chain,
             stack_timepoints=self.stack_timepoints,
             precinct_windows=self.precinct_windows,
+            tile_part_table=self.tile_part_table,
             allow_missing=self.allow_missing,
             allow_odd_blocks=self.allow_odd_blocks,
             object_versions=self.object_versions,

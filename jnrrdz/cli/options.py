@@ -366,6 +366,11 @@ CHOICES = (
         type=click.Choice(["auto", "always", "never"]),
         help="Cut JPEG 2000 tiles into windows; by default large ones whose packets are cheap to find.",
     ),
+    click.option(
+        "--tile-part-table",
+        metavar="FILE",
+        help="Parquet table that lists the tile-parts of JPEG 2000 files, in place of a walk.",
+    ),
     click.option("--stack-timepoints", is_flag=True, help="Put BigDataViewer's timepoints into an axis t."),
     click.option(
         "--allow-missing",

@@ -123,6 +123,7 @@ def stac_item(  # noqa: PLR0913  the signature is the documentation
     chain: str | None = None,
     stack_timepoints: bool = False,
     precinct_windows: PrecinctWindows | None = None,
+    tile_part_table: str | None = None,
     allow_missing: bool = False,
     allow_odd_blocks: bool = False,
     object_versions: bool = True,
@@ -175,6 +176,9 @@ def stac_item(  # noqa: PLR0913  the signature is the documentation
     precinct_windows
         Cut JPEG 2000 tiles into windows of precincts: large tiles whose packets are
         cheap to find (`auto`, the default), all (`always`), or none (`never`).
+    tile_part_table
+        A Parquet table on this machine that lists the tile-parts of JPEG 2000 files,
+        in place of the walk through a file without TLM.
     allow_missing
         Read tiles whose files are missing as the fill value.
     allow_odd_blocks
@@ -210,6 +214,7 @@ def stac_item(  # noqa: PLR0913  the signature is the documentation
         chain=chain,
         stack_timepoints=stack_timepoints,
         precinct_windows=precinct_windows,
+        tile_part_table=tile_part_table,
         allow_missing=allow_missing,
         allow_odd_blocks=allow_odd_blocks,
         object_versions=object_versions,

@@ -54,7 +54,8 @@ def write_image(  # noqa: PLR0913, PLR0917  where an image is
         file.write(data)
 
 
-JP2 = {"REVERSIBLE": "YES", "QUALITY": "100", "BLOCKXSIZE": 64, "BLOCKYSIZE": 64}
+LOSSLESS = {"REVERSIBLE": "YES", "QUALITY": "100"}
+JP2 = {**LOSSLESS, "tiled": True, "BLOCKXSIZE": 64, "BLOCKYSIZE": 64}
 
 
 def safe(root, name=SAFE, seed=0, change=lambda text: text):

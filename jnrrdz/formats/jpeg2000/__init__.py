@@ -11,4 +11,5 @@ JPEG2000 = Format(
     magic_length=12,
     endings=(".jp2", ".jpx", ".jpf", ".j2k", ".j2c", ".jpc", ".jph", ".jhc"),
     media_types=("image/jp2", "image/jpx", "image/j2c"),
+    options=("tile_part_table",),
 )

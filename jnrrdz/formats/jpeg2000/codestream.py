@@ -28,7 +28,17 @@ from jnrrdz.formats.jpeg2000.markers import (
     segments,
     steps,
 )
-from jnrrdz.formats.jpeg2000.tile_parts import DENSE, Fetch, TileParts, Walk, listed_parts, part_heads, walked_parts
+from jnrrdz.formats.jpeg2000.tile_part_table import TilePartList
+from jnrrdz.formats.jpeg2000.tile_parts import (
+    DENSE,
+    Fetch,
+    TileParts,
+    Walk,
+    claimed_parts,
+    listed_parts,
+    part_heads,
+    walked_parts,
+)
 
 MAGIC = b"\xff\x4f\xff\x51"
 MAX_HEADER = 16 << 20
@@ -96,19 +106,21 @@ def find_codestream(read: ReadRange, start: int, stop: int) -> tuple[int, int, B
     return (*boxes.codestreams[0], boxes)
 
 
-def parse_codestream(
+def parse_codestream(  # noqa: PLR0913  what is read, and how
     read: ReadRange,
     start: int,
     stop: int,
     *,
     fetch: Fetch | None = None,
     heads: bool = False,
+    listed: TilePartList | None = None,
 ) -> Codestream:
     """Return the facts of the codestream that begins at `start` and ends at `stop` or before.
 
     `fetch` reads several spans at once, of a file that is far away: a request costs more than some bytes.  The
     headers of single tiles are then left alone where TLM has their places, unless `heads` requires where each
-    resolution ends; without TLM, long tile-parts are looked for at several places.
+    resolution ends; without TLM, long tile-parts are looked for at several places.  `listed` is what a table of
+    others claims of the file: it replaces the walk, or does not fit and is refused.
     """
     header = _main_header(read, start, stop)
     main = list(segments(header))
@@ -119,6 +131,8 @@ def parse_codestream(
     walk.is_dense = (stop - first) // siz.tiles <= DENSE
     tlm = [segment.body for segment in main if segment.marker == Marker.TLM]
     parts = None if far and heads else listed_parts(walk, tlm, first, siz)
+    if parts is None and listed is not None and not (far and heads):
+        parts = claimed_parts(walk, listed, first, siz, fetch)
     if parts is None:
         if fetch is not None:
             walk.heads = part_heads(fetch, first, stop, siz.tiles, whole=tiles.coding is not None)

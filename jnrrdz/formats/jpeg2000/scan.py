@@ -6,8 +6,10 @@ is one array of all of them, on the reference grid; the components themselves st
 Spec: ITU-T T.800 (https://www.itu.int/rec/T-REC-T.800), T.814; docs/formats/jpeg2000.md
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -18,13 +20,14 @@ from jnrrdz.core.georeference import Georeference
 from jnrrdz.core.pyramid import raster_pyramid
 from jnrrdz.core.refs import ChunkRefs, rows_of
 from jnrrdz.core.tree import Node, VirtualGroup
-from jnrrdz.errors import JnrrdzError, UnsupportedError
+from jnrrdz.errors import JnrrdzError, MalformedError, UnsupportedError
 from jnrrdz.formats.jpeg2000.boxes import SYCC, Boxes, Colour, parse_colour
 from jnrrdz.formats.jpeg2000.codecs import Jpeg2000Config, Jpeg2000WindowConfig
 from jnrrdz.formats.jpeg2000.codestream import Codestream, find_codestream, needed_parts, parse_codestream
 from jnrrdz.formats.jpeg2000.grid import ChunkGrid, check_composite, is_sycc
 from jnrrdz.formats.jpeg2000.markers import Component, Marker, check_pieces
 from jnrrdz.formats.jpeg2000.metadata import Meaning, geo_of, meaning_of
+from jnrrdz.formats.jpeg2000.tile_part_table import TilePartList, TilePartTable, read_table
 from jnrrdz.formats.jpeg2000.windows import Windows
 from jnrrdz.formats.neighbours import Neighbours
 from jnrrdz.formats.rpc_files import RPB, RPC_TXT, find_rpc
@@ -50,14 +53,37 @@ COMPOSITE = "composite"
 def read_codestream(read: ReadAhead, start: int, stop: int, url: str, options: ScanOptions) -> Windows:
     """Return the codestream from `start` to `stop` of a source, and the windows that its tiles can be cut into."""
     far = local_path(url) is None
+    listed = None
+    if options.tile_part_table is not None:
+        listed = _claim(options.tile_part_table, url, read.size)
     codestream = parse_codestream(
         read,
         start,
         stop,
         fetch=read.fetch if far else None,
         heads=options.precinct_windows == "always",
+        listed=listed,
     )
     return Windows(codestream, read, url, options.precinct_windows or "auto", far=far)
+
+
+def _claim(table: str, url: str, size: int) -> TilePartList | None:
+    """Return what a table of others claims of a file, None where it does not list it."""
+    path = local_path(table)
+    if path is None:
+        message = "a table of tile-parts is read from this machine; fetch it"
+        raise UnsupportedError(message, url=table, field="--tile-part-table")
+    claim = _read_table(path, os.stat(path).st_mtime_ns if os.path.isfile(path) else 0).find(url)  # noqa: PTH113, PTH116
+    if claim is not None and claim.size != size:
+        message = f"the table is of a file of {claim.size} bytes, this one has {size}"
+        raise MalformedError(message, url=url, field="tile-part table")
+    return claim
+
+
+@lru_cache(maxsize=4)
+def _read_table(path: str, _modified: int) -> TilePartTable:
+    """Return a table, read once for all files of a batch."""
+    return read_table(path)
 
 
 def level_arrays(

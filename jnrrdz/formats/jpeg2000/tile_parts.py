@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from jnrrdz.errors import MalformedError
 from jnrrdz.formats.jpeg2000.boxes import ReadRange
 from jnrrdz.formats.jpeg2000.markers import Marker, Siz, steps
+from jnrrdz.formats.jpeg2000.tile_part_table import TilePartList
 
 type Ints = NDArray[np.int64]
 
@@ -242,6 +243,42 @@ def listed_parts(walk: Walk, segments: list[bytes], first: int, siz: Siz) -> Til
     offsets = first + np.concatenate(([0], np.cumsum(lengths)[:-1]))
     parts = TileParts(tile.astype(np.int64), offsets.astype(np.int64), lengths)
     return _checked(walk, parts, siz) if len(tile) == len(lengths) else None
+
+
+CLAIMS_LOOKED_AT = 16
+"""Tile-parts of a far file that are looked at before a table of others is believed."""
+
+
+def claimed_parts(walk: Walk, claim: TilePartList, first: int, siz: Siz, fetch: Fetch | None) -> TileParts:
+    """Return the tile-parts that a table of others claims; one that is not of this file is refused.
+
+    Of a local file every SOT is compared, of a far one the first, the last and some between.
+    """
+    if claim.first != first:
+        message = f"the table has the first tile-part at {claim.first}, the file at {first}"
+        raise MalformedError(message, offset=first, field="tile-part table")
+    parts = listed_parts(walk, list(claim.segments), first, siz)
+    if parts is not None and fetch is not None:
+        numbers = np.unique(np.linspace(0, len(parts) - 1, CLAIMS_LOOKED_AT).astype(np.int64))
+        offsets = parts.offset[numbers].tolist()
+        heads = fetch([(offset, offset + SOT_BYTES) for offset in offsets])
+        rows = zip(heads, parts.tile[numbers].tolist(), parts.length[numbers].tolist(), strict=True)
+        is_last = [number == len(parts) - 1 for number in numbers.tolist()]
+        if not all(_is_head(*row, may_be_open=last) for row, last in zip(rows, is_last, strict=True)):
+            parts = None
+    if parts is None:
+        message = "the tile-parts of the table are not those of this file; index it without the table"
+        raise MalformedError(message, offset=first, field="tile-part table")
+    return parts
+
+
+def _is_head(data: bytes, tile: int, length: int, *, may_be_open: bool) -> bool:
+    """Whether bytes are the SOT of a tile-part of some tile and length."""
+    if len(data) < SOT_BYTES:
+        return False
+    marker, size, named, psot, *_ = SOT.unpack(data[:SOT_BYTES])
+    is_length = psot == length or (may_be_open and psot == 0)
+    return (marker, size) == (Marker.SOT, SOT_LENGTH) and named == tile and is_length
 
 
 def _tlm(body: bytes) -> tuple[Ints | None, Ints] | None:

@@ -18,6 +18,7 @@ SENTINEL2 = Format(
     folder=re.compile(r".+\.SAFE", re.IGNORECASE),
     document=re.compile(r"MTD_MSI(?:L1C|L2A)\.xml", re.IGNORECASE),
     documents=("MTD_MSIL2A.xml", "MTD_MSIL1C.xml"),
+    options=("tile_part_table",),
 )
 
 LANDSAT = Format(
