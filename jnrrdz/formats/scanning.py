@@ -94,8 +94,9 @@ def scan(
     open_beside = partial(_open_or_member, open_plain=open_plain, open_archive=open_archive)
     lister = partial(file_sizes, opener=open_plain, storage_options=access.storage_options)
     allow = tuple(access.allow)
-    neighbours = Neighbours(open_beside, lister, allow, literal(text), guest=guest)
-    source = open_beside(literal(text))
+    url = literal(text)
+    neighbours = Neighbours(open_beside, lister, allow, url, guest=guest)
+    source = open_beside(url)
     try:
         read = ReadAhead(source)
         fmt = file_format(read, source.url)

@@ -223,10 +223,11 @@ def _raised() -> tuple[type[BaseException], ...]:
 
 def _of_s3(error: BaseException, url: str, action: str, fs: Any) -> JnrrdzError | None:
     """Return what a refusal of S3 means, None where the error is none."""
-    link = next((link for link in reversed(url.split("::")) if urls.scheme(link) == "s3"), None)
+    links = map(urls.parse, reversed(urls.parse(url).links))
+    link = next((link for link in links if link.scheme == "s3"), None)
     if link is None:
         return None
-    bucket, _, key = link.partition("://")[2].partition("/")
+    bucket, _, key = link.object_path.partition("/")
     for seen in _chain(error):
         if type(seen).__name__ in {"NoCredentialsError", "PartialCredentialsError"}:
             return no_credentials(bucket)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jnrrdz.lazy import library
+from jnrrdz.sources import url as urls
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -111,10 +112,16 @@ def opened(url: str, options: Mapping[str, Any] | None) -> tuple[Any, str]:
     if not own and os.sep == "/" and _PLAIN_PATH.fullmatch(url):
         path = url if url.startswith("/") else f"{os.getcwd()}/{'' if url == '.' else url.removeprefix('./')}"  # noqa: PTH109  as fsspec has it
         return LOCAL, path.rstrip("/") or "/"
+    where = urls.parse(url)
+    # of S3 there is no more in a URL than bucket, key and version
+    if where.scheme == "s3" and not where.is_chained and "?" not in url:
+        fs = of(where.scheme, own)
+        if isinstance(fs, asyn.AsyncFileSystem):
+            return fs, where.object_path.rstrip("/")
     protocol = fsspec.core.split_protocol(url)[0] or "file"
-    kind = None if "::" in url else fsspec.get_filesystem_class(protocol)
-    # how fsspec itself reads a host, a project or a version out of a URL; of S3 there is no more than the version
-    says_more = kind is not None and (protocol not in _S3 or "?" in url) and kind._get_kwargs_from_urls(url)  # noqa: SLF001
+    kind = None if where.is_chained else fsspec.get_filesystem_class(protocol)
+    # how fsspec itself reads a host, a project or a version out of a URL
+    says_more = kind is not None and kind._get_kwargs_from_urls(url)  # noqa: SLF001
     if kind is None or not issubclass(kind, asyn.AsyncFileSystem) or says_more:
         fs, path = fsspec.core.url_to_fs(url, **own)
         return fs, str(path)

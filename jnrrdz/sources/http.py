@@ -26,7 +26,6 @@ from ipaddress import ip_address
 from itertools import chain
 from socket import AddressFamily
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import aiohttp
@@ -34,6 +33,7 @@ import yarl
 from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 
+from jnrrdz.caches import BoundedCache
 from jnrrdz.core.state import SourceState, Validators, rfc3339, scanned_before
 from jnrrdz.errors import DriftError, JnrrdzError, UnsupportedError, UntrustedSourceError
 from jnrrdz.sources import retry
@@ -123,7 +123,6 @@ ENOUGH = 16
 
 _REMEMBERED = 64
 _HOSTS = 256
-_PACES: "dict[tuple[str, str], Pace]" = {}
 
 
 class Pace:
@@ -145,13 +144,12 @@ class Pace:
         return min(max(SHORTEST_SILENCE, TIMES * slow) * 2.0**attempt, usual)
 
 
+_PACES = BoundedCache[urls.Origin | None, Pace](most=_HOSTS)
+
+
 def of(url: str) -> Pace:
     """Return the pace of a URL's host."""
-    parts = urlsplit(url)
-    host = (parts.scheme, parts.netloc)
-    if host not in _PACES and len(_PACES) >= _HOSTS:
-        del _PACES[next(iter(_PACES))]
-    return _PACES.setdefault(host, Pace())
+    return _PACES.made(urls.origin(url), Pace)
 
 
 WHOLE_LIMIT = 64 * 1024 * 1024

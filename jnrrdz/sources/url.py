@@ -80,6 +80,16 @@ class Url:
         return path[1:] if _is_windows() and _DRIVE.match(path) else path
 
     @cached_property
+    def links(self) -> tuple[str, ...]:
+        """The URLs of a chain, the outermost first; the URL alone where it is none."""
+        return tuple(self.text.split("::")) if self.is_chained else (self.text,)
+
+    @cached_property
+    def object_path(self) -> str:
+        """Bucket and key of an object in a store: `bucket/folder/a.tif`."""
+        return self.text.partition("://")[2]
+
+    @cached_property
     def origin(self) -> Origin | None:
         """Scheme, host and port of an HTTP URL (RFC 6454), None for other schemes."""
         if self.is_chained or self.scheme not in HTTP:

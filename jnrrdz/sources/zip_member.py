@@ -32,12 +32,10 @@ LARGEST_DIRECTORY = 1 << 26
 def member_and_archive(url: str) -> tuple[str, str] | None:
     """Return the member's name and the archive's URL of `zip://NAME::ARCHIVE`."""
     where = urls.parse(url)
-    if not where.is_chained or where.scheme != ZIP:
+    if where.scheme != ZIP or len(where.links) != len(("member", "archive")):
         return None
-    first, _, archive = url.partition("::")
-    if urls.is_chained(archive) or not archive:
-        return None
-    return first[len(_CHAIN) :].lstrip("/"), archive
+    member, archive = where.links
+    return (member[len(_CHAIN) :].lstrip("/"), archive) if archive else None
 
 
 def member_url(name: str, archive: str) -> str:
