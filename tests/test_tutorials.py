@@ -182,6 +182,7 @@ LEFT_OUT = {
     "docs/howto/cubes.md": "tests/commands/test_cube.py runs these on scenes of two resolutions that it makes",
     "docs/howto/object-stores.md": "names buckets and a server with tokens; tests/sources has such servers",
     "docs/formats/products.md": "needs products; tests/products makes such folders and opens them",
+    "docs/howto/products.md": "the same",
     "docs/howto/serve.md": "needs a server beside it; tests/serve/test_clients.py runs each of these clients",
     "docs/release/README.md": "needs uv and the registry; tests/test_project.py compares what it wrote",
     "docs/scale.md": "names a bucket; benchmarks/scale.py does it on SeaweedFS",

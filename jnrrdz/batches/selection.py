@@ -433,6 +433,10 @@ class Selection:
     max_names: int = MOST_NAMES
     """How many names of listings, lists and STAC documents are looked at before the batch is refused."""
 
+    alternate: str | None = None
+    """The name of the alternate location (`alternate`) that assets are read at, such as `s3` or `https`; by default,
+    and where an asset has none of this name, its own."""
+
     __repr__ = record_repr
 
     def __post_init__(self) -> None:
@@ -482,7 +486,7 @@ class Selection:
             Wanted.IMAGES,
             options,
             allow,
-            Assets(self.assets),
+            Assets(self.assets, self.alternate),
             bool(self.include),
             passed_over=passed_over,
             names=NameCount(self.max_names, "narrow the pattern or the search, or raise --max-names"),

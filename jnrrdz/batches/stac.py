@@ -60,9 +60,13 @@ TOLD = ("datetime", "start_datetime", "created", "updated", "eo:cloud_cover")
 
 _LINKS = nullable(list_of(members({}, {"rel": TEXT, "href": TEXT, "method": TEXT})))
 _BANDS = nullable(list_of(OBJECT))
+_ALTERNATES = nullable(object_of(nullable(members({}, {"href": nullable(TEXT)}))))
+"""Of the extension alternate-assets: https://github.com/stac-extensions/alternate-assets."""
+
 _ASSET = members(
     {},
     {
+        "alternate": _ALTERNATES,
         "type": nullable(TEXT),
         "roles": nullable(list_of(TEXT)),
         "bands": _BANDS,
@@ -98,6 +102,15 @@ class Assets:
 
     wanted: Sequence[str] = ()
     """Keys, or media types (which have a slash); without any, all data of a type that jnrrdz reads."""
+
+    alternate: str | None = None
+    """The name of the alternate location that is read, such as `s3`; an asset without it is read where it is."""
+
+    def href_of(self, asset: Json) -> Any:
+        """Return where an asset is read."""
+        alternates = asset.get("alternate") or {}
+        other = alternates.get(self.alternate) or {}
+        return other.get("href") or asset.get("href")
 
     def of(self, item: Json, where: str) -> Iterator[tuple[str, Json]]:
         """Yield keys and assets of an item; one that has none of what is wanted is an error."""
@@ -136,7 +149,7 @@ def found_in(item: Json, where: str, assets: Assets) -> Iterator[Found]:
     properties = item.get("properties")
     told = {**item, **properties} if isinstance(properties, dict) else item  # a table's rows have them as columns
     for key, asset in assets.of(item, where):
-        href = asset.get("href")
+        href = assets.href_of(asset)
         if not isinstance(href, str) or not href:
             raise MalformedError(f"asset {key!r} without an href", url=where, field="assets")
         names = {"id": item.get("id"), "collection": collection, "asset": key}

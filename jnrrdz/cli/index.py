@@ -172,6 +172,7 @@ Examples:
 @click.option("--from-file", "lists", multiple=True, metavar="FILE", help="Sources, one on a line; - is stdin.")
 @click.option("--stac", multiple=True, metavar="URL", help="STAC JSON, or stac-geoparquet.")
 @click.option("--asset", "assets", multiple=True, metavar="KEY|TYPE", help="Assets of STAC items: keys or media types.")
+@click.option("--alternate", metavar="NAME", help="Alternate location of assets to read, such as s3.")
 @click.option("--stac-out", metavar="OUT", help="Write STAC items and a collection: a folder, or OUT.ndjson.")
 @click.option("--collection", default="", metavar="ID", help="Name of that collection; by default the one of OUT.")
 @stac_options

@@ -302,6 +302,7 @@ TOLD = 5
     "--by", metavar="NAME,...", help="Of files with the same pixels take the better: datetime, updated, created, cloud."
 )
 @click.option("--group-by-grid", is_flag=True, help="Give images of each grid a group of their own.")
+@click.option("--alternate", metavar="NAME", help="Alternate location of assets to read, such as s3.")
 @click.option("--stac-out", metavar="FILE", help="Write a STAC collection of which the cube is an asset.")
 @click.option("--collection", default="", metavar="ID", help="Name of that collection; by default the cube's.")
 @click.option("--append", is_flag=True, help="Add the files to the cube OUT, in turn with other runs.")

@@ -123,6 +123,7 @@ def cube(  # noqa: PLR0913  the signature is the documentation
     *,
     stac: Sequence[str] = (),
     assets: Sequence[str] = (),
+    alternate: str | None = None,
     time_from: str | None = None,
     band_from: str | None = None,
     by_day: bool = False,
@@ -156,6 +157,8 @@ def cube(  # noqa: PLR0913  the signature is the documentation
     assets
         The keys of the assets, and the bands of products, that are taken; all images
         without it.
+    alternate
+        The name of the alternate location that assets are read at, such as `s3`.
     time_from
         A file's time: a regular expression whose one group finds it in the name, or
         `metadata`; by default the STAC item's, and else the metadata's.
@@ -238,7 +241,9 @@ def cube(  # noqa: PLR0913  the signature is the documentation
     if stac_out is not None:
         replaces = stac_collection.is_ours if overwrite else None
         check_replaceable(locate(stac_out, target_options), replaces)
-    selected = Selection((), stac=stac, assets=assets).found(lambda _: storage_options, access.allow)
+    selected = Selection((), stac=stac, assets=assets, alternate=alternate).found(
+        lambda _: storage_options, access.allow
+    )
     first_chunks = FirstChunks(access)
     files = _Files(itertools.chain(sources, selected), _Teller(options, assets), access, first_chunks)
     made = Cube(group_by_grid, bool(by))
