@@ -163,7 +163,7 @@ def source_of(plan: Plan, job: Job) -> FsspecSource | None:
     return source if isinstance(source, FsspecSource) else None
 
 
-class Heads:
+class PendingHeads:
     """Jobs whose sources are asked for their heads, a bounded number at once."""
 
     def __init__(
@@ -269,7 +269,7 @@ class _ProcessWork:
         self._guests = guests
         self._pool = ThreadPoolExecutor(plan.threads, thread_name_prefix="jnrrdz-batch")
         self._results: SimpleQueue[Result] = SimpleQueue()
-        self._heads = Heads(plan, stop, self._later, lambda *result: self._results.put(result))
+        self._heads = PendingHeads(plan, stop, self._later, lambda *result: self._results.put(result))
 
     def give(self, jobs: list[Job]) -> None:
         """Start some jobs."""
