@@ -232,21 +232,27 @@ def check_decodable(config: TiffTileConfig) -> None:
 
 def _check_samples(config: TiffTileConfig, scheme: Scheme) -> None:
     """Refuse samples that a scheme's data cannot hold."""
-    name = name_of(Compression, config.compression)
     form = SampleFormat(config.sample_format[0])
     held = SampleFormat.UINT if form == SampleFormat.VOID else form
     bits = config.bits_per_sample[0]
     if scheme.widths is not None:
         if held not in scheme.widths:
-            _refuse(Tag.SampleFormat, f"{name} of samples that are {name_of(SampleFormat, form)}")
+            text = f"{_scheme_name(config)} of samples that are {name_of(SampleFormat, form)}"
+            _refuse(Tag.SampleFormat, text)
         if bits not in scheme.widths[held]:
-            text = f"{name} of {bits}-bit samples that are {name_of(SampleFormat, form)}"
+            name = name_of(SampleFormat, form)
+            text = f"{_scheme_name(config)} of {bits}-bit samples that are {name}"
             _refuse(Tag.BitsPerSample, text)
     is_separate = config.planar_config == Planar.SEPARATE
     samples = 1 if is_separate else config.samples_per_pixel
     if scheme.samples is not None and samples not in scheme.samples:
         tag = Tag.PlanarConfiguration if is_separate else Tag.SamplesPerPixel
-        _refuse(tag, f"{name} of {samples} samples a pixel")
+        _refuse(tag, f"{_scheme_name(config)} of {samples} samples a pixel")
+
+
+def _scheme_name(config: TiffTileConfig) -> str:
+    """Return the name of a compression, which errors alone need."""
+    return name_of(Compression, config.compression)
 
 
 def _check_logarithmic(config: TiffTileConfig, colours: Mapping[int, int]) -> None:
@@ -254,7 +260,7 @@ def _check_logarithmic(config: TiffTileConfig, colours: Mapping[int, int]) -> No
 
     libtiff gives them in three other ways, depending on BitsPerSample.
     """
-    name = name_of(Compression, config.compression)
+    name = _scheme_name(config)
     samples = colours.get(config.photometric)
     if samples is None:
         text = f"{name} of {name_of(Photometric, config.photometric)}"
