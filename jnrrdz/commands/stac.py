@@ -27,6 +27,7 @@ from jnrrdz.core.json_schema import as_object
 from jnrrdz.core.tree import VirtualGroup
 from jnrrdz.errors import JnrrdzError, MalformedError, UnrepresentableError
 from jnrrdz.formats import FORMATS
+from jnrrdz.formats.products.product import PRODUCT
 from jnrrdz.manifests.forms import FORMS
 from jnrrdz.manifests.manifest import manifest_form
 from jnrrdz.options import Access, Codecs, ItemRules, PrecinctWindows, ScanOptions, StorageOptions
@@ -255,7 +256,11 @@ def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access)
     ground = ground_of(images)
     title = next((image.title for image in images if image.title is not None), None)
     properties |= {} if title is None else {"title": title}
-    if isinstance(cloud := (parts.told or {}).get("eo:cloud_cover"), int | float):
+    root = facts.hierarchy.nodes[""].attributes
+    product = root.get(PRODUCT)
+    of_product = product if isinstance(product, Mapping) else {}
+    cloud = (parts.told or {}).get("eo:cloud_cover", of_product.get("cloud_cover"))
+    if isinstance(cloud, int | float):
         properties["eo:cloud_cover"] = cloud
     places = {str((image.place.to_json(), image.finest.shape[-2:])) for image in images}
     assets: Json = {}
@@ -278,7 +283,7 @@ def _item(found: Inspection, rules: ItemRules, parts: ItemParts, access: Access)
         "type": "Feature",
         "stac_version": VERSION,
         "stac_extensions": [],
-        "id": parts.id or last.rpartition(".")[0] or last,
+        "id": parts.id or str(of_product.get("id") or "") or last.rpartition(".")[0] or last,
         **({"collection": rules.collection} if rules.collection else {}),
         "geometry": None if ground is None else ground.geometry,
         **({} if ground is None else {"bbox": ground.bbox}),

@@ -1,6 +1,7 @@
 """Products as sources: what opens, compared with what GDAL sees."""
 
 import json
+import zipfile
 
 import jnrrdz
 import numpy as np
@@ -233,3 +234,22 @@ def test_a_changed_image_is_found_by_refresh(safe, tmp_path):
     write_image(path, other, 10, "JP2OpenJPEG", REVERSIBLE="YES", QUALITY="100")
     assert jnrrdz.refresh(out).changed
     assert np.array_equal(xr.open_dataset(out, group="10m", **STORED).B04, other[0])
+
+
+def test_an_item_of_a_product_has_its_identifier_and_clouds(safe):
+    item = jnrrdz.stac_item(safe)
+    assert item["id"] == safe.name.removesuffix(".SAFE")
+    assert item["properties"]["eo:cloud_cover"] == 59.769726
+    assert item["properties"]["datetime"] == "2022-10-05T11:54:11.024Z"
+
+
+def test_a_product_in_an_archive(safe, tmp_path):
+    archive = tmp_path / "product.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
+        for path in safe.rglob("*"):
+            target.write(path, f"{safe.name}/{path.relative_to(safe).as_posix()}")
+    out = tmp_path / "refs.json"
+    jnrrdz.index(f"zip://{safe.name}/MTD_MSIL2A.xml::{archive}", out)
+    red = xr.open_dataset(out, group="10m", **STORED).B04
+    with rasterio.open(image_of(safe, "B04", 10)) as file:
+        assert np.array_equal(red.to_numpy(), file.read(1))
