@@ -434,7 +434,3 @@ class CodecRecord:
 
     most_times: int | None = None
     """How many bytes one byte can become at the most; None where the format has no limit."""
-
-    def can_hold(self, stored: int, decoded: int) -> bool:
-        """Whether so many compressed bytes can become so many; a decoder asks before it makes room."""
-        return self.most_times is None or decoded <= stored * self.most_times + SLACK
