@@ -162,6 +162,9 @@ HEAD = 512
 """First bytes of a tile-part that are read at least."""
 
 LONGEST_HEAD = 16 * 1024
+MOST_HEADS = 64 << 20
+"""Bytes of all of them that are held in memory; of more tiles no lower level is looked for."""
+
 SHARE = 40
 """Of a tile, so much of it is read where its first resolutions are to be found: lower levels end there."""
 
@@ -177,6 +180,8 @@ def part_heads(fetch: Fetch, first: int, stop: int, tiles: int, *, whole: bool) 
     if mean <= JUMP:
         return {}
     size = min(max(mean // SHARE, HEAD), LONGEST_HEAD) if whole else HEAD
+    if size * tiles > MOST_HEADS:
+        size = HEAD
     count = min(tiles // FEWEST + 1, PLACES)
     places = [first + number * (stop - first) // count for number in range(count)]
     chains = [
