@@ -26,7 +26,7 @@ from xarray.indexes import PandasIndex, RangeIndex
 
 from jnrrdz.core.bands import BAND, NODATA, band_count, differ_in_scale
 from jnrrdz.core.codec_table import SHARDING
-from jnrrdz.core.georeference import MAPPING_ATTRIBUTES, geo_transform, wkt_of
+from jnrrdz.core.georeference import CRS_WKT, GEO_TRANSFORM, geo_transform, wkt_of
 from jnrrdz.core.json_schema import NUMBER, TEXT, is_number, members, nullable, validate
 from jnrrdz.core.ome import Axis, stated_axes, unit_name
 from jnrrdz.core.standard import chain_parts
@@ -49,6 +49,12 @@ else:
 
 LONGEST = 1 << 24
 """Places of an axis up to which its coordinate is in memory, 128 MB: `RangeIndex` finds slices by `nearest` only."""
+
+PLACE_ATTRIBUTES = frozenset({CRS_WKT, GEO_TRANSFORM})
+"""Attributes that make a variable a coordinate though no array names it as its grid mapping.
+
+`grid_mapping_name` alone does not: readers of netCDF leave such a variable among the data.
+"""
 
 SYSTEM = re.compile(r"\bCS\[")
 UNIT = re.compile(r'\b(LENGTH|ANGLE)UNIT\["([^"]{1,80})",(\d{1,20}(?:\.\d{1,20})?)\b')
@@ -326,7 +332,7 @@ def _with_coordinates(
     """
     named = {one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in found.variables.values()}
     mappings = {
-        name for name, one in found.variables.items() if name in named or not MAPPING_ATTRIBUTES.isdisjoint(one.attrs)
+        name for name, one in found.variables.items() if name in named or not PLACE_ATTRIBUTES.isdisjoint(one.attrs)
     }
     result = found.set_coords([name for name in mappings if name in found.data_vars])
     for name in mappings:
