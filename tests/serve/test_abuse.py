@@ -163,7 +163,7 @@ def test_a_client_that_does_not_read_is_ended(tmp_path, monkeypatch):
     with serving(tmp_path, (2000, 2000), packing="bytes", pyramids=False) as server:
         with connected(server) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            for _ in range(8):  # more than kernels keep
+            for _ in range(40):  # 20 MB, more than kernels keep
                 client.sendall(b"GET /a.tif/data/c/0/0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             deadline = time.monotonic() + 30
             while not let_go and time.monotonic() < deadline:
