@@ -184,7 +184,7 @@ def test_a_product_takes_a_table(safe, tmp_path):
 
 
 @pytest.mark.parametrize("change", [None, swapped])
-def test_far_files_are_indexed_by_few_bytes(band, tmp_path, http_server, change):
+def test_a_far_file_has_the_offsets_of_its_walk(band, tmp_path, http_server, change):
     start = str(band).index(SAFE)
     place = f"/{str(band)[start:]}"
     http_server.files[place] = band.read_bytes()
