@@ -206,6 +206,10 @@ WRONG_SENTINEL2 = [
     ('unit="none">10000<', 'unit="none">nan<'),
     ('band_id="3">-1000<', 'band_id="3">many<'),
     ('<BOA_ADD_OFFSET band_id="3">-1000</BOA_ADD_OFFSET>', ""),
+    (
+        '<BOA_ADD_OFFSET band_id="3">',
+        '<BOA_ADD_OFFSET band_id="2">0</BOA_ADD_OFFSET><BOA_ADD_OFFSET band_id="3">',
+    ),
     ('band_id="3"', 'band_id="2"'),
     ("GRANULE/L2A", "../L2A"),
     ("GRANULE/L2A", "/etc/L2A"),

@@ -7,6 +7,7 @@ import jnrrdz
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 import xarray as xr
 from jnrrdz.errors import GIVEN_WARNINGS, JnrrdzError
 from tests.products.writers import SAFE_1C, image_of, moved, write_image
@@ -172,6 +173,33 @@ def test_a_file_that_is_no_image_is_refused(landsat, tmp_path):
     path = folder / f"{landsat.name}_SR_B3.TIF"
     path.write_bytes(document.read_bytes())
     with pytest.raises(JnrrdzError, match="an image is needed"):
+        jnrrdz.scan(folder)
+
+
+def test_a_file_of_two_images_is_refused(landsat, tmp_path):
+    folder = moved(landsat, tmp_path)
+    with tifffile.TiffWriter(folder / f"{landsat.name}_SR_B3.TIF") as file:
+        file.write(np.ones((90, 90), "u2"))
+        file.write(np.ones((50, 70), "u1"))
+    with pytest.raises(JnrrdzError, match=r"SR_B3.TIF holds no image or several"):
+        jnrrdz.scan(folder)
+
+
+def test_two_images_of_one_name_are_refused(safe, tmp_path):
+    folder = moved(safe, tmp_path)
+    document = folder / "MTD_MSIL2A.xml"
+    text = document.read_text()
+    assert "_B03_10m<" in text
+    document.write_text(text.replace("_B03_10m<", "_B02_10m<"))
+    with pytest.raises(JnrrdzError, match="two images B02 of 10m"):
+        jnrrdz.scan(folder)
+
+
+def test_a_document_of_many_bytes_is_refused(landsat, tmp_path):
+    folder = moved(landsat, tmp_path)
+    document = next(folder.glob("*_MTL.*"))
+    document.write_bytes(document.read_bytes() + b"\n" * (17 << 20))
+    with pytest.raises(JnrrdzError, match=r"a document of \d+ bytes"):
         jnrrdz.scan(folder)
 
 

@@ -62,7 +62,7 @@ def scanned_image(image: ProductImage, group: VirtualGroup) -> ScannedImage:
         if isinstance(child, VirtualArray) and child.dimension_names[-2:] == PLANE
     ]
     if len(arrays) != 1:
-        message = f"{image.path} holds {len(arrays)} images; one is needed"
+        message = f"{image.path} holds no image or several; one is needed"
         raise UnsupportedError(message, field=image.member)
     (array,) = arrays
     mapping = group.children.get(str(array.attributes.get("grid_mapping")))
